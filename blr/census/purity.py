@@ -6,6 +6,7 @@ K classes, S draws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ _STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
 """Quantiles of the target's probability that are tried as thresholds."""
 _FINE = 12
 """Thresholds between two of those that are tried next."""
+_DRAWS = 1000
+MANY_OBJECTS = 10**9
+"""Objects of a target of any size: so many that their number adds no error."""
+_STEPS_OF_TWO = 4096
+"""Thresholds are this many steps between powers of two: they are the same number in single and double precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +157,15 @@ def threshold_for(
     *,
     purity: float | None = None,
     completeness: float | None = None,
+    observed: bool = True,
     others: Sequence[Alternative] = (),
 ) -> tuple[float, Selection] | None:
     """Return the threshold whose selection has a stated purity or completeness; None where no threshold has it.
 
     For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
     whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
-    `others` are further assumptions, as in `selection`.
+    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.  `others` are
+    further assumptions, as in `selection`.
     """
     p = np.sort(target.probability[:, k])
     up = purity is not None
@@ -166,7 +174,7 @@ def threshold_for(
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
         tried = (np.unique(thresholds) if up else np.unique(thresholds)[::-1]).tolist()
         for before, threshold in zip([tried[0], *tried], tried, strict=False):
-            found = _selected(labelled, target, k, shares, threshold, others)
+            found = _selected(labelled, target, k, shares, threshold, observed=observed, others=others)
             reached = found.completeness.mean() - (completeness or 0.0)
             if (found.purity.mean() - purity if purity is not None else reached) >= 0:
                 return threshold, before, found
@@ -182,13 +190,48 @@ def threshold_for(
     return threshold, found
 
 
+def learnt_threshold(
+    labelled: LabelledRows,
+    k: int,
+    shares: Vector,
+    *,
+    purity: float | None = None,
+    completeness: float | None = None,
+) -> tuple[float, Selection] | None:
+    """Return the threshold with a stated purity or completeness where the classes have `shares` (K,); None if none has.
+
+    For use before any row of the target is seen: the labelled rows stand for it, each class at its share.  So purity
+    holds where the shares do, completeness whatever they are.  The threshold is rounded, so that single precision has
+    it too: up for a purity, down for a completeness.
+    """
+    weight = labelled.weight * (shares / labelled.shares)[labelled.y]
+    target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
+    draws = np.broadcast_to(shares, (_DRAWS, len(shares)))
+    found = threshold_for(
+        labelled, target, k, draws, purity=purity, completeness=completeness, observed=False
+    )
+    if found is None:
+        return None
+    threshold = rounded_threshold(found[0], up=purity is not None)
+    return threshold, _selected(labelled, target, k, draws, threshold, observed=False)
+
+
+def rounded_threshold(threshold: float, *, up: bool) -> float:
+    """Return a threshold that single precision has too, next above or next below."""
+    fraction, power = math.frexp(threshold)
+    steps = fraction * _STEPS_OF_TWO
+    return math.ldexp((math.ceil(steps) if up else math.floor(steps)) / _STEPS_OF_TWO, power)
+
+
 def _selected(
     labelled: LabelledRows,
     target: TargetRows,
     k: int,
     shares: Matrix,
     threshold: float,
-    others: Sequence[Alternative],
+    *,
+    observed: bool,
+    others: Sequence[Alternative] = (),
 ) -> Selection:
     return selection(
         labelled,
@@ -197,7 +240,7 @@ def _selected(
         shares,
         n_selected=n_selected(target, k, threshold),
         n_objects=target.n_objects,
-        n_seen=target.n_effective,
+        n_seen=target.n_effective if observed else 0.0,
         others=others,
     )
 

@@ -40,12 +40,14 @@ class SelectionQuality:
 class SelectionCensus(SelectionQuality):
     """The objects whose probability of a class is at or above a threshold.
 
-    `stated` is what the threshold was chosen for, such as "purity 0.95".  The probability is the one at the class
-    shares of the training.
+    `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
+    the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
+    The probability is the one at the class shares of the training.
     """
 
     threshold: float
     stated: str = ""
+    column: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

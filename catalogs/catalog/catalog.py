@@ -27,6 +27,7 @@ from catalogs.catalog.new_columns import (
     NewColumn,
     Provenance,
     check_names,
+    selected_column,
     standard_columns,
 )
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
@@ -634,8 +635,17 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
         except CatalogError:
             return ()
         if names[: len(expected)] == [c.name for c in expected] and all(map(may_hold, columns, expected)):
-            return columns[: len(expected)]
+            return columns[: len(expected) + _n_selected(columns[len(expected) :], classes, prefix)]
     return ()
+
+
+def _n_selected(columns: Sequence[Column], classes: Sequence[str], prefix: str) -> int:
+    """Return how many columns of selections follow an annotation, in the order of the classes."""
+    n = 0
+    for made in (selected_column(name, prefix) for name in classes):
+        if n < len(columns) and columns[n].name == made.name and may_hold(columns[n], made):
+            n += 1
+    return n
 
 
 def may_hold(column: Column, new_column: NewColumn) -> bool:

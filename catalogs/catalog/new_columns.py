@@ -82,10 +82,12 @@ def standard_columns(
     *,
     columns: Literal["standard", "full"] = "standard",
     sets: bool = False,
+    selected: Sequence[str] = (),
 ) -> tuple[NewColumn, ...]:
     """Return the columns that an annotation adds, in order.  With two classes there is also a `logit_mean`.
 
     `columns="full"` adds more columns after the standard ones.  With `sets` the column of prediction sets follows.
+    The last columns say which objects are selected: one column for each class in `selected`.
 
     Raises
     ------
@@ -126,7 +128,7 @@ def standard_columns(
         "names the bits; -1 for no set",
     )
     standard = (class_column, *probabilities, *scores)
-    last = (set_column,) if sets else ()
+    last = (*((set_column,) if sets else ()), *(selected_column(c, prefix) for c in selected))
     if columns == "standard":
         return (*standard, *last)
     full = (*standard, *_full_columns(classes, prefix), *last)
@@ -156,6 +158,17 @@ def check_names(old: Iterable[str], columns: Sequence[NewColumn]) -> None:
                 f"two new columns are called '{column.name}'; names must differ by more than upper and lower case"
             )
         new.add(key)
+
+
+def selected_column(class_name: str, prefix: str) -> NewColumn:
+    """Return the column that says whether an object is in the selection of a class."""
+    return NewColumn(
+        f"{prefix}selected_{safe_name(class_name)}",
+        pa.bool_(),
+        "meta.code;src.class",
+        description=f"whether the probability of class {class_name} is at or above the threshold in this file's header "
+        "or metadata",
+    )
 
 
 def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:

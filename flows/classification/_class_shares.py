@@ -1,4 +1,4 @@
-"""Class shares of a catalogue that is classified, and bins of expressions over its features.
+"""Class shares of a catalogue that is classified, and the columns that select objects under these shares.
 
 A model stores the class shares of its training, and those that it was corrected for.  Other shares change the
 logits of every row by the same amount.  So they are determined before the first row is written, and become part of the
@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from blr.census.purity import Selection, learnt_threshold
 from blr.census.shares import LabelledRows
 from blr.class_shares import log_prior_shift
 from blr.classifier import Classifier
+from catalogs.catalog.new_columns import selected_column
 from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between
 from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
 from flows.models.row_files import UnseenRows
+from flows.runs.manifest import SelectedColumn
 from flows.runs.results import ShiftRecord
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
@@ -214,9 +219,104 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
     return wanted.census if wanted.census.by else model.specification.census
 
 
+# Columns that select objects by their probability, with thresholds for a stated purity or completeness.
+#
+# The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
+# seen, for the class shares of the copies.
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedClass:
+    """The selection of the class at place `k`: the column that has it, the threshold, and what labelled rows expect."""
+
+    k: int
+    name: str
+    column: SelectedColumn
+    expected: Selection
+
+    def contains(self, probability: Floats) -> NDArray[np.bool_]:
+        """Return which rows (n,) are selected; none without probabilities (NaN)."""
+        single = probability[:, self.k].astype(np.float32)  # as the copies have it
+        return np.asarray(single >= np.float32(self.column.threshold))
+
+
+def selections_of(model: Model, specification: Specification) -> tuple[SelectedClass, ...]:
+    """Return the selections that a specification asks for, in the order of the classes.
+
+    UsageError where the model has no rows to learn thresholds from, or no threshold reaches a stated value.
+    """
+    flags, output = specification.flags, specification.output
+    if not output.selected:
+        return ()
+    biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
+    if biased or model.specification.shift.density_weights:
+        raise UsageError(
+            'output.selected: got true for labels that may be biased (shift.assumes = "features" or '
+            "density_weights), expected labels whose classes look like those of the target: the completeness "
+            "among biased labels is not that of the target; remove the key, and audit the output"
+        )
+    rows = model.folder and _labelled(model.folder, len(model.classes), len(model.features))
+    if model.folder is None or rows is None:
+        raise UsageError(
+            f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
+        )
+    shares = shift_record(model, specification).class_priors
+    at = tuple(shares[name] for name in model.classes)
+    check_asked(model, flags)
+    chosen = []
+    for what, by_class in (("purity", flags.purity), ("completeness", flags.completeness)):
+        for name, value in by_class.items():
+            k = model.classes.index(name)
+            found = _learnt(model.folder, len(model.features), k, name, at, what, value)
+            if found is None:
+                raise UsageError(
+                    f"flags.{what}: got {value:g} of '{name}', expected a value that some threshold reaches for the "
+                    "labelled rows that the model has not seen; state a smaller value, or remove output.selected"
+                )
+            chosen.append(SelectedClass(k, selected_column(name, output.prefix).name, *found))
+    return tuple(sorted(chosen, key=lambda one: one.k))
+
+
+@lru_cache(maxsize=4)
+def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
+    rows = UnseenRows.read(folder, classes=classes, features=features)
+    known = None if rows is None else known_labels(rows)
+    return None if known is None or not known.class_rows.all() else known
+
+
+@lru_cache(maxsize=64)
+def _learnt(
+    folder: Path, features: int, k: int, name: str, shares: tuple[float, ...], what: str, value: float
+) -> tuple[SelectedColumn, Selection] | None:
+    rows = _labelled(folder, len(shares), features)
+    found = None if rows is None else learnt_threshold(rows, k, np.array(shares), **{what: value})
+    if found is None:
+        return None
+    return SelectedColumn(class_name=name, threshold=found[0], stated=f"{what} {value:g}"), found[1]
+
+
 def known_labels(unseen: UnseenRows) -> LabelledRows:
     """Return the unseen rows that have probabilities and count."""
     known = np.isfinite(unseen.probability).all(axis=1) & (unseen.weight > 0)
     return LabelledRows(
         unseen.probability[known], unseen.target[known], unseen.weight[known], unseen.X[known]
     )
+
+
+def selection_entries(selections: Sequence[SelectedClass]) -> Mapping[str, str]:
+    """Return the entries of a file's metadata on the columns of selections."""
+    if not selections:
+        return {}
+    return {f"threshold_{one.name}": _words(one) for one in selections} | {
+        "thresholds_from": "labelled rows that the model has not seen, at these class shares; probabilities at those "
+        "of the training"
+    }
+
+
+def _words(one: SelectedClass) -> str:
+    of, column = one.expected, one.column
+    draws = of.purity if column.stated.startswith("purity") else of.completeness
+    low, high = of.interval(draws)
+    rule = f"p of {column.class_name} >= {column.threshold!r}"
+    return f"{rule}, for {column.stated}; expected {draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"

@@ -12,7 +12,7 @@ from pathlib import Path
 from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.writing import finish as finish_catalogue
-from flows.classification._class_shares import shift_record
+from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
 from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky
 from flows.classification.census_taking import folder_census
@@ -39,6 +39,7 @@ from flows.runs.manifest import (
     Manifest,
     Output,
     Problem,
+    SelectedColumn,
     folder_status,
     without_margins,
     write_labelled_names,
@@ -53,7 +54,7 @@ from flows.runs.results import (
     drifted,
     summed,
 )
-from flows.specification.specification import specification_hash
+from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
 # The content of a classification's report, from its counts, and the report itself.
@@ -165,6 +166,7 @@ def publish(
         staging.out,
         outputs,
         asked=work.asked,
+        selected=_selected(model, work.specification),
         keep=True,
     )
     summary = summary_of(model, outputs, census)
@@ -196,6 +198,11 @@ def publish(
     manifest.write(staging.out)
     staging.close()
     return done
+
+
+def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
+    """Return the columns of selections in the copies."""
+    return {one.name: one.column for one in selections_of(model, specification)}
 
 
 def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:
@@ -274,6 +281,7 @@ def _manifest(
             str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
         },
         position=object_columns(specification),
+        selected=_selected(model, specification),
         census_asked=work.asked,
         store=Path(os.path.relpath(work.model.folder.parents[1], plan.out)).as_posix(),
     )

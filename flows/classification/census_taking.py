@@ -5,7 +5,7 @@ Shapes: n rows, K classes, F features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +53,7 @@ from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import CensusRequest
 from flows.runs.lock import exclusive
-from flows.runs.manifest import SUMMARY, Manifest, Output, annotated_manifest, without_margins
+from flows.runs.manifest import SUMMARY, Manifest, Output, SelectedColumn, annotated_manifest, without_margins
 from flows.runs.release_store import output_folder
 from flows.runs.results import CensusAsked, CensusResult, Summary
 from flows.specification.specification import Specification
@@ -64,6 +64,7 @@ __all__ = ["table_census", "take_census"]
 # The questions of a specification to the census.
 
 
+Selected = Mapping[str, SelectedColumn]
 """The columns of selections, by name."""
 
 
@@ -163,9 +164,9 @@ def _bin_selections(shares: BinShares, b: int, k: int) -> Iterator[SelectionCens
             yield said_selection(found, threshold)
 
 
-def said_selection(found: Selection, threshold: float, stated: str = "") -> SelectionCensus:
+def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
     """Return what is said of a selection."""
-    return SelectionCensus(threshold=threshold, stated=stated, **vars(_quality(found)))
+    return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
 
 
 def _quality(found: Selection) -> SelectionQuality:
@@ -193,6 +194,7 @@ def folder_census(
     outputs: Sequence[Output],
     *,
     asked: CensusAsked,
+    selected: Selected,
     keep: bool = False,
 ) -> Census:
     """Return the census of the outputs in a folder; `stored` is the model's folder.
@@ -211,7 +213,7 @@ def folder_census(
     if keep and known:
         write_census_rows(out, known)
     n_objects = sum(o.summary.tally.n_classified for o in counted)
-    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked)
+    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
 
 
 def census_of(
@@ -221,6 +223,7 @@ def census_of(
     *,
     n_objects: int,
     asked: CensusAsked,
+    selected: Selected,
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
@@ -248,7 +251,7 @@ def census_of(
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
-    return _census(model, counted, labelled, target, asked)
+    return _census(model, counted, labelled, target, asked, selected)
 
 
 def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
@@ -293,6 +296,7 @@ def _census(
     labelled: LabelledRows,
     target: TargetRows,
     asked: CensusAsked,
+    selected: Selected,
 ) -> Census:
     shares = counted.shares
     assert shares is not None  # noqa: S101
@@ -314,7 +318,7 @@ def _census(
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
-                else tuple(_selections(k, model, counted.parts(labelled), target, asked)),
+                else tuple(_selections(k, model, counted.parts(labelled), target, asked, selected)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
@@ -329,8 +333,9 @@ def _selections(
     parts: Sequence[Alternative],
     target: TargetRows,
     asked: CensusAsked,
+    selected: Selected,
 ) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k: at each threshold, and for stated values."""
+    """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
     name = model.classes[k]
     labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
 
@@ -350,6 +355,12 @@ def _selections(
         n = n_selected(target, k, threshold)
         if n:
             yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
+    for key, column in selected.items():
+        if column.class_name == name:
+            n = n_selected(target, k, column.threshold)
+            chosen = labelled.probability[:, k] >= column.threshold
+            if n:
+                yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
@@ -385,7 +396,9 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
     asked = _asked(manifest, model, request)
-    census = folder_census(model, stored.path.parent, out, manifest.outputs, asked=asked)
+    census = folder_census(
+        model, stored.path.parent, out, manifest.outputs, asked=asked, selected=manifest.selected
+    )
     report = None
     if not dry_run:
         _check_no_audit(out)
@@ -440,6 +453,7 @@ def table_census(
         [scorer.census_rows()],
         n_objects=scorer.tally().n_classified,
         asked=asked,
+        selected={},
     )
 
 

@@ -29,8 +29,11 @@ from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing import copies
 from flows.classification._class_shares import (
+    SelectedClass,
     chosen_shift,
     prior_shares,
+    selection_entries,
+    selections_of,
     shift_record,
     with_shares,
 )
@@ -228,6 +231,7 @@ class Scorer:
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
     sets: Sets | None = None  # where prediction sets are asked for
+    selections: tuple[SelectedClass, ...] = ()  # the columns of selections that are asked for
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
@@ -248,10 +252,12 @@ class Scorer:
             close_call=flags.close_call,
         )
         reader = target_reader(specification, model.features)
-        output, prefix = specification.output, specification.output.prefix
+        output, selections = specification.output, selections_of(model, specification)
+        selected = [one.column.class_name for one in selections]
+        prefix = output.prefix
         try:
             columns = standard_columns(
-                model.classes, prefix, columns=output.columns, sets=output.sets is not None
+                model.classes, prefix, columns=output.columns, sets=output.sets is not None, selected=selected
             )
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
@@ -265,6 +271,7 @@ class Scorer:
             specification.target,
             output.columns == "full",
             sets_of(model, specification),
+            selections,
         )
 
     def on(self, catalog: Catalog) -> Scorer:
@@ -355,8 +362,9 @@ class Scorer:
         )
 
     def _at_training_shares(self, scores: Scores, features: FeatureBatch) -> Floats:
-        """Return the probabilities (n, K) that learnt sets are of; they are known without a shift."""
-        if self.classifier.log_prior_shift is None or self.sets is None or self.sets[1] is None:
+        """Return the probabilities (n, K) that learnt sets and selections are of; they are known without a shift."""
+        learnt = self.sets is not None and self.sets[1] is not None
+        if self.classifier.log_prior_shift is None or not (learnt or self.selections):
             return scores.probability
         return self._scores(replace(self.classifier, log_prior_shift=None), features).probability
 
@@ -396,6 +404,7 @@ class Scorer:
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
             *([] if self.sets is None else [np.full(len(p), NO_SET) if sets is None else set_bits(sets, p)]),
+            *(_spread(one.contains(unmoved), inside, fill=False) for one in self.selections),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
@@ -469,6 +478,7 @@ def provenance(
         "input_sha256": input_sha256,
         **_shift_entries(shift_record(model, specification)),
         **({} if sets is None else _set_entries(sets[0], model.classes)),
+        **selection_entries(selections_of(model, specification)),
         "columns_read": ", ".join(read),
     }
     return Provenance(entries, flag_names())
@@ -511,7 +521,7 @@ def settled(
 
     shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate if sources else None)
     stated = wanted.shift.assumes or model.specification.shift.assumes
-    if stated == "features" and settings.output.sets is not None:
+    if stated == "features" and (settings.output.sets is not None or settings.output.selected):
         shift = shift.model_copy(update={"assumes": "features"})
     return settings.model_copy(update={"shift": shift})
 
@@ -523,11 +533,12 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
     Class shares are still the model's (`chosen_shift`).  A file's annotation does not depend on the places of inputs
     and outputs, nor on questions to the census that no column answers, so these are left out.
     """
-    checksums = {"checksums": wanted.catalog.checksums}
+    checksums, selected = {"checksums": wanted.catalog.checksums}, wanted.output.selected
+    unasked = wanted.flags.model_copy(update={"purity": {}, "completeness": {}})
     update = {
         "catalog": model.specification.catalog.model_copy(update=checksums),
         "target": wanted.target.model_copy(update={"paths": None}),
-        "flags": wanted.flags.model_copy(update={"purity": {}, "completeness": {}}),
+        "flags": wanted.flags if selected else unasked,
         "census": CensusTable(),
         "shift": model.specification.shift.model_copy(update={"assumes": None}),
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),

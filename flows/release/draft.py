@@ -145,7 +145,7 @@ def _with_model(
     model = store.read(stored)
     copy_file(stored.path, folder / MODEL)
     settings = settings_of(model, manifest, stated)
-    if settings.output.sets:  # whose thresholds are learnt from these rows
+    if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
         copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
     if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:

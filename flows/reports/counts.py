@@ -193,7 +193,7 @@ _SELECTED = ("probability from", "objects", "purity", "purity, 95 %", "completen
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:
     return (
-        f"{s.threshold:.4g}" + (f" ({s.stated})" if s.stated else ""),
+        f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
         *_quality(s),
     )
 
@@ -262,9 +262,13 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradi
 
 
 def _selection_finding(name: str, s: SelectionCensus) -> Finding:
+    begun = (
+        f"The column {s.column} was made for {s.stated} and has the {class_words(name)} with a probability of"
+        if s.column
+        else f"For {s.stated}, select {class_words(name)} by a probability of"
+    )
     return Finding(
-        what=f"For {s.stated}, select {class_words(name)} by a probability of {s.threshold:.4g} or more: "
-        f"{s.objects:,} objects, "
+        what=f"{begun} {s.threshold:.4g} or more: {s.objects:,} objects, "
         f"purity {percent(s.purity)} ({_interval(s.purity_low, s.purity_high)}), completeness "
         f"{percent(s.completeness)} ({_interval(s.completeness_low, s.completeness_high)}); "
         f"{percent(1 - s.completeness)} of the class are lost"

@@ -403,12 +403,24 @@ class ObjectColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SelectedColumn:
+    """A column that selects the objects whose probability of a class is at or above a threshold.
+
+    `stated` is what the threshold was chosen for, such as "purity 0.95".
+    """
+
+    class_name: str
+    threshold: float
+    stated: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The outputs in one folder, which are all of one model and one specification: the content of `manifest.json`.
 
     `totals` are the summary's counts of all files together.  For readers of the copies there are the `classes` with
     their shares, the `columns` by name, the `flags` by their bit, the columns with the objects' names and positions,
-    and the questions of the census.  The `outputs` are listed in the `table`, which
+    the columns of selections by name, and the questions of the census.  The `outputs` are listed in the `table`, which
     is None until the manifest is written; `created` (ISO 8601, UTC) is '' until then.  For a release in an object
     store, `files` names the folder of the files.  `store` is the path of the model store, from the folder; '' where it
     is not known.
@@ -427,6 +439,7 @@ class Manifest:
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
     census_asked: CensusAsked | None = None
     quarantined: tuple[Problem, ...]
     table: FileTable | None

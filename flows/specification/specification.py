@@ -236,6 +236,10 @@ class Output(SpecificationTable):
         lt=1,
         description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
     )
+    selected: bool = Field(
+        default=False,
+        description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
+    )
     prefix: str = Field(
         default="blr_",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$",
@@ -268,6 +272,34 @@ def check_sets(output: Output, label: Label, n_classes: int | None = None) -> No
         raise ValueError(
             f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
             "has one bit of a 32-bit integer; remove the key, or join classes"
+        )
+
+
+def check_selected(
+    output: Output,
+    label: Label,
+    purity: Mapping[str, float],
+    completeness: Mapping[str, float],
+) -> None:
+    """Raise ValueError where columns of selections lack a stated purity or completeness, or do not fit the labels."""
+    if not output.selected:
+        return
+    if not (purity or completeness):
+        raise ValueError(
+            "output.selected: got a column but no purity or completeness of a class, for which thresholds "
+            "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+        )
+    both = sorted(set(purity) & set(completeness))
+    if both:
+        raise ValueError(
+            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
+            "since a class has one column; remove one of them"
+        )
+    if label.votes is not None or label.noise is not None:
+        what = "[label.votes]" if label.votes is not None else "label.noise"
+        raise ValueError(
+            f"output.selected: got true with {what}, expected labels that state the class of each object, "
+            "since thresholds are learnt from them; remove one of the two keys"
         )
 
 
@@ -521,8 +553,15 @@ class Specification(SpecificationTable):
                 )
 
     def check_sets(self, n_classes: int | None = None) -> None:
-        """Raise ValueError where sets are not possible with the labels, or with so many classes."""
+        """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""
         check_sets(self.output, self.label, n_classes)
+        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness)
+        if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
+            raise ValueError(
+                "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
+                "'features'), expected labels whose classes look like those of the target: the completeness among "
+                "biased labels is not that of the target; remove the key, and audit the output"
+            )
 
     def _check_slim(self) -> None:
         catalog = self.catalog

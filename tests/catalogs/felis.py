@@ -30,13 +30,14 @@ HEAD = """# The columns that an annotated catalogue gains, as a Felis schema (ht
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema: two and three classes, the standard and the full columns, with sets."""
+    """Return the schema: two and three classes, the standard and the full columns, with sets, with selections."""
     tables = [
         table(f"{columns}_{number}", classes, columns)
         for number, classes in EXAMPLES.items()
         for columns in ("standard", "full")
     ]
     tables.append(table("sets_three", EXAMPLES["three"], "standard", sets=True))
+    tables.append(table("selected_two", EXAMPLES["two"], "standard", selected=EXAMPLES["two"]))
     return {
         "name": "blr",
         "@id": "#blr",
@@ -45,11 +46,14 @@ def schema() -> dict[str, Any]:
     }
 
 
-def table(name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False) -> dict[str, Any]:
+def table(
+    name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False, selected: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the columns of an annotation as a table."""
-    found = standard_columns(classes, columns=columns, sets=sets)
+    found = standard_columns(classes, columns=columns, sets=sets, selected=selected)
     what = f"{columns} columns of a model of {len(classes)} classes, here {', '.join(classes)}"
     what += " with prediction sets" if sets else ""
+    what += f" and columns of selections, here of {', '.join(selected)}" if selected else ""
     return {
         "name": name,
         "@id": f"#{name}",

@@ -136,12 +136,12 @@ def test_a_blank_separated_table_through_the_flow(store: Path, tmp_path: Path) -
 @pytest.mark.parametrize("mode", ["slim", "annotated"])
 def test_hats_through_the_flow(store: Path, tmp_path: Path, mode: str) -> None:
     root = write_collection(tmp_path / "collection")
-    wanted = f'mode = "{mode}"\ncolumns = "full"'
+    wanted = f'mode = "{mode}"\ncolumns = "full"\nselected = true\n[flags]\ncompleteness = {{ {CLASSES[0]} = 0.8 }}'
     told = classified(store, root, tmp_path / "out", wanted)
     assert told.summary.n_rows == 100
     out = tmp_path / "out" / "collection"
     found = columns_of(out)
-    ours = [c.name for c in standard_columns(CLASSES, columns="full")]
+    ours = [c.name for c in standard_columns(CLASSES, columns="full", selected=CLASSES[:1])]
     old = ["_healpix_29", "id", "ra", "dec", *(["mag"] if mode == "annotated" else [])]
     assert [*found] == [*old, *ours]
     assert np.array_equal(found["id"], np.arange(100) + 2**60)

@@ -12,6 +12,7 @@ from blr.census.purity import (
     LEFT_OUT_ERROR,
     MODEL_ROWS,
     _taken,
+    learnt_threshold,
     n_selected,
     selection,
     threshold_for,
@@ -132,3 +133,25 @@ def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
     threshold, _ = threshold_for(labelled, target, 1, shares, completeness=0.9)
     assert abs((q >= threshold)[truth].mean() - 0.9) < 0.03
     assert threshold_for(labelled, target, 1, np.tile([1.0, 1e-9], (1000, 1)), purity=0.9) is None
+
+
+def test_a_threshold_before_any_target_is_that_of_the_target_it_stands_for() -> None:
+    """The slow twin: labelled rows drawn again at the stated shares, and counted."""
+    rng = np.random.default_rng(4)
+    y = rng.choice(2, 4000, p=[0.5, 0.5])
+    score = expit(rng.normal(2.0 * (2 * y - 1), 1.5))
+    labelled = LabelledRows(np.column_stack([1 - score, score]), y, np.ones(4000), np.zeros((4000, 1)))
+    shares = np.array([0.8, 0.2])
+    for stated in ({"purity": 0.9}, {"completeness": 0.7}):
+        threshold, found = learnt_threshold(labelled, 1, shares, **stated)
+        assert threshold == float(np.float32(threshold))
+        recall = [np.mean(score[y == k] >= threshold) for k in (0, 1)]
+        purity = 0.2 * recall[1] / (0.2 * recall[1] + 0.8 * recall[0])
+        assert found.purity.mean() == pytest.approx(purity, abs=0.01)
+        assert found.completeness.mean() == pytest.approx(recall[1], abs=0.01)
+        reached = {"purity": purity, "completeness": recall[1]}
+        for what, value in stated.items():
+            assert value - 0.003 < reached[what] < value + 0.015
+    other = learnt_threshold(labelled, 1, np.array([0.5, 0.5]), completeness=0.7)
+    assert other[0] == pytest.approx(threshold, rel=1e-9)  # whatever the shares
+    assert learnt_threshold(labelled, 1, shares, purity=0.99999) is None
