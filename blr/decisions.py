@@ -92,7 +92,7 @@ def flag_confidence(
     Parameters
     ----------
     low_confidence
-        Flag a pairwise confidence below this; for a review budget, a quantile of the catalogue's.
+        Flag a pairwise confidence below this; for a review budget, `budget_threshold` of a reference sample.
     close_call
         Flag the two largest probabilities at most this far apart.
     """
@@ -113,6 +113,23 @@ def flag_flipped(moderated: ArrayLike, plugin: ArrayLike) -> NDArray[np.int32]:
         )
     flipped = (p.argmax(axis=1) != p0.argmax(axis=1)) & ~np.isnan(p).any(axis=1)
     return np.where(flipped, np.int32(Flag.FLIPPED), np.int32(0))
+
+
+def budget_threshold(confidence: ArrayLike, budget: float) -> float:
+    """Return the confidence below which lies at most the fraction `budget` of the sample `confidence` (N,).
+
+    It is the `low_confidence` that spends a review budget; NaN, rows without probabilities, are left out.
+    """
+    if not 0 <= budget <= 1:
+        raise ValueError(f"budget is {budget}; give the fraction of rows to review, between 0 and 1")
+    c = np.sort(np.asarray(confidence, dtype=np.float64))
+    c = c[: np.count_nonzero(~np.isnan(c))]
+    if c.size == 0:
+        raise ValueError(
+            "no row has probabilities, so the review threshold cannot be set; give at least one row with probabilities"
+        )
+    spent = int(budget * c.size)
+    return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
 
 
 def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDArray[np.intp]:

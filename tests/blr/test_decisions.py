@@ -13,6 +13,7 @@ from blr.decisions import (
     FLAG_MEANINGS,
     REJECTED,
     Flag,
+    budget_threshold,
     decide,
     entropy,
     errors_caught,
@@ -87,6 +88,26 @@ def test_flipped() -> None:
     assert flag_flipped(moderated, plugin).tolist() == [int(Flag.FLIPPED), 0, 0]
     with pytest.raises(ValueError, match="give equal shapes"):
         flag_flipped(moderated, plugin[:2])
+
+
+@given(st.floats(0, 1), st.integers(1, 40), st.integers(0, 99))
+def test_a_budget_is_spent_and_never_overspent(budget: float, n: int, seed: int) -> None:
+    confidence = np.random.default_rng(seed).choice(np.linspace(0.5, 1, 15), n)
+    threshold = budget_threshold(confidence, budget)
+    flagged = np.count_nonzero(confidence < threshold)
+    assert flagged <= budget * n
+    ties = np.count_nonzero(confidence == threshold)
+    assert flagged + max(ties, 1) > int(budget * n)
+
+
+def test_budget_of_distinct_confidences_is_exact() -> None:
+    confidence = np.append(np.random.default_rng(0).permutation(1000) / 2000 + 0.5, np.nan)
+    assert np.count_nonzero(confidence < budget_threshold(confidence, 0.1)) == 100
+    assert np.count_nonzero(confidence < budget_threshold(confidence, 1.0)) == 1000
+    with pytest.raises(ValueError, match=r"budget is 10; give the fraction"):
+        budget_threshold(confidence, 10)
+    with pytest.raises(ValueError, match="no row has probabilities, so the review threshold cannot be set"):
+        budget_threshold(NAN, 0.1)
 
 
 def test_decisions_under_equal_costs_are_the_largest_probability() -> None:
