@@ -26,6 +26,7 @@ if (
     from blr.posterior.variational import refine
     from blr.selection.compare import average, compare, leave_one_out
     from blr.selection.evidence import fit_evidence
+    from blr.selection.label_noise import estimate_label_noise
     from blr.shift import density_ratio
 
     __version__: str
@@ -48,6 +49,7 @@ _HOME = {
     "decide": "decisions",
     "decision_boundary": "boundary",
     "density_ratio": "shift",
+    "estimate_label_noise": "selection.label_noise",
     "fit": "posterior.laplace",
     "fit_basis": "basis.kinds",
     "fit_default": "candidates.training",
@@ -78,6 +80,7 @@ __all__ = [
     "decide",
     "decision_boundary",
     "density_ratio",
+    "estimate_label_noise",
     "fit",
     "fit_basis",
     "fit_default",

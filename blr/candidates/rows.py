@@ -1,7 +1,7 @@
 """The labelled rows that candidates are fitted to and judged on, in memory or streamed.
 
-Votes may scatter more than independent ones would: by how much is estimated once from the rows, with a flexible model
-of the features, and is the same for all candidates.
+Votes may scatter more than independent ones would, and labels may be wrong: both are estimated once from the rows, with
+a flexible model of the features, and are the same for all candidates.
 Shapes: N rows, n of them, F features, K classes, M basis functions.
 """
 
@@ -19,15 +19,20 @@ from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
 from blr.missing.moments import FeatureMoments
 from blr.selection.evidence import fit_evidence
+from blr.selection.label_noise import LabelNoise, estimate_label_noise
 from blr.shift import rescaled
 
 Mask = NDArray[np.bool_]
-REFERENCE_VOTES = 4000
-"""Most rows from which the scatter of votes is estimated, to 2 %."""
+REFERENCE_VOTES, REFERENCE_LABELS = 4000, 3000
+"""Most rows from which the scatter of votes is estimated, to 2 %, and the shares of wrong labels, to about 0.02."""
 CENTRES = 20
 """Most centres of the flexible model of the features."""
 FEWEST_EXPECTED = 0.05
 """Smallest expected number of votes for which Pearson's term is counted: below it, the term is mostly noise."""
+MOST_SQUARES = 8
+"""Largest number of features for which a model of degree 2 is tried."""
+SUPPOSED = 0.1
+"""Share of wrong labels that is assumed while the model of the features is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,3 +183,45 @@ def overdispersion(X: Matrix, votes: Matrix, *, rng: np.random.Generator) -> flo
     chi2 = float(np.sum(((votes - expected) ** 2 / np.where(counted, expected, 1.0))[counted]))
     freedom = float(counted.sum() - len(X) - q.effective_parameters)
     return max(1.0, chi2 / freedom) if freedom > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class EstimatedNoise:
+    """Shares of wrong labels, the number of rows behind them, and the kind of basis of the flexible model."""
+
+    noise: LabelNoise
+    n_rows: int
+    basis: str
+
+    @property
+    def confusion(self) -> Matrix:
+        """The confusion (K, K)."""
+        return self.noise.confusion
+
+
+def wrong_labels(data: TrainingSet, *, rng: np.random.Generator, on_step: Any = None) -> EstimatedNoise:
+    """Return the shares of wrong labels in the training rows, by a model of the features of the highest evidence."""
+    rows, K = data.rows, len(data.classes)
+    chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_LABELS])
+    X, t = data.filled[chosen], rows.target[chosen]
+    weight = None if rows.weight is None else rows.weight[chosen]
+    options: Any = {
+        "likelihood": "logistic" if K == 2 else "softmax",
+        "sample_weight": weight,
+        "classes": range(K),
+    }
+    tried = []
+    for kind, settings in _designs(X):
+        Phi = fit_basis(kind, X, weight=weight, rng=rng, **settings)(X)
+        tried.append((fit_evidence(Phi, t, confusion=SUPPOSED, **options).log_evidence, kind, Phi))
+        if on_step is not None:
+            on_step()
+    _, kind, Phi = max(tried, key=lambda one: one[0])
+    return EstimatedNoise(estimate_label_noise(Phi, t, **options), len(chosen), kind)
+
+
+def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "linear", {}
+    if X.shape[1] <= MOST_SQUARES:
+        yield "polynomial", {"degree": 2}
+    yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}

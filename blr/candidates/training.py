@@ -43,7 +43,7 @@ from blr.candidates.candidate import (
 )
 from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
-from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion
+from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
 from blr.class_shares import class_priors, log_prior_shift
 from blr.classifier import Classifier, Member
 from blr.explanation import Contributions, contributions
@@ -556,7 +556,7 @@ def fit_default(
     target: ArrayLike | None = None,
     weigh_as_target: bool = False,
     class_prior: str | Mapping[str, float] | None = None,
-    noise: ArrayLike | None = None,
+    noise: ArrayLike | str | None = None,
     selection: Selection = DEFAULT,
     seed: int = 0,
     threads: int | None = None,
@@ -589,7 +589,8 @@ def fit_default(
     class_prior
         Shares of the classes in the target, by name; "em": estimated from its rows.
     noise
-        Labels that may be wrong: their share, or probabilities (K, K) of the recorded class given the true one.
+        Labels that may be wrong: "estimated", a share, or probabilities (K, K) of the recorded class given the true
+        one.
     selection
         How the model is made of the candidates; by default they are stacked.
     seed, threads, progress
@@ -652,7 +653,7 @@ def fit_default(
             rows = replace(rows, weight=(np.ones(n) if rows.weight is None else rows.weight) / phi)
             data = replace(data, rows=rows)
         if noise is not None:
-            data = replace(data, rows=replace(rows, confusion=as_confusion(noise, len(labels))))
+            data = replace(data, rows=replace(rows, confusion=_confusion(data, noise, seed)))
         ratio = comparison.ratio if comparison is not None and weighted else None
         training = Training(
             given or default_candidates(n, len(named), len(labels)),
@@ -666,6 +667,14 @@ def fit_default(
             class_prior,
         )
         return replace(training.run(), labels=labels, comparison=comparison)
+
+
+def _confusion(data: TrainingSet, noise: ArrayLike | str, seed: int) -> Matrix:
+    if not isinstance(noise, str):
+        return as_confusion(noise, len(data.classes))
+    if noise != "estimated":
+        raise ValueError(f"noise must be 'estimated', a share or a matrix (K, K), got {noise!r}")
+    return wrong_labels(data, rng=np.random.default_rng([seed, 0x6E6F6973])).confusion
 
 
 def _check_lengths(n: int, **given: Any) -> None:

@@ -1,1 +1,1 @@
-"""Comparison and averaging of models: evidence, left-out predictions and priors."""
+"""Comparison and averaging of models: evidence, left-out predictions, priors and label noise."""

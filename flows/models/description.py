@@ -21,14 +21,30 @@ from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
 from flows.models.store import Promotion, SkillSummary, skill_words
 
-# Labels that may be wrong: shares, and log losses.
+# Labels that may be wrong: shares with intervals, and log losses.
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongLabelShare:
+    """The share of a class' objects that are recorded as another; with its 95 % interval where it is estimated."""
+
+    rate: float
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+RatesByClass = Mapping[str, WrongLabelShare]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLabels:
     """The record of labels that may be wrong; all fields have their defaults where labels are taken as right."""
 
-    rates: Mapping[str, float] = field(default_factory=dict)  # by true class, as stated
+    by: Literal["stated", "class"] | None = None  # where the shares come from: "class", estimated by class
+    rows: int | None = None  # training rows that they are estimated from
+    basis: str | None = None  # the kind of the model of the features that they are estimated with
+    rates: RatesByClass = field(default_factory=dict)
     confusion: tuple[tuple[float, ...], ...] = ()  # p(recorded | true class), (K, K)
     log_loss: float | None = None  # of the recorded labels' probabilities on the rows that judge, nats
     log_loss_of_true_classes: float | None = None  # of the true classes', against the recorded labels

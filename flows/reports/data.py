@@ -20,10 +20,12 @@ from flows.models.description import (
     CatalogueQuality,
     LabelSummary,
     ModelDescription,
+    RatesByClass,
     SuspectedLeak,
     TargetShift,
     TrainingDescription,
     WrongLabels,
+    WrongLabelShare,
 )
 
 Array = np.ndarray[Any, Any]
@@ -379,10 +381,15 @@ def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def noise_words(noise: WrongLabels) -> Iterator[str]:
     """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
-    if not noise.rates:
+    if noise.by is None:
         return
-    rates = ", ".join(f"{name} {share:.1%}" for name, share in noise.rates.items())
-    yield f"Labels may be wrong, in shares that the specification states: {rates}."
+    if noise.by == "stated":
+        yield f"Labels may be wrong, in shares that the specification states: {_listed(noise.rates)}."
+    else:
+        yield (
+            f"Labels may be wrong, in shares found from {noise.rows:,} training rows with 95 % intervals: "
+            f"{_listed(noise.rates)}."
+        )
     yield "Probabilities are of the true class, not of what would be recorded."
     if noise.log_loss is not None:
         yield (
@@ -391,6 +398,16 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
             f"labels the probabilities of the true class have {noise.log_loss_of_true_classes:.4f}, which says "
             "little of them where labels are wrong."
         )
+
+
+def _listed(rates: RatesByClass) -> str:
+    return ", ".join(f"{name} {_wrong_share(share)}" for name, share in rates.items())
+
+
+def _wrong_share(share: WrongLabelShare) -> str:
+    if share.low is None:
+        return f"{share.rate:.1%}"
+    return f"{share.rate:.1%} ({share.low:.1%} to {share.high:.1%})"
 
 
 def likeness_words(shift: TargetShift) -> Iterator[str]:

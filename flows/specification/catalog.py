@@ -378,8 +378,8 @@ def check_expressions(
 
 
 EXPECTED = (
-    "expected a share above 0 and below 0.5, as noise = 0.02, a table of them by true class, or a table of "
-    "tables by true and recorded class"
+    "expected a share above 0 and below 0.5, as noise = 0.02, a table of them by true class, a table of tables by true "
+    'and recorded class, or "estimated"'
 )
 
 
@@ -389,7 +389,7 @@ def _is_number(value: Any) -> bool:
 
 def _checked(value: Any) -> Any:
     """Return the value of label.noise if it is allowed; ValueError otherwise."""
-    if value is None:
+    if value is None or value == "estimated":
         return value
     if _is_number(value):
         if not 0 < value < 0.5:
@@ -426,7 +426,9 @@ def _check_row(name: str, row: Mapping[Any, Any]) -> None:
         )
 
 
-Noise = Annotated[float | dict[str, float | dict[str, float]], BeforeValidator(_checked)]
+Noise = Annotated[
+    float | Literal["estimated"] | dict[str, float | dict[str, float]], BeforeValidator(_checked)
+]
 
 
 def check_noise(noise: Any, classes: Sequence[str]) -> None:
@@ -523,8 +525,8 @@ class Label(SpecificationTable):
     )
     noise: Noise | None = Field(
         default=None,
-        description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }; "
-        "default: labels are right",
+        description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
+        "or 'estimated'; default: labels are right",
     )
 
     @model_validator(mode="after")

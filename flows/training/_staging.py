@@ -23,7 +23,7 @@ from blr.calibration import log_loss
 from blr.candidates.candidate import JudgedCandidate
 from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.fits import FittedCandidate
-from blr.candidates.rows import TrainingSet
+from blr.candidates.rows import TrainingSet, wrong_labels
 from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
@@ -49,6 +49,7 @@ from flows.models.description import (
     TargetShift,
     TrainingDescription,
     WrongLabels,
+    WrongLabelShare,
 )
 from flows.models.store import Store
 from flows.runs.progress import tell
@@ -319,13 +320,34 @@ def label_confusion(specification: Specification, data: TrainingSet) -> tuple[Fl
     noise, classes = specification.label.noise, data.classes
     if noise is None:
         return None, WrongLabels()
-    try:
-        check_noise(noise, classes)
-    except ValueError as error:
-        raise TrainingError(f"label.{error}") from error
-    confusion = stated_confusion(noise, list(classes))
-    wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
-    return confusion, WrongLabels(rates=wrong, confusion=tuple(map(tuple, confusion.tolist())))
+    if noise != "estimated":
+        try:
+            check_noise(noise, classes)
+        except ValueError as error:
+            raise TrainingError(f"label.{error}") from error
+        confusion = stated_confusion(noise, list(classes))
+        wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
+        return confusion, WrongLabels(
+            by="stated",
+            rates={name: WrongLabelShare(rate=rate) for name, rate in wrong.items()},
+            confusion=tuple(map(tuple, confusion.tolist())),
+        )
+    tell().start("estimating the shares of wrong labels", 0, "steps")
+    rng = np.random.default_rng([specification.seed, 0x6E6F6973])
+    step = partial(tell().advance, 1)
+    estimated = wrong_labels(data, rng=rng, on_step=step)
+    found = estimated.noise
+    columns = (array.tolist() for array in (found.rate, found.standard_error, found.low, found.high))
+    return estimated.confusion, WrongLabels(
+        by="class",
+        rows=estimated.n_rows,
+        basis=estimated.basis,
+        rates={
+            name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
+            for name, rate, error, low, high in zip(classes, *columns, strict=True)
+        },
+        confusion=tuple(map(tuple, found.confusion.tolist())),
+    )
 
 
 def with_recorded_losses(

@@ -161,7 +161,7 @@ def test_what_no_labelled_row_supports_is_refused(
             "",
             "expected one of the two",
         ),
-        (SELECTED, 'column = "hubble"\nnoise = 0.1', "got true with label.noise"),
+        (SELECTED, 'column = "hubble"\nnoise = "estimated"', "got true with label.noise"),
     ],
 )
 def test_specifications_that_allow_no_such_column(more: str, label: str, message: str) -> None:

@@ -177,7 +177,7 @@ MANY = "classes = {" + ", ".join(f"c{i} = ['{i}']" for i in range(32)) + "}"
     [
         (f'column = "hubble"\n{MANY}', "output.sets: got 32 classes, expected at most 31"),
         ('votes = { early = "bmag", late = "kmag" }', r"output.sets: got a share with \[label.votes\]"),
-        ('column = "hubble"\nnoise = 0.1', "output.sets: got a share with label.noise"),
+        ('column = "hubble"\nnoise = "estimated"', "output.sets: got a share with label.noise"),
     ],
 )
 def test_labels_that_allow_no_sets(label: str, message: str) -> None:

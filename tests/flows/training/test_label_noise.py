@@ -12,6 +12,7 @@ from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
 from flows.models.model import read_model
 from flows.models.store import Store
+from flows.reports.data import noise_words
 from flows.specification.catalog import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._staging import label_confusion
@@ -44,7 +45,7 @@ def rows(n: int = 600, flipped: float = 0.2, seed: int = 0) -> Any:
     [
         ("column = 't'\nnoise = 0.5", "below 0.5"),
         ("column = 't'\nnoise = 0.0", "above 0"),
-        ("column = 't'\nnoise = 'some'", "expected a share above 0"),
+        ("column = 't'\nnoise = 'some'", '"estimated"'),
         ("column = 't'\nnoise = { a = 0.7 }", "for class 'a'"),
         ("column = 't'\nnoise = { a = { b = 0.4, c = 0.3 } }", "less than 0.5"),
         ("column = 't'\nnoise = { a = { a = 0.8, b = 0.1 } }", "sum to 0.9"),
@@ -74,6 +75,18 @@ def test_stated_shares_are_a_matrix(noise: dict[str, Any] | float, matrix: list[
     assert stated_confusion(noise, ["a", "b", "c"]) == pytest.approx(np.array(matrix), abs=1e-12)
 
 
+def test_shares_are_told_with_intervals_that_hold_them() -> None:
+    given = rows()
+    found, told = label_confusion(specification("column = 't'\nnoise = 'estimated'"), given)
+    rates = told.rates
+    assert rates["b"].low < 0.2 < rates["b"].high
+    assert rates["a"].low == 0.0
+    assert found == pytest.approx(np.array(told.confusion))
+    words = " ".join(noise_words(told))
+    assert "95 % intervals" in words
+    assert "true class" in words
+
+
 def test_a_training_takes_stated_shares(folder: Path) -> None:
     path = folder / "spec.toml"
     text = path.read_text().replace("[label]\n", "[label]\nnoise = 0.1\n")
@@ -81,7 +94,7 @@ def test_a_training_takes_stated_shares(folder: Path) -> None:
     path.write_text(text)
     told = train(path, folder / "models")
     noise = told.training.label_noise
-    assert noise.rates["early"] == pytest.approx(0.1)
+    assert noise.rates["early"].rate == pytest.approx(0.1)
     assert noise.log_loss == pytest.approx(told.metrics.log_loss)
     model = read_model(Store(folder / "models").find("morphology").path)
     assert all(m.posterior.problem.mislabelled for m in model.classifier.members)
