@@ -572,6 +572,13 @@ class AuditEstimateRequest:
             parse=lambda texts: [read_threshold(text) for text in texts],
         ),
     ] = None
+    sets: Annotated[
+        float | None,
+        Parameter(
+            words="Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
+            metavar="SHARE",
+        ),
+    ] = None
 
 
 MARGIN = 0.005

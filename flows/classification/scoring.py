@@ -109,6 +109,8 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
 Floats = NDArray[np.float64]
 
 
+STATED_ZERO = "in every set: the specification states the threshold 0"
+
 Sets = tuple[SetRecord, SetRule | None]
 """How prediction sets are made, and the rule, which is None where no share can be stated."""
 
@@ -118,9 +120,11 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
 
     UsageError where the model has no rows to learn them from.
     """
-    level = specification.output.sets
+    level, thresholds = specification.output.sets, specification.output.set_thresholds
     if level is None:
         return None
+    if thresholds:
+        return _stated(model, level, thresholds)
     K, F = len(model.classes), len(model.features)
     rule = None if model.folder is None else _learnt(model.folder, K, F, level)
     if rule is None:
@@ -136,6 +140,23 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
         "objects of a class look like its labelled objects, for any class shares"
     )
     return _record(model, rule, source, reason), rule
+
+
+def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets:
+    """Return the sets for thresholds that the specification states, which hold for the probabilities in the copies."""
+    if set(thresholds) != set(model.classes):
+        raise UsageError(
+            f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one threshold for "
+            f"each class of {model.label}: {', '.join(model.classes)}; correct the names"
+        )
+    K = len(model.classes)
+    least = np.array([thresholds[name] for name in model.classes])
+    rule = SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
+    reason = (
+        "the specification states the thresholds; the share holds if they come from these objects, this model and "
+        "these class shares, for example from an audit"
+    )
+    return _record(model, rule, "stated", reason), rule
 
 
 def _why_none(model: Model, specification: Specification) -> str | None:
@@ -162,7 +183,10 @@ def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule 
     return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
 
 
-def _record(model: Model, rule: SetRule, source: Literal["left-out", "held-out"], reason: str) -> SetRecord:
+def _record(
+    model: Model, rule: SetRule, source: Literal["left-out", "held-out", "stated"], reason: str
+) -> SetRecord:
+    stated = source == "stated"
     return SetRecord(
         level=rule.level,
         source=source,
@@ -173,8 +197,8 @@ def _record(model: Model, rule: SetRule, source: Literal["left-out", "held-out"]
                 rows=int(rule.rows[k]),
                 effective=float(rule.effective[k]),
                 least=float(rule.least[k]) or None,
-                spread=float(rule.spread[k]),
-                remark="" if rule.least[k] > 0 else _too_few(rule, k),
+                spread=0.0 if stated else float(rule.spread[k]),
+                remark="" if rule.least[k] > 0 else STATED_ZERO if stated else _too_few(rule, k),
             )
             for k, name in enumerate(model.classes)
         },
@@ -363,22 +387,24 @@ class Scorer:
 
     def _at_training_shares(self, scores: Scores, features: FeatureBatch) -> Floats:
         """Return the probabilities (n, K) that learnt sets and selections are of; they are known without a shift."""
-        learnt = self.sets is not None and self.sets[1] is not None
+        learnt = self.sets is not None and self.sets[1] is not None and self.sets[0].source != "stated"
         if self.classifier.log_prior_shift is None or not (learnt or self.selections):
             return scores.probability
         return self._scores(replace(self.classifier, log_prior_shift=None), features).probability
 
-    def _sets(self, unmoved: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    def _sets(self, p: Floats, unmoved: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
-        rule = None if self.sets is None else self.sets[1]
-        return None if rule is None else _spread(rule.contains(unmoved), inside, fill=True)
+        record, rule = self.sets or (None, None)
+        if record is None or rule is None:
+            return None
+        return _spread(rule.contains(p if record.source == "stated" else unmoved), inside, fill=True)
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = features.inside, features.missing[features.inside]
         unmoved = self._at_training_shares(scores, features)
-        sets = self._sets(unmoved, inside)
+        sets = self._sets(scores.probability, unmoved, inside)
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)

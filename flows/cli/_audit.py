@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         AuditedClass,
         AuditedInterval,
         AuditedSelection,
+        AuditedSets,
     )
 
 
@@ -60,6 +63,8 @@ def _show_audit(audit: Audit) -> None:
     print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))
     print_tables(*(_class_table(name, part["classes"]) for name, part in audit.bins.items()))
     _show_selections(audit.selections)
+    if audit.sets is not None:
+        _show_sets(audit.sets)
     say(
         f"Drawn objects with an answer: {audit.n_answered:,} of {audit.n_drawn:,} (undecided: {audit.n_undecided:,}, "
         f"blank: {audit.n_unanswered:,}); of none of the classes: {audit.n_other:,}"
@@ -104,6 +109,27 @@ def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable
     return plain_table(
         title, ("class", "assigned", "count", "purity", "completeness", "the model's count"), rows
     )
+
+
+def _show_sets(sets: AuditedSets) -> None:
+    rows = [
+        (name, f"{c['least']:.4g}", f"{c['rows']:,}", f"{c['effective']:.1f}", f"{100 * c['spread']:.1f} %")
+        for name, c in sets["classes"].items()
+    ]
+    print_tables(
+        plain_table(
+            f"Prediction sets by the audit, {100 * sets['level']:g} % of each class",
+            ("class", "from p", "answers", "count as", "± of the share"),
+            rows,
+        )
+    )
+    keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets["classes"]}  # of TOML
+    stated = ", ".join(f"{keys[name]} = {c['least']:.9g}" for name, c in sets["classes"].items())
+    say(
+        "To write these sets into the copies, classify again with this model and these class shares, and add "
+        "to the specification:"
+    )
+    say(f"[output]\nsets = {sets['level']:g}\nset_thresholds = {{ {stated} }}")
 
 
 def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:

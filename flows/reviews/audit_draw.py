@@ -182,6 +182,26 @@ class AuditedSelection(TypedDict):
     completeness: AuditedInterval
 
 
+class AuditedSetRule(TypedDict):
+    """When a class is in a prediction set: where its probability is at least `least`, 0 for always.
+
+    `rows` answers are of the class, and count as `effective` ones with their weights.  `spread` is the standard
+    deviation of the share of the class's objects that keep it, from one audit to another.
+    """
+
+    least: float
+    rows: int
+    effective: float
+    spread: float
+
+
+class AuditedSets(TypedDict):
+    """Prediction sets learnt from the answers: `level` is the share of a class's objects that keep it, on average."""
+
+    level: float
+    classes: Mapping[str, AuditedSetRule]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """What an audit says of a release.
@@ -189,7 +209,7 @@ class Audit:
     Of the `n_drawn` objects, `n_answered` have an answer, `n_undecided` one that says that nobody can tell, and
     `n_unanswered` none.  `n_other` of the answered ones are of no class of the model.  `joined` counts strata that had
     too few answers, and were joined with a neighbour.  `model_census` is the census of the model, which the audit's
-    replaces in `summary.json`.
+    replaces in `summary.json`.  `sets` is None where no prediction sets were asked for.
     """
 
     status: Literal["planned", "done"]
@@ -211,6 +231,7 @@ class Audit:
     selections: tuple[AuditedSelection, ...]
     census: Census
     model_census: Census | None
+    sets: AuditedSets | None = None
     remarks: tuple[str, ...]
     files: tuple[Path, ...]
 

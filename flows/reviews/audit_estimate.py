@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.census.audit import Possible, Strata, audited_share, joined_strata
+from blr.census.prediction_sets import learn_sets
 from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
@@ -33,6 +34,8 @@ from flows.reviews.audit_draw import (
     AuditedClass,
     AuditedInterval,
     AuditedSelection,
+    AuditedSetRule,
+    AuditedSets,
     ModelComparison,
     Selection,
     outputs_hash,
@@ -48,6 +51,8 @@ Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
 LEVEL = 0.95
+SINGLE = 1 - 1e-6
+"""The probabilities of copies are in single precision: one that is as large as a threshold must not fall below it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +170,25 @@ class Sample:
             class_name=chosen.class_name, threshold=t, purity=purity, completeness=completeness
         )
 
+    def sets(self, level: float) -> AuditedSets:
+        """Return prediction sets learnt from the answers; an object stands for its part of its stratum."""
+        known = self.answer >= 0
+        place = self.group[self.stratum]
+        weight = (self.strata.n_rows / np.maximum(self.strata.n_seen, 1))[place]
+        rule = learn_sets(self.probability[known], self.answer[known], level=level, weight=weight[known])
+        return AuditedSets(
+            level=level,
+            classes={
+                name: AuditedSetRule(
+                    least=float(rule.least[k]) * SINGLE,
+                    rows=int(rule.rows[k]),
+                    effective=float(rule.effective[k]),
+                    spread=float(rule.spread[k]),
+                )
+                for k, name in enumerate(self.design.classes)
+            },
+        )
+
 
 WriteReport = Callable[[Path, Census], Path | None]
 """Writes a census into the report of a folder; returns where that is, None where it cannot be written again."""
@@ -188,6 +212,10 @@ def _estimated(
     request: AuditEstimateRequest, folder: Path, *, dry_run: bool, report: WriteReport | None
 ) -> Audit:
     """Return what the answers say of the release in a folder of this machine."""
+    if request.sets is not None and not 0.5 <= request.sets < 1:
+        raise UsageError(
+            f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
+        )
     if not (folder / DESIGN).exists():
         raise UsageError(
             f"{folder / DESIGN}: there is no such file, expected the design of an audit; run `blr audit draw` first"
@@ -235,6 +263,7 @@ def _estimated(
         selections=tuple(sample.selection(chosen) for chosen in every),
         census=_census(design, sample, classes),
         model_census=model,
+        sets=None if request.sets is None else sample.sets(request.sets),
         remarks=(trouble,) if trouble else (),
         files=() if dry_run else tuple(folder / name for name in (AUDIT, *([SUMMARY] if summary else []))),
     )

@@ -143,12 +143,13 @@ class ClassSetRule:
 class SetRecord:
     """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
 
-    `source` is "left-out" or "held-out" for sets learnt from such labelled rows, and "cannot be said" where
-    no share can be stated.  `reason` says in words what the share is based on, or why there are no sets.
+    `source` is "left-out" or "held-out" for sets learnt from such labelled rows, "stated" for thresholds of the
+    specification, which come from an audit, and "cannot be said" where no share can be stated.  `reason` says in words
+    what the share is based on, or why there are no sets.
     """
 
     level: float
-    source: Literal["left-out", "held-out", "cannot be said"]
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
     reason: str
     classes: Mapping[str, ClassSetRule] = field(default_factory=dict)
 
@@ -287,7 +288,7 @@ class PredictionSets:
     """
 
     level: float
-    source: Literal["left-out", "held-out", "cannot be said"]
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
     reason: str
     empty: int
     full: int

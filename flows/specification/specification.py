@@ -236,6 +236,11 @@ class Output(SpecificationTable):
         lt=1,
         description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
     )
+    set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
+        default={},
+        description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
+        "default: learnt from labelled rows",
+    )
     selected: bool = Field(
         default=False,
         description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
@@ -255,15 +260,21 @@ class Output(SpecificationTable):
 def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
     """Raise ValueError where prediction sets are not possible with these labels, or with so many classes."""
     if output.sets is None:
+        if output.set_thresholds:
+            raise ValueError(
+                "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
+                "that the thresholds keep; add sets = 0.9"
+            )
         return
     if n_classes is None and label.classes is not None:
         n_classes = len(label.classes)
-    if label.votes is not None:
+    learnt = not output.set_thresholds
+    if learnt and label.votes is not None:
         raise ValueError(
             "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
             "are learnt from objects whose class is known; remove the key"
         )
-    if label.noise is not None:
+    if learnt and label.noise is not None:
         raise ValueError(
             "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
             "from objects whose class is known; remove one of the two keys"

@@ -370,3 +370,45 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     same.add(np.ones(5))
     with pytest.raises(UsageError, match="which has the same value in all rows"):
         Bins.of("r", same, 3, None)
+
+
+def test_answers_give_prediction_sets_that_copies_can_have(
+    out: Path, blr: Callable[..., Mapping[str, object]], trained: Path, make: SimpleNamespace
+) -> None:
+    table = truth(out)
+    blr("audit", "draw", out, "--n", 300)
+    answers = answered(out)
+    found = from_document(Audit, blr("audit", "estimate", out, answers, "--sets", 0.9), source="").sets
+    assert found is not None
+    assert read_document(Audit, out / "audit.json").sets == found
+    for name, rule in found["classes"].items():
+        kept = table[table.truth == name][f"blr_p_{name}"] >= rule["least"]
+        assert kept.mean() == pytest.approx(0.9, abs=4 * rule["spread"])
+        assert rule["effective"] <= rule["rows"]
+    stated = {name: rule["least"] for name, rule in found["classes"].items()}
+    thresholds = ", ".join(f"{name} = {least!r}" for name, least in stated.items())
+    text = make.specification + f"\n[output]\nsets = 0.9\nset_thresholds = {{ {thresholds} }}\n"
+    (out.parent / "sets.toml").write_text(text)
+    classify(
+        [out / "big.parquet"],
+        model="morphology",
+        store=trained / "models",
+        out=out.parent / "again",
+        specification=out.parent / "sets.toml",
+    )
+    again = pq.read_table(out.parent / "again" / "big.parquet").to_pandas().set_index("name")
+    bits = sum((table[f"blr_p_{name}"] >= least) * 2**k for k, (name, least) in enumerate(stated.items()))
+    assert (again.loc[table.index, "blr_set"] == bits).all()
+    sets = read_document(Summary, out.parent / "again" / "summary.json").sets
+    assert sets is not None
+    assert sets.source == "stated"
+    assert run(["audit", "estimate", str(out), str(answers), "--sets", "1.5"]) == 2
+    (out.parent / "sets.toml").write_text(text.replace(", late =", ", lat ="))
+    with pytest.raises(UsageError, match=r"output\.set_thresholds: got thresholds of early"):
+        classify(
+            [out / "big.parquet"],
+            model="morphology",
+            store=trained / "models",
+            out=out.parent / "third",
+            specification=out.parent / "sets.toml",
+        )
