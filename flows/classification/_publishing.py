@@ -16,6 +16,7 @@ from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
 from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky
 from flows.classification.census_taking import folder_census
+from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
@@ -89,6 +90,7 @@ def write_classification_report(
         trust=model.trust,
         metrics=model.metrics,
         objects=tuple(_notable(one) for one in doubtful),
+        examples=class_examples(model, plan.work.specification, plan.work.model.folder, doubtful),
         quarantined={q.name: q.reason for q in manifest.quarantined},
         deferred=done.deferred,
         repeats=done.repeats,

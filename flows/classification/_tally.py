@@ -25,6 +25,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import positions
+from flows.features.reader import FeatureBatch
 from flows.features.split import Place, known_place
 from flows.runs.manifest import ObjectColumns, is_labelled
 from flows.runs.results import (
@@ -154,6 +155,8 @@ ENOUGH: Final = 3 * MOST_OBJECTS
 """Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
 CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
+EXPLAINED: Final = 3
+"""Number of objects whose features are kept, so that the report can say why they have their class."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,15 @@ class ObjectSurvey:
         """The columns to be read."""
         return tuple(name for name in (self.identifier, *(self.place or ())[:2]) if name is not None)
 
-    def add(self, batch: pa.RecordBatch, p: Floats, information: Floats, flags: NDArray[np.int32]) -> None:
-        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,)."""
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        p: Floats,
+        information: Floats,
+        flags: NDArray[np.int32],
+        features: FeatureBatch | None = None,
+    ) -> None:
+        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,); its features."""
         if not self.read or not batch.num_rows:
             return
         values = batch_values(batch, self.read)
@@ -201,7 +211,7 @@ class ObjectSurvey:
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:
             names = values[self.identifier]
-            self.objects.extend(self._doubtful(names, ra, dec, p, information, flags))
+            self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
 
     def sky(self) -> SkyCounts | None:
@@ -209,8 +219,9 @@ class ObjectSurvey:
         return total_sky(self.counted)
 
     def doubtful(self) -> tuple[DoubtfulObject, ...]:
-        """Return the objects whose labels would teach most, the first one most."""
-        return most_doubtful(self.objects)
+        """Return the objects whose labels would teach most, the first one most; the first few have their features."""
+        found = most_doubtful(self.objects)
+        return (*found[:EXPLAINED], *(replace(one, features=()) for one in found[EXPLAINED:]))
 
     def _doubtful(
         self,
@@ -220,6 +231,7 @@ class ObjectSurvey:
         p: Floats,
         information: Floats,
         flags: NDArray[np.int32],
+        features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
         order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
@@ -233,6 +245,7 @@ class ObjectSurvey:
                 probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
                 mutual_information=round(float(information[i]), 6),
                 flags=int(flags[i]),
+                features=() if features is None else _values(features, i),
             )
 
     def _unlabelled(self, names: Any, order: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -247,6 +260,12 @@ class ObjectSurvey:
             if sum(map(len, found)) >= ENOUGH:
                 break
         return np.concatenate([np.empty(0, np.intp), *found])[:ENOUGH]
+
+
+def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:
+    """Return the features of a row, None where one is missing."""
+    pairs = zip(features.X[row].tolist(), features.missing[row].tolist(), strict=True)
+    return tuple(None if missing else float(f"{value:.9g}") for value, missing in pairs)
 
 
 def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:

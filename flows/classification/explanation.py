@@ -1,4 +1,4 @@
-"""Why an object has its class; and the space of features that reviews look in.
+"""Why an object has its class, for `explain` and for a report; and the space of features that reviews look in.
 
 Shapes: n rows, F features, D dimensions of the space.
 """
@@ -6,6 +6,7 @@ Shapes: n rows, F features, D dimensions of the space.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.formats import TableChoice
 from catalogs.sky.positions import positions, survey_links
+from flows.classification._class_shares import with_shares
 from flows.classification._tally import object_columns
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
@@ -39,6 +41,7 @@ from flows.models.model import Model
 from flows.models.row_files import ROWS_FILE, LabelledObjects
 from flows.models.store import Store
 from flows.reports.catalogue_page import (
+    ClassExample,
     ClassProbabilities,
     Explanation,
     FeatureContribution,
@@ -48,6 +51,7 @@ from flows.reports.catalogue_page import (
 from flows.request import ExplainRequest
 from flows.runs.manifest import Manifest, annotated_manifest, identifier_column
 from flows.runs.release_store import output_folder
+from flows.runs.results import DoubtfulObject
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
@@ -123,7 +127,7 @@ def _labelled(model: Model, folder: Path) -> LabelledObjects:
     return LabelledObjects(*nothing) if found is None else found
 
 
-# Contributions and nearest labelled objects of a row.
+# Contributions and nearest labelled objects of a row, as `explain` and the report show them.
 
 NEAREST = 5
 """Number of labelled objects that are shown."""
@@ -178,6 +182,38 @@ def nearest_objects(
 def finite(value: float) -> float | None:
     """Return a number, None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
+
+
+# Why some objects of a classification have their class: examples for the report.
+#
+# They are the objects whose features the survey has kept, so that no catalogue is read again.
+
+
+def class_examples(
+    model: Model, specification: Specification, folder: Path, objects: Iterable[DoubtfulObject]
+) -> tuple[ClassExample, ...]:
+    """Return why those objects have their class whose features are known; `folder` is the model's."""
+    F = len(model.features)
+    known = [one for one in objects if len(one.features) == F and any(x is not None for x in one.features)]
+    if not known:
+        return ()
+    labelled, classifier = _labelled(model, folder), with_shares(model, specification)
+    examples = []
+    with single_threaded_blas():
+        for one in known:
+            x = np.array([math.nan if value is None else value for value in one.features])
+            of, against = (model.classes.index(name) for name in one.classes)
+            parts = contributions(classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
+            examples.append(
+                ClassExample(
+                    identifier=one.id,
+                    classes=one.classes,
+                    probabilities=one.probabilities,
+                    contributions=feature_contributions(model, classifier, parts, x),
+                    nearest=nearest_objects(model, classifier, x, labelled, identifier=one.id),
+                )
+            )
+    return tuple(examples)
 
 
 # Why one object of a catalogue has its class: its row is found, scored, and taken apart.

@@ -411,7 +411,7 @@ class Scorer:
         self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets))
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
-            self.survey.add(batch, p, information, flags)
+            self.survey.add(batch, p, information, flags, features)
         X = np.where(missing, np.nan, features.X[inside])
         if self.census_step:
             self._keep_for_census(batch, scores.probability, X, inside)

@@ -68,6 +68,7 @@ class ClassificationReport:
     features: tuple[FeatureComparison, ...] = ()
     label_shares: Mapping[str, float] = field(default_factory=dict)
     objects: tuple[NotableObject, ...] = ()
+    examples: tuple[ClassExample, ...] = ()
     quarantined: Mapping[str, str] = field(default_factory=dict)
     deferred: Mapping[str, str] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
@@ -272,6 +273,7 @@ def render_classification(report: ClassificationReport) -> str:
             *([("Prediction sets", sets)] if sets else []),
             *([("Files", (report.files,))] if report.files is not None else []),
         ),
+        last=_explained(report.examples),
         provenance=provenance,
     )
 
@@ -285,6 +287,14 @@ def _census(found: Summary) -> tuple[ReportTable, ...]:
         *([selections] if selections.rows else []),
         *bin_tables(found.census),
     )
+
+
+def _explained(examples: Sequence[ClassExample]) -> tuple[str, tuple[ReportTable, ...]] | None:
+    """Return the group of examples, their note once; None without any."""
+    if not examples:
+        return None
+    *first, last = (example_table(e) for e in examples)
+    return "Why this class?", (*(replace(t, note="") for t in first), last)
 
 
 class ClassProbabilities(TypedDict):
@@ -366,6 +376,41 @@ class Explanation:
     flags: tuple[RaisedFlag, ...]
     nearest: tuple[LikeObject, ...]
     remarks: tuple[str, ...]
+
+
+class ClassExample(TypedDict):
+    """Why one object of a classification has its class and not the runner-up, in short."""
+
+    identifier: str
+    classes: tuple[str, str]
+    probabilities: tuple[float, float]
+    contributions: tuple[FeatureContribution, ...]  # the largest first
+    nearest: tuple[LikeObject, ...]
+
+
+MOST_FEATURES = 8
+"""Features in the table of an example."""
+
+
+def example_table(example: ClassExample) -> ReportTable:
+    """Return the table of what favours the class of an example over the runner-up."""
+    (of, against), (p, q) = example["classes"], example["probabilities"]
+    shown = example["contributions"][:MOST_FEATURES]
+    left = len(example["contributions"]) - len(shown)
+    like = ", ".join(
+        f"{o['identifier'] or 'an object without a name'} ({o['name']})" for o in example["nearest"]
+    )
+    return ReportTable(
+        title=f"Why {example['identifier']} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
+        columns=("feature", "value", "usual", f"logit for {of}"),
+        rows=tuple(map(contribution_row, shown)),
+        numeric=frozenset({1, 2, 3}),
+        remark=f"The labelled objects most like it: {like}." if like else "",
+        note="Logit: the natural logarithm of the class's probability divided by the runner-up's. A feature speaks for "
+        "the class by what the logit gains when it takes the object's value; ± is the uncertainty of the weights. "
+        + (f"{left} more features say less. " if left else "")
+        + "`blr explain` says more.",
+    )
 
 
 def contribution_row(c: FeatureContribution) -> tuple[str, str, str, str]:

@@ -96,7 +96,10 @@ class SkyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtfulObject:
-    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags."""
+    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags.
+
+    `features` are the values that the model reads, None where one is missing; they are empty for most objects.
+    """
 
     id: str
     ra: float | None
@@ -105,6 +108,7 @@ class DoubtfulObject:
     probabilities: tuple[float, float]
     mutual_information: float  # nats
     flags: int
+    features: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

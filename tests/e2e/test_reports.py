@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from flows.reports.catalogue_page import render_classification
+from flows.reports.catalogue_page import ClassExample, FeatureContribution, LikeObject, render_classification
 from flows.reports.data import FeatureComparison, NotableObject, TrainingPictures
 from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
@@ -45,6 +45,23 @@ def training_page() -> str:
     return render_report(changed(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
 
 
+EXAMPLE = ClassExample(
+    identifier="NGC 1 " + "x" * 200,
+    classes=("early", "late"),
+    probabilities=(0.52, 0.48),
+    contributions=tuple(
+        FeatureContribution(
+            name=f"feature_{j}", expression="b - j", value=1.5, usual=1.0, contribution=0.3 - j / 10, std=0.1
+        )
+        for j in range(10)
+    ),
+    nearest=(
+        LikeObject(identifier="", name="late", distance=0.3, compared=2, ra=None, dec=None, links={}),
+        LikeObject(identifier="NGC 2", name="early", distance=0.4, compared=2, ra=1.0, dec=2.0, links={}),
+    ),
+)
+
+
 def classification_page() -> str:
     pixels = range(0, 3072, 7)
     sky = SkyCounts(
@@ -63,6 +80,7 @@ def classification_page() -> str:
             sky=sky,
             features=(feature,),
             objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
+            examples=(EXAMPLE,),
             quarantined={"a" * 200 + ".fits": "truncated"},
             units={"b_j": ("bmag - jmag", None)},
             provenance={"model": "m@1", "blr": "1"},

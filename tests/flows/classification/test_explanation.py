@@ -17,12 +17,14 @@ from scipy.special import expit
 import catalogs
 from flows.classification.explanation import explain
 from flows.cli.app import run
+from flows.documents import to_document
 from flows.errors import ModelError, UsageError
 from flows.inputs.opening import find_object, read_object
 from flows.models.row_files import ROWS_FILE, LabelledObjects, write_rows
 from flows.models.store import Store
 from flows.reports.catalogue_page import explanation_page, explanation_sentences, logit_sentence
 from flows.request import ExplainRequest
+from flows.runs.manifest import Manifest
 from flows.tables import classify_table
 from tests.flows.verbs import classify
 
@@ -193,3 +195,24 @@ def test_labelled_objects_come_back(tmp_path: Path) -> None:
     (tmp_path / ROWS_FILE).write_bytes(b"no parquet")
     with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
         LabelledObjects.read(tmp_path, classes=2, features=1)
+
+
+def test_the_report_of_a_classification_explains_the_first_objects(trained: Path, tmp_path: Path) -> None:
+    """With the contributions and neighbours that `blr explain` gives, from features kept on the way."""
+    out = tmp_path / "out"
+    classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    doubtful = [to_document(one) for one in Manifest.read(out).outputs[0].summary.doubtful]
+    kept = [one for one in doubtful if one.get("features")]
+    assert doubtful[:3] == kept
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("The labelled objects most like it") == 3
+    for one in kept:
+        explained = asked(trained, one["id"])
+        assert one["classes"] == [explained.name, explained.runner_up]
+        for c in explained.contributions:
+            value = "missing" if c["value"] is None else f"{c['value']:.4g}"
+            said = "" if c["contribution"] is None else f"{c['contribution']:+.2f} ± {c['std']:.2f}"
+            row = rf"{c['name']}</td>\s*<td[^>]*>{value}</td>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*>{re.escape(said)}</td>"
+            assert re.search(row, page), (c, row)
+        like = ", ".join(f"{o['identifier']} ({o['name']})" for o in explained.nearest)
+        assert f"The labelled objects most like it: {like}." in page

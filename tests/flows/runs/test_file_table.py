@@ -75,6 +75,7 @@ def output(i: int, rng: np.random.Generator, *, n_doubtful: int = 1) -> Output:
                 probabilities=(0.51, 0.42),
                 mutual_information=round(rng.random(), 6),
                 flags=3,
+                features=(1.5, None, 2.0, 3.0, 4.0) if j < 3 else (),
             )
             for j in range(n_doubtful)
         ),
