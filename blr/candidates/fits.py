@@ -91,7 +91,7 @@ class Response(TypedDict):
     likelihood: str
     sample_weight: Vector | None  # (N,)
     classes: Sequence[int]
-    confusion: Matrix | None  # (K, K); None where labels are right
+    confusion: Matrix | None  # (K, K) or (N, K, K); None where labels are right
 
 
 def fit_targets(
@@ -99,7 +99,7 @@ def fit_targets(
 ) -> tuple[Matrix, Vector | None]:
     """Return the targets of a fit, (n,) or (n, K), and the weights (n,) or None of rows with labels or votes t.
 
-    With a confusion (K, K), targets are likelihoods of what was recorded.
+    With a confusion (K, K), or one of each row (n, K, K), targets are likelihoods of what was recorded.
     """
     targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
     if confusion is None:
@@ -151,7 +151,7 @@ class Problem:
             "likelihood": self.candidate.likelihood if K == 2 else "softmax",
             "sample_weight": self.data.weight,
             "classes": range(K),
-            "confusion": rows.confusion,
+            "confusion": rows.confused(rows.training),
         }
 
     def generator(self) -> np.random.Generator:
@@ -194,7 +194,8 @@ class Problem:
         streamed = self.data.streamed
         if streamed is None:
             return basis.training_design(self.X)
-        return streamed.design(basis, self.columns, self.X, self.response["t"], self.data.weight)
+        own = self.response["confusion"] if streamed.confusion is not None else None
+        return streamed.design(basis, self.columns, self.X, self.response["t"], self.data.weight, own)
 
     @property
     def fitted(self) -> Response:
@@ -202,7 +203,8 @@ class Problem:
         streamed = self.data.streamed
         if streamed is None:
             return self.response
-        return {**self.response, "t": None, "sample_weight": None}
+        held: Response = {**self.response, "t": None, "sample_weight": None}
+        return held if streamed.confusion is None else {**held, "confusion": None}
 
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
@@ -214,6 +216,8 @@ class Problem:
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
         """Return a posterior whose data are some of the rows in memory, so that it is judged on these."""
         weight, confusion = self.response["sample_weight"], self.response["confusion"]
+        if confusion is not None and confusion.ndim > 2:
+            confusion = confusion[some]
         t, own_weight = fit_targets(
             self.response["t"][some],
             None if weight is None else weight[some],

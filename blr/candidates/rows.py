@@ -2,7 +2,7 @@
 
 Votes may scatter more than independent ones would, and labels may be wrong: both are estimated once from the rows, with
 a flexible model of the features, and are the same for all candidates.
-Shapes: N rows, n of them, F features, K classes, M basis functions.
+Shapes: N rows, n of them, F features, K classes, A annotators, M basis functions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class LabelledRows:
     votes: Matrix | None = None  # (N, K), if votes are the targets; `target` has most of them
     errors: Matrix | None = None  # (N, F), one sigma, if some are stated
     group: NDArray[Any] | None = None  # (N,), equal for rows that belong together
-    confusion: Matrix | None = None  # p(recorded | true class), (K, K); None where labels are right
+    annotator: NDArray[np.intp] | None = None  # (N,) the number of each row's annotator, if known
+    # p(recorded | true class), (K, K) or by annotator (A, K, K); None where labels are right
+    confusion: Matrix | None = None
 
     @property
     def response(self) -> Any:
@@ -59,6 +61,17 @@ class LabelledRows:
         """The rows (N,) that fits see."""
         return ~self.held_out
 
+    @property
+    def confusion_by_annotator(self) -> Matrix | None:
+        """The confusion of each annotator (A, K, K); None where all labels have the same one, or are right."""
+        return self.confusion if self.confusion is not None and self.confusion.ndim > 2 else None
+
+    def confused(self, rows: Mask) -> Matrix | None:
+        """Return the confusion of the rows in a mask (N,): (K, K), or (n, K, K) by row; None where labels are right."""
+        if self.confusion_by_annotator is None or self.annotator is None:
+            return self.confusion
+        return np.asarray(self.confusion_by_annotator[self.annotator[rows]])
+
 
 class StreamedRows(Protocol):
     """All rows of a training, where they are too many for the memory: what a fit reads of them, by sums over parts."""
@@ -66,6 +79,11 @@ class StreamedRows(Protocol):
     @property
     def n_rows(self) -> int:
         """N, the number of all rows."""
+        ...
+
+    @property
+    def confusion(self) -> Matrix | None:
+        """The confusion of each annotator (A, K, K), where targets are likelihoods of what was recorded."""
         ...
 
     def standardised(self, basis: Basis, columns: tuple[int, ...], X: Matrix) -> Standardisation:
@@ -79,6 +97,7 @@ class StreamedRows(Protocol):
         X: Matrix,
         t: Any,
         weight: Vector | None,
+        confusion: Matrix | None = None,
     ) -> Any:
         """Return the design matrix of all rows, as `blr.fit` accepts it; the arrays are of the rows in memory."""
         ...
@@ -195,12 +214,19 @@ class EstimatedNoise:
 
     @property
     def confusion(self) -> Matrix:
-        """The confusion (K, K)."""
-        return self.noise.confusion
+        """The confusion (K, K), or by annotator (A, K, K); one matrix says that nobody errs."""
+        confusion = self.noise.confusion
+        nobody = (np.einsum("...kk->...k", confusion) == 1).all()
+        return np.eye(confusion.shape[-1]) if nobody else confusion
 
 
-def wrong_labels(data: TrainingSet, *, rng: np.random.Generator, on_step: Any = None) -> EstimatedNoise:
-    """Return the shares of wrong labels in the training rows, by a model of the features of the highest evidence."""
+def wrong_labels(
+    data: TrainingSet, *, n_annotators: int = 0, rng: np.random.Generator, on_step: Any = None
+) -> EstimatedNoise:
+    """Return the shares of wrong labels in the training rows, by a model of the features of the highest evidence.
+
+    Where the rows have annotators, the shares are those of `n_annotators`; the rows need not have all of them.
+    """
     rows, K = data.rows, len(data.classes)
     chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_LABELS])
     X, t = data.filled[chosen], rows.target[chosen]
@@ -217,7 +243,11 @@ def wrong_labels(data: TrainingSet, *, rng: np.random.Generator, on_step: Any = 
         if on_step is not None:
             on_step()
     _, kind, Phi = max(tried, key=lambda one: one[0])
-    return EstimatedNoise(estimate_label_noise(Phi, t, **options), len(chosen), kind)
+    if rows.annotator is None:
+        return EstimatedNoise(estimate_label_noise(Phi, t, **options), len(chosen), kind)
+    present, who = np.unique(rows.annotator[chosen], return_inverse=True)
+    estimate = estimate_label_noise(Phi, t, annotator=who, **options)
+    return EstimatedNoise(_of_all_annotators(estimate, present, n_annotators), len(chosen), kind)
 
 
 def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -225,3 +255,16 @@ def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:
     if X.shape[1] <= MOST_SQUARES:
         yield "polynomial", {"degree": 2}
     yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}
+
+
+def _of_all_annotators(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
+    """Return the shares of n annotators; one who is not `present` in the estimate has the common shares."""
+    common = estimate.common
+    assert common is not None  # noqa: S101  shares are by annotator
+    wholes = []
+    for name in ("rate", "standard_error", "low", "high"):
+        whole = np.tile(getattr(common, name), (n, 1))
+        whole[present] = getattr(estimate, name)
+        wholes.append(whole)
+    rate, error, low, high = wholes
+    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged, common)

@@ -193,7 +193,7 @@ class Training:
             seen, used = rows.held_out, self._used(judged)
             self.progress.start("judging the model on held-out objects", int(seen.sum()), "rows")
             scores = judged.score(rows.X[seen][:, used], rows.missing[seen][:, used])
-            confusion = rows.confusion
+            confusion = rows.confused(seen)
             p, plugin = (recorded_probability(one, confusion) for one in (scores.probability, scores.plugin))
         else:
             self.progress.start("judging the model by left-out rows", len(p), "rows")
@@ -557,6 +557,7 @@ def fit_default(
     weigh_as_target: bool = False,
     class_prior: str | Mapping[str, float] | None = None,
     noise: ArrayLike | str | None = None,
+    annotator: ArrayLike | None = None,
     selection: Selection = DEFAULT,
     seed: int = 0,
     threads: int | None = None,
@@ -588,9 +589,9 @@ def fit_default(
         weighted to look like them.
     class_prior
         Shares of the classes in the target, by name; "em": estimated from its rows.
-    noise
+    noise, annotator
         Labels that may be wrong: "estimated", a share, or probabilities (K, K) of the recorded class given the true
-        one.
+        one; and who gave each label (N,), where the shares are to be estimated by annotator.
     selection
         How the model is made of the candidates; by default they are stacked.
     seed, threads, progress
@@ -620,7 +621,7 @@ def fit_default(
     named = tuple(f"x{j}" for j in range(values.shape[1])) if names is None else tuple(map(str, names))
     labels, index, votes = _labels(y, classes)
     n = len(values)
-    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors)
+    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors, annotator=annotator)
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("sample_weight holds negative or missing numbers, expected 0 or more in each row")
@@ -635,6 +636,7 @@ def fit_default(
         votes=votes,
         errors=None if errors is None else _features(errors, values.shape[1], "errors"),
         group=together,
+        annotator=None if annotator is None else np.unique(np.asarray(annotator), return_inverse=True)[1],
     )
     _check_rows(rows, named, labels)
     data = TrainingSet.of(rows, named, [str(label) for label in labels])
@@ -674,7 +676,9 @@ def _confusion(data: TrainingSet, noise: ArrayLike | str, seed: int) -> Matrix:
         return as_confusion(noise, len(data.classes))
     if noise != "estimated":
         raise ValueError(f"noise must be 'estimated', a share or a matrix (K, K), got {noise!r}")
-    return wrong_labels(data, rng=np.random.default_rng([seed, 0x6E6F6973])).confusion
+    who = data.rows.annotator
+    rng = np.random.default_rng([seed, 0x6E6F6973])
+    return wrong_labels(data, n_annotators=0 if who is None else int(who.max()) + 1, rng=rng).confusion
 
 
 def _check_lengths(n: int, **given: Any) -> None:

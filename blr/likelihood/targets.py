@@ -1,4 +1,4 @@
-"""Targets of a fit: one-hot labels, shares of votes, graded answers, and labels that may be wrong."""
+"""Targets of a fit: one-hot labels, shares of votes, graded answers, and labels that annotators confuse."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from blr.threads import single_threaded_blas
 
 # The posterior density of rates of wrong labels, and of the prior's precision, with the weights integrated out.
 #
-# x = (ln α, rates by class): the density is the Laplace evidence times the hyperprior of `prior_scale` on the weights'
-# scale and a Beta prior on each rate.  Shapes: N rows, M basis functions, K classes.
+# x = (ln α, rates by annotator and class): the density is the Laplace evidence times the hyperprior of `prior_scale` on
+# the weights' scale and a Beta prior on each rate.  Shapes: N rows, M basis functions, K classes, A annotators.
 
 _STEP = 1e-4  # relative, of likelihoods: for their derivatives
 _HYPER_STEP = 1e-4  # in ln α
@@ -33,17 +33,18 @@ _HYPER_STEP = 1e-4  # in ln α
 
 @dataclass(eq=False)
 class NoiseDensity:
-    """The log posterior of x = (ln α, rates (K,)), its gradient, and the weights where the last one was.
+    """The log posterior of x = (ln α, rates (A K,)), its gradient, and the weights where the last one was.
 
     The prior of each weight but the intercept's is N(0, 1/α).
     """
 
     problem: Problem
     recorded: Matrix
+    who: NDArray[np.intp]
     intercept: int | None
     intercept_variance: float
-    wrong: Vector  # (K,) pseudo-rows that the Beta prior counts as labelled wrongly
-    right: Vector
+    wrong: Matrix  # (A, K) pseudo-rows that the Beta prior counts as labelled wrongly
+    right: Matrix
     theta: Vector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class NoiseDensity:
         """Return the Laplace fit."""
         data = self.problem.require_data()
         assert isinstance(data, Rows)  # noqa: S101  streams have been refused
-        t = label_likelihood(self.recorded, even_confusion(x[1:]))
+        t = label_likelihood(self.recorded, even_confusion(x[1:].reshape(self.wrong.shape))[self.who])
         alpha = float(np.exp(x[0]))
         prior = GaussianPrior.isotropic(
             self.problem.n_functions, alpha, self.intercept, self.intercept_variance
@@ -65,7 +66,7 @@ class NoiseDensity:
 
     def value(self, x: Vector, q: LaplacePosterior) -> float:
         """Return the log posterior density of x, up to a constant."""
-        e = x[1:]
+        e = x[1:].reshape(self.wrong.shape)
         before = float(np.sum(self.wrong * np.log(e) + self.right * np.log1p(-e)))
         return q.log_evidence + float(log_hyperprior(np.exp(-0.5 * x[0]))) + before
 
@@ -77,7 +78,7 @@ class NoiseDensity:
             return -np.inf
 
     def gradient(self, x: Vector, q: LaplacePosterior) -> Vector:
-        """Return the gradient of the log posterior, (1 + K,): exact but for the rows' own differences."""
+        """Return the gradient of the log posterior, (1 + A K,): exact but for the rows' own differences."""
         problem, theta, U = q.problem, q.mode, q.gaussian.inverse_cholesky
         data = problem.require_data()
         (g,) = data.accumulate(skewness_term(problem.likelihood, theta, U))
@@ -91,11 +92,12 @@ class NoiseDensity:
         slope = 0.5 * (free.sum() - alpha * float(np.sum((theta**2 + variance - pull * theta)[free])))
         above, below = (log_hyperprior(np.exp(-0.5 * (x[0] + h))) for h in (_HYPER_STEP, -_HYPER_STEP))
         hyper = (above - below) / (2 * _HYPER_STEP)
-        rates = self._by_rate(q, pull) + self.wrong / x[1:] - self.right / (1 - x[1:])
-        return np.concatenate([[slope + float(hyper)], rates])
+        e = x[1:].reshape(self.wrong.shape)
+        rates = self._by_rate(q, pull) + self.wrong / e - self.right / (1 - e)
+        return np.concatenate([[slope + float(hyper)], rates.ravel()])
 
-    def _by_rate(self, q: LaplacePosterior, pull: Vector) -> Vector:
-        """Return the log evidence's derivative by the rates, (K,).
+    def _by_rate(self, q: LaplacePosterior, pull: Vector) -> Matrix:
+        """Return the log evidence's derivative by the rates, (A, K).
 
         A row's share in it is ln p - tr(V R)/2 - bᵀg/2: of V, its activations' covariance, R and g its curvature and
         gradient, b how far the skewness pulls its activations.
@@ -121,10 +123,12 @@ class NoiseDensity:
         slope *= np.where(self.recorded == 1, -1.0, 1.0 / (K - 1))
         if data.weight is not None:
             slope *= data.weight[:, None]
-        return np.asarray(slope.sum(axis=0))
+        total = np.zeros(self.wrong.shape)
+        np.add.at(total, self.who, slope)
+        return total
 
 
-# Rates of wrong labels by class, estimated with the weights integrated out.
+# Rates of wrong labels, estimated with the weights integrated out: by class, or by annotator and class.
 #
 # A true class k is recorded as another one with probability e_k, spread evenly over the others.  The rates maximise
 #
@@ -133,11 +137,15 @@ class NoiseDensity:
 # p(D | e, α) the Laplace evidence of the model that the design matrix spells, α the prior's precision and p(α) the
 # hyperprior of `prior_scale`.  Rates are below one half, beyond which labels do not say which class is which. Intervals
 # hold 95 % of a rate's density, highest first, the others and α integrated over by importance draws, or, where rates
-# are many, at their best answer: they reach 0 where no label need be wrong.  What the model cannot describe counts as
-# noise, so it should be a flexible one.  Shapes: N rows, M basis functions, K classes.
+# are many, at their best answer: they reach 0 where no label need be wrong.  An annotator's rate has the Beta prior
+# about the common rate of its class that is worth ten rows: who labelled little is taken to be as the others.  What the
+# model cannot describe counts as noise, so it should be a flexible one. Shapes: N rows, M basis functions, K classes, A
+# annotators, P = A K rates.
 
 PRIOR = 1.0, 4.0
 """Of the Beta prior on a class' rate: its mean is 0.2, its mode 0."""
+WORTH = 10.0
+"""Rows that the common rate of a class counts for in an annotator's."""
 _LEAST, _MOST = 1e-4, 0.49
 _LOG_ALPHA = -2 * np.log(50.0), -2 * np.log(0.1)
 _STARTS = 0.05, 0.25
@@ -154,34 +162,45 @@ _REACHES = 6  # times that it is extended
 
 @dataclass(frozen=True, eq=False)
 class LabelNoise:
-    """Rates of wrong labels (K,) by true class.
+    """Rates of wrong labels (K,) by true class, or (A, K) by annotator and class.
 
-    `standard_error` is the posterior's own, `low` and `high` bound 95 % of it, all of the rates' shape.
-    `log_evidence` is that at the rates, in nats.
+    `standard_error` is the posterior's own, `low` and `high` bound 95 % of it, all of the rates' shape.  `common` has
+    the rates by class where they are by annotator.  `log_evidence` is that at the rates, in nats.
     """
 
-    rate: Vector
-    standard_error: Vector
-    low: Vector
-    high: Vector
+    rate: Matrix
+    standard_error: Matrix
+    low: Matrix
+    high: Matrix
     log_evidence: float
     converged: bool
+    common: LabelNoise | None = None
 
     @property
     def confusion(self) -> Matrix:
-        """C[k, j] = p(recorded j | true k), (K, K)."""
+        """C[k, j] = p(recorded j | true k), (K, K) or (A, K, K)."""
         return even_confusion(self.rate)
 
+    def of_rows(self, annotator: ArrayLike | None = None) -> Matrix:
+        """Return the confusion that fits take: (K, K), or (N, K, K) by the annotator (N,) of each row."""
+        return self.confusion if annotator is None else self.confusion[np.asarray(annotator, dtype=np.intp)]
+
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers."""
+        """Return lists, numbers and mappings."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        return arrays | {"log_evidence": float(self.log_evidence), "converged": bool(self.converged)}
+        common = None if self.common is None else self.common.to_dict()
+        return arrays | {
+            "log_evidence": float(self.log_evidence),
+            "converged": bool(self.converged),
+            "common": common,
+        }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> LabelNoise:
         """Return the rates of `to_dict`."""
+        common = None if d["common"] is None else cls.from_dict(d["common"])
         arrays = {name: np.asarray(d[name], dtype=np.float64) for name in _ARRAYS}
-        return cls(**arrays, log_evidence=d["log_evidence"], converged=d["converged"])
+        return cls(**arrays, log_evidence=d["log_evidence"], converged=d["converged"], common=common)
 
 
 _ARRAYS = ("rate", "standard_error", "low", "high")
@@ -192,25 +211,28 @@ def estimate_label_noise(
     t: Any,
     likelihood: str = "logistic",
     *,
+    annotator: ArrayLike | None = None,
     intercept: int | None = 0,
     intercept_variance: float = 1e4,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
     threads: int | None = None,
 ) -> LabelNoise:
-    """Return the rates of wrong labels among t (N,), by true class.
+    """Return the rates of wrong labels among t (N,), by true class, or by annotator and class.
 
     Parameters
     ----------
     Phi
         Design matrix (N, M) of a model that can describe the classes without noise.
+    annotator
+        Who labelled each row, (N,) integers from 0; default: the rates are those of all rows.
     likelihood, intercept, intercept_variance, sample_weight, classes
         As of `fit_evidence`.
 
     Raises
     ------
     ValueError
-        As `fit`.
+        As `fit`; or if the annotators are not one integer a row.
 
     Examples
     --------
@@ -234,12 +256,30 @@ def estimate_label_noise(
         threads=threads,
     )
     data = problem.require_rows()
+    intercepts = intercept, intercept_variance
+    recorded = most_likely_class(data.t)
+    everyone = np.zeros(len(recorded), dtype=np.intp)
     a, b = PRIOR
     K = problem.n_classes
-    before = np.full(K, a - 1), np.full(K, b - 1)
+    shape = np.full((1, K), a - 1), np.full((1, K), b - 1)
     with single_threaded_blas():
-        density = NoiseDensity(problem, most_likely_class(data.t), intercept, intercept_variance, *before)
-        return _estimated(density, _STARTS)
+        common = _estimated(NoiseDensity(problem, recorded, everyone, *intercepts, *shape), _STARTS)
+        if annotator is None:
+            return common
+        who = np.asarray(annotator)
+        if who.shape != everyone.shape or who.dtype.kind not in "iu" or who.min() < 0:
+            raise ValueError(
+                f"annotator must be {len(everyone)} integers from 0, one for each row, got {who.dtype} of shape "
+                f"{who.shape}; number the annotators, as numpy.unique(names, return_inverse=True) does"
+            )
+        ones = np.ones((int(who.max()) + 1, 1))
+        worth = ones * WORTH * common.rate, ones * WORTH * (1 - common.rate)
+        noise = _estimated(
+            NoiseDensity(problem, recorded, who.astype(np.intp), *intercepts, *worth),
+            (common.rate,),
+            by_annotator=True,
+        )
+    return replace(noise, common=common)
 
 
 def _best(search: NoiseDensity, start: Vector) -> tuple[Vector, float, bool]:
@@ -285,11 +325,12 @@ def _logit(e: Any) -> Any:
     return np.log(e) - np.log1p(-np.asarray(e))
 
 
-def _estimated(search: NoiseDensity, starts: Sequence[float]) -> LabelNoise:
+def _estimated(search: NoiseDensity, starts: Sequence[Any], *, by_annotator: bool = False) -> LabelNoise:
     """Return the rates from the best of the starts, and their intervals."""
+    shape = search.wrong.shape
     tried = []
     for start in starts:
-        rates = np.full(search.wrong.shape, start)
+        rates = np.clip(np.broadcast_to(start, shape), 2 * _LEAST, _MOST).ravel()
         search.theta = np.zeros_like(search.theta)
         tried.append(_best(search, np.concatenate([[0.0], rates])))
     x, peak, converged = max(tried, key=lambda maximum: maximum[1])
@@ -299,7 +340,8 @@ def _estimated(search: NoiseDensity, starts: Sequence[float]) -> LabelNoise:
         error, low, high = _marginals(search, x, peak, slope, H).T
     else:
         error, low, high = np.array([_interval(search, x, peak, slope, H, i) for i in range(1, len(x))]).T
-    return LabelNoise(x[1:], error, low, high, search.posterior(x).log_evidence, converged)
+    rate, error, low, high = (y.reshape(shape) if by_annotator else y for y in (x[1:], error, low, high))
+    return LabelNoise(rate, error, low, high, search.posterior(x).log_evidence, converged)
 
 
 def _marginals(search: NoiseDensity, x: Vector, peak: float, slope: Vector, H: Matrix) -> Matrix:

@@ -304,6 +304,8 @@ def _label_columns(specification: Specification) -> dict[str, str]:
             {label.total: "label.total"} if label.total else {}
         )
     wanted = {label.column: "label.column"} if label.column and label.table is None else {}
+    if label.annotator:
+        wanted[label.annotator] = "label.annotator"
     if catalog.id and (label.extra or (label.table is not None and label.table.id is not None)):
         wanted[catalog.id] = "catalog.id"
     if label.table is not None and label.table.ra is not None:

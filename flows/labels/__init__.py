@@ -1,1 +1,1 @@
-"""Which row has which class: columns, tables, votes and conflicts."""
+"""Which row has which class: columns, tables, votes, annotators and conflicts."""

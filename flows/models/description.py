@@ -41,11 +41,14 @@ RatesByClass = Mapping[str, WrongLabelShare]
 class WrongLabels:
     """The record of labels that may be wrong; all fields have their defaults where labels are taken as right."""
 
-    by: Literal["stated", "class"] | None = None  # where the shares come from: "class", estimated by class
+    # Where the shares come from; estimated ones differ by class alone, or by annotator too.
+    by: Literal["stated", "class", "annotator"] | None = None
     rows: int | None = None  # training rows that they are estimated from
     basis: str | None = None  # the kind of the model of the features that they are estimated with
-    rates: RatesByClass = field(default_factory=dict)
+    rates: RatesByClass = field(default_factory=dict)  # of all annotators together
     confusion: tuple[tuple[float, ...], ...] = ()  # p(recorded | true class), (K, K)
+    column: str | None = None  # column with the names of the annotators
+    annotators: Mapping[str, RatesByClass] = field(default_factory=dict)
     log_loss: float | None = None  # of the recorded labels' probabilities on the rows that judge, nats
     log_loss_of_true_classes: float | None = None  # of the true classes', against the recorded labels
 

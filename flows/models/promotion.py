@@ -192,7 +192,9 @@ def _rows(model: Model) -> tuple[object, ...]:
     inputs = tuple(file["sha256"] for file in model.training.inputs)
     by_place = model.training.split.healpix_order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": by_place})
-    label = spec.label.model_copy(update={"noise": None})  # rows are the same however labels err
+    label = spec.label.model_copy(
+        update={"noise": None, "annotator": None}
+    )  # rows are the same however labels err
     return (inputs, spec.catalog.where, spec.catalog.id, label, asked)
 
 

@@ -390,6 +390,8 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
             f"Labels may be wrong, in shares found from {noise.rows:,} training rows with 95 % intervals: "
             f"{_listed(noise.rates)}."
         )
+    for name, rates in noise.annotators.items():
+        yield f"Wrong labels by {noise.column} '{name}': {_listed(rates)}."
     yield "Probabilities are of the true class, not of what would be recorded."
     if noise.log_loss is not None:
         yield (

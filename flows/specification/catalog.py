@@ -528,6 +528,10 @@ class Label(SpecificationTable):
         description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
         "or 'estimated'; default: labels are right",
     )
+    annotator: str | None = Field(
+        default=None,
+        description="Column of who labelled a row: shares of wrong labels are estimated for each",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Label:
@@ -568,6 +572,18 @@ def _check_labelling(label: Label) -> None:
             "got 'noise' with votes, expected one label for each row, since votes show already how much "
             "voters differ; remove noise"
         )
+    if label.annotator is not None:
+        if label.noise != "estimated":
+            raise ValueError(
+                "got 'annotator' without noise = \"estimated\", expected both, since the share of wrong "
+                "labels of each annotator is estimated; add noise, or remove annotator"
+            )
+        for key in ("table", "extra"):
+            if getattr(label, key):
+                raise ValueError(
+                    f"got 'annotator' beside '{key}', expected labels in a column of the catalogue, whose "
+                    "rows name the annotators; remove one of the two keys"
+                )
     if label.noise is not None and label.classes is not None:
         check_noise(label.noise, tuple(label.classes))
 

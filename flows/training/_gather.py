@@ -40,9 +40,11 @@ from flows.features.reader import (
 from flows.features.split import Place, held_out, known_place, position_unit, split_columns, split_places
 from flows.inputs.opening import first_rows, thinned
 from flows.labels.reader import (
+    AnnotatorNames,
     Conflicts,
     LabelReader,
     Reviews,
+    annotator_groups,
     check_classes,
     is_no_label,
     most_voted,
@@ -164,7 +166,7 @@ class RowReading:
         weight, identifier = _weights(specification, own), specification.catalog.id
         if reviewed is not None:
             weight = reviewed if weight is None else weight * reviewed
-        part: dict[str, Any] = {
+        part = {
             "X": features.X,
             "missing": features.missing,
             "target": labels.read(given).astype(np.int16),
@@ -172,6 +174,7 @@ class RowReading:
             "weight": weight,
             "votes": None if counts is None else counts[row],
             "errors": features.errors,
+            "annotators": None if label.annotator is None else plain_texts(own[label.annotator]).astype(str),
             "position": self._places(own),
             "magnitude": self._magnitudes(own),
         }
@@ -315,6 +318,7 @@ class Gathered:
     sample: LabelledSample
     classes: tuple[str, ...]
     source: LabelSource  # where the labels came from; its tables are read
+    annotators: tuple[str, ...]
     stored: StoredRows | None = None  # all rows, if `rows` are a sample of them
 
 
@@ -358,6 +362,7 @@ def gather(
     if stored is not None:
         split = write_split(specification, stored, split)
         rows = replace(rows, number=joined(parts, "number").astype(np.intp))
+    rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
     _check_rows(specification, counts, labels, seen, refusal)
     for text in [text for text in seen if labels.knows(text)]:
@@ -385,7 +390,7 @@ def gather(
             rows.X[training], rows.missing[training], tuple(specification.features)
         ),
     )
-    return Gathered(rows, sample, labels.classes, source, stored)
+    return Gathered(rows, sample, labels.classes, source, annotators, stored)
 
 
 MOST_LABELS = 20
@@ -479,6 +484,28 @@ def _joined(
         magnitude_name=np.array(magnitude),
         **{name: joined(parts, name) for name in alike},
     )
+
+
+def _with_annotators(
+    rows: TrainingRows, who: NDArray[np.int32] | None, met: AnnotatorNames, stored: StoredRows | None
+) -> tuple[TrainingRows, tuple[str, ...]]:
+    """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too.
+
+    `who` (N,) are the annotators of the rows by the numbers of `met`; None where the specification names no column.
+    """
+    if who is None:
+        return rows, ()
+    counts = np.zeros(len(met.names), dtype=np.intp)
+    if stored is None:
+        counts += np.bincount(who[rows.training], minlength=len(counts))
+    else:
+        for shard in stored.shards:
+            training = ~stored.read("held_out", shard)
+            counts += np.bincount(stored.read("annotators", shard)[training], minlength=len(counts))
+    group, names = annotator_groups(met.names, counts)
+    if stored is not None:
+        stored.add("annotator", lambda shard: group[stored.read("annotators", shard)])
+    return replace(rows, annotator=group[who]), names
 
 
 def _check_rows(

@@ -31,6 +31,7 @@ from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine
 from flows.errors import EngineError
 from flows.features.split import sides
+from flows.labels.reader import AnnotatorNames
 from flows.specification.specification import Specification
 
 Floats = NDArray[np.float64]
@@ -226,6 +227,7 @@ class StoredRows:
             held_out=self.read("held_out", shard),
             weight=self.weights(shard, held_out_too=held_out_too) if self.has("weight") else None,
             votes=self.read("votes", shard) if self.has("votes") else None,
+            annotator=self.read("annotator", shard) if self.has("annotator") else None,
         )
 
     def each(self, *, held_out_too: bool = False) -> Iterator[TrainingRows]:
@@ -331,15 +333,15 @@ class RowCounts:
 MOST_IN_MEMORY = 200_000
 """Most rows that are held in memory.  Of more rows, a sample of this size is; it gives all that is no sum over rows."""
 
-ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named")
+ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named", "annotators")
 """Arrays of all rows that are written to the disk."""
 
 
 Part = dict[str, Any]
 """Training rows, of one batch or more: arrays (n, ...) by the names that `TrainingRows` has, and by further ones.
 
-`place` decides which rows are held out, `number` is that of the row among all, and `named` a hash of the name, 0 where
-a repeated name is no conflict.
+`place` decides which rows are held out, `annotators` are names (numbers once rows are collected), `number` is that of
+the row among all, and `named` a hash of the name, 0 where a repeated name is no conflict.
 """
 
 
@@ -361,6 +363,7 @@ class Collected:
     held_out: Callable[[Any], NDArray[np.bool_]] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
+    annotators: AnnotatorNames = field(default_factory=AnnotatorNames)
     _keys: list[NDArray[np.uint64]] = field(default_factory=list)
     _place: Path | None = None
     _files: dict[str, ArrayWriter] = field(default_factory=dict)
@@ -371,6 +374,8 @@ class Collected:
         number = np.arange(self.n_rows, self.n_rows + n, dtype=np.uint64)
         self._keys.append(_mixed(part.get("name", number)))
         part = part | {"number": number}
+        if "annotators" in part:
+            part["annotators"] = self.annotators.numbered(part["annotators"])
         self.parts.append(part)
         self.n_rows += n
         if self.most is None or self.folder is None or self.n_rows <= self.most:
@@ -501,11 +506,13 @@ def read_shard(
     columns: tuple[int, ...],
     n_classes: int,
     held_out_too: bool,  # noqa: FBT001  a partial of this function is pickled
+    confusion: Floats | None,
     shard: Shard,
 ) -> Chunk:
     """Return the `columns` of the filled features (n, F), targets as fractions (n,) or (n, K), and weights (n,).
 
-    Weights are None where rows have none.  All are of the training rows, or of all rows if `held_out_too`.
+    Weights are None where rows have none.  All are of the training rows, or of all rows if `held_out_too`.  Where
+    annotators differ in their `confusion` (A, K, K), targets are likelihoods (n, K) of what was recorded.
     """
     read = stored.read
     chosen = np.ones(shard[1] - shard[0], bool) if held_out_too else ~read("held_out", shard)
@@ -516,7 +523,8 @@ def read_shard(
     if not len(X):
         return X, np.empty(0), weight
     t = read("votes" if stored.has("votes") else "target", shard)[chosen]
-    return X, *fit_targets(t, weight, n_classes, binary=n_classes == 2)
+    of_row = None if confusion is None else confusion[read("annotator", shard)[chosen]]
+    return X, *fit_targets(t, weight, n_classes, binary=n_classes == 2, confusion=of_row)
 
 
 def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
@@ -545,6 +553,7 @@ class SampledDesign:
 
     chunk: Chunk
     basis: Basis
+    mislabelled: bool = False
 
     @property
     def n_functions(self) -> int:
@@ -581,6 +590,7 @@ class DesignShards:
     n_functions: int
     n_effective: float = 1.0
     sample: SampledDesign | None = None
+    mislabelled: bool = False  # whether targets are likelihoods of what was recorded
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
@@ -596,12 +606,16 @@ class DesignShards:
 
 @dataclass(frozen=True, eq=False)
 class TrainingShards:
-    """All rows of a fit, on the disk, and the engine that computes sums; `held_out_too` as for `read_shard`."""
+    """All rows of a fit, on the disk, and the engine that computes sums.
+
+    `held_out_too` and `confusion` are those of `read_shard`.
+    """
 
     stored: StoredRows
     n_classes: int
     engine: Engine
     held_out_too: bool
+    confusion: Floats | None = None
 
     @property
     def n_rows(self) -> int:
@@ -625,12 +639,16 @@ class TrainingShards:
         X: Floats,
         t: NDArray[Any],
         weight: Floats | None,
+        confusion: Floats | None = None,
     ) -> DesignShards:
-        """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are of the rows in memory."""
+        """Return the design matrix of all rows.
+
+        X (n, F), t (n,) or (n, K), weight and the confusion by row (n, K, K) are those of the rows in memory.
+        """
         total = self._n_effective(columns)
-        share, given = fit_targets(t, weight, self.n_classes, binary=self.n_classes == 2)
+        share, given = fit_targets(t, weight, self.n_classes, binary=self.n_classes == 2, confusion=confusion)
         own = np.ones(len(share)) if given is None else given
-        sample = SampledDesign((X, share, own * (total / own.sum())), basis)
+        sample = SampledDesign((X, share, own * (total / own.sum())), basis, confusion is not None)
         whole = self._design(columns)
         return replace(whole, basis=basis, n_functions=basis.n_functions, n_effective=total, sample=sample)
 
@@ -648,5 +666,9 @@ class TrainingShards:
 
     def _design(self, columns: tuple[int, ...]) -> DesignShards:
         """Return the features themselves as a design matrix."""
-        read = partial(read_shard, self.stored, columns, self.n_classes, self.held_out_too)
-        return DesignShards(read, self.stored, self.stored.shards, self.engine, None, len(columns))
+        stored, confusion = self.stored, self.confusion
+        read = partial(read_shard, stored, columns, self.n_classes, self.held_out_too, confusion)
+        mislabelled = confusion is not None
+        return DesignShards(
+            read, stored, stored.shards, self.engine, None, len(columns), mislabelled=mislabelled
+        )

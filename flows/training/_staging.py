@@ -28,6 +28,7 @@ from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
 from blr.missing.moments import FeatureMoments
+from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.expressions.expression import parse
@@ -206,7 +207,8 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
         engine = current_engine(default_threads() if threads is None else threads)
 
         def streamed(*, held_out_too: bool) -> TrainingShards:
-            return TrainingShards(stored, len(described.classes), engine, held_out_too)
+            by_annotator = rows.confusion_by_annotator
+            return TrainingShards(stored, len(described.classes), engine, held_out_too, by_annotator)
 
         def of_all() -> TrainingSet:
             refilled = folder / REFILLED
@@ -289,7 +291,7 @@ def stage_rows(
         if phi != 1:
             rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)
             data = replace(data, rows=rows)
-        confusion, noise = label_confusion(specification, data)
+        confusion, noise = label_confusion(specification, data, gathered.annotators)
         data = replace(data, rows=replace(rows, confusion=confusion))
     write_rows(rows_of(data), folder)
     atomic_write_array(folder / "filled.npy", data.filled)
@@ -315,9 +317,14 @@ MOST_QUALITY = 4
 """Most catalogues whose quality is examined, the first ones: each of them is read once more."""
 
 
-def label_confusion(specification: Specification, data: TrainingSet) -> tuple[Floats | None, WrongLabels]:
-    """Return the confusion matrix (K, K) of the labels, None where they are right, and a record of it."""
-    noise, classes = specification.label.noise, data.classes
+def label_confusion(
+    specification: Specification, data: TrainingSet, annotators: Sequence[str] = ()
+) -> tuple[Floats | None, WrongLabels]:
+    """Return the confusion matrix of the labels, by annotator where they differ, and a record of it.
+
+    It is None where labels are right.
+    """
+    noise, column, classes = specification.label.noise, specification.label.annotator, data.classes
     if noise is None:
         return None, WrongLabels()
     if noise != "estimated":
@@ -335,19 +342,31 @@ def label_confusion(specification: Specification, data: TrainingSet) -> tuple[Fl
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
     step = partial(tell().advance, 1)
-    estimated = wrong_labels(data, rng=rng, on_step=step)
-    found = estimated.noise
-    columns = (array.tolist() for array in (found.rate, found.standard_error, found.low, found.high))
-    return estimated.confusion, WrongLabels(
+    estimated = wrong_labels(data, n_annotators=len(annotators), rng=rng, on_step=step)
+    common = estimated.noise.common or estimated.noise
+    record = WrongLabels(
         by="class",
         rows=estimated.n_rows,
         basis=estimated.basis,
-        rates={
-            name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
-            for name, rate, error, low, high in zip(classes, *columns, strict=True)
-        },
-        confusion=tuple(map(tuple, found.confusion.tolist())),
+        rates=_rates(common, classes),
+        confusion=tuple(map(tuple, common.confusion.tolist())),
     )
+    if column is not None:
+        by_annotator = {name: _rates(estimated.noise, classes, a) for a, name in enumerate(annotators)}
+        record = replace(record, by="annotator", column=column, annotators=by_annotator)
+    return estimated.confusion, record
+
+
+def _rates(
+    estimate: LabelNoise, classes: Sequence[str], annotator: int | None = None
+) -> dict[str, WrongLabelShare]:
+    """Return the shares of wrong labels by class; those of one annotator, where annotators differ."""
+    arrays = (estimate.rate, estimate.standard_error, estimate.low, estimate.high)
+    columns = ((array if annotator is None else array[annotator]).tolist() for array in arrays)
+    return {
+        name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
+        for name, rate, error, low, high in zip(classes, *columns, strict=True)
+    }
 
 
 def with_recorded_losses(
@@ -358,7 +377,7 @@ def with_recorded_losses(
     `recorded` (n, K) are the probabilities of the recorded classes, for the rows in the mask `seen` (N,).  Rows
     without probabilities get the `class_shares` (K,).
     """
-    confusion = rows.confusion
+    confusion = rows.confused(seen)
     if confusion is None:
         return noise
     back: Floats = np.asarray(np.linalg.inv(confusion), dtype=np.float64)

@@ -540,17 +540,22 @@ def test_a_model_has_the_same_bytes_on_workers(
     assert model == trained_model(labelled / "threads")
 
 
-@pytest.mark.long
-def test_a_model_with_density_weights_has_the_same_bytes_on_workers(
-    cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any
+@pytest.mark.parametrize("more", [pytest.param("density", marks=pytest.mark.long), "annotators"])
+def test_models_of_other_rows_have_the_same_bytes_on_workers(
+    cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
 ) -> None:
-    """The store's path is relative."""
+    """With weights for a target, with annotators; the store's path is relative."""
     monkeypatch.chdir(tmp_path)
-    columns = make.survey(1500)
+    rng, columns = np.random.default_rng(3), make.survey(1500)
     text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
-    bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
-    make.parquet(tmp_path / "target.parquet", bright)
-    added = '[select]\nposterior = "laplace"\n[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
+    added = '[select]\nposterior = "laplace"\n'
+    if more == "density":
+        bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
+        make.parquet(tmp_path / "target.parquet", bright)
+        added += '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
+    else:
+        columns["who"] = rng.choice(np.array(["anna", "ben", ""]), 1500)
+        text = text.replace("[label]\n", '[label]\nnoise = "estimated"\nannotator = "who"\n')
     for i, rows in enumerate(np.array_split(np.arange(1500), 3)):
         make.parquet(tmp_path / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
     (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from flows.models.store import Store
 from flows.reports.data import noise_words
 from flows.specification.catalog import stated_confusion
 from flows.specification.toml_file import parse_specification
-from flows.training._staging import label_confusion
+from flows.training._staging import label_confusion, with_recorded_losses
 from tests.flows.verbs import train
 
 TEXT = """
@@ -29,14 +30,16 @@ def specification(label: str) -> Any:
     return parse_specification(f"{TEXT}\n[label]\n{label}\n", source="spec.toml")
 
 
-def rows(n: int = 600, flipped: float = 0.2, seed: int = 0) -> Any:
+def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0) -> Any:
     """Return training rows of two classes of two features, of the second of which a share is recorded as the first."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     truth = (rng.random(n) < 1 / (1 + np.exp(-4 * X[:, 0] - X[:, 1]))).astype(np.intp)
-    target = np.where((truth == 1) & (rng.random(n) < flipped), 0, truth)
+    who = rng.integers(0, annotators, n) if annotators else None
+    share = np.where(who == 0, 0.0, flipped) if annotators else flipped
+    target = np.where((truth == 1) & (rng.random(n) < share), 0, truth)
     held_out = np.arange(n) % 5 == 0
-    labelled = LabelledRows(X, np.zeros((n, 2), bool), target, held_out)
+    labelled = LabelledRows(X, np.zeros((n, 2), bool), target, held_out, annotator=who)
     return TrainingSet.of(labelled, ("x", "y"), ("a", "b"))
 
 
@@ -51,6 +54,9 @@ def rows(n: int = 600, flipped: float = 0.2, seed: int = 0) -> Any:
         ("column = 't'\nnoise = { a = { a = 0.8, b = 0.1 } }", "sum to 0.9"),
         ("column = 't'\nclasses = { a = ['1'], b = ['2'] }\nnoise = { bb = 0.1 }", "did you mean 'b'|'b'"),
         ("votes = { a = 'n', b = 'm' }\nnoise = 0.1", "remove noise"),
+        ("column = 't'\nannotator = 'who'", "without noise"),
+        ("column = 't'\nnoise = 0.1\nannotator = 'who'", "without noise"),
+        ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),
     ],
 )
 def test_impossible_shares_of_wrong_labels_are_refused(label: str, said: str) -> None:
@@ -85,6 +91,23 @@ def test_shares_are_told_with_intervals_that_hold_them() -> None:
     words = " ".join(noise_words(told))
     assert "95 % intervals" in words
     assert "true class" in words
+
+
+def test_annotators_have_shares_of_their_own() -> None:
+    given = rows(n=1500, flipped=0.35, annotators=2)
+    text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
+    found, told = label_confusion(specification(text), given, ("careful", "hasty"))
+    careful, hasty = (told.annotators[name]["b"] for name in ("careful", "hasty"))
+    assert careful.rate < 0.1
+    assert hasty.rate > 0.2
+    assert hasty.low < 0.35 < hasty.high
+    mask = np.arange(1500) < 10
+    labelled = replace(given.rows, confusion=found)
+    assert labelled.confused(mask)[:, 1, 0] == pytest.approx(
+        np.where(given.rows.annotator[:10] == 0, careful.rate, hasty.rate)
+    )
+    losses = with_recorded_losses(told, labelled, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
+    assert losses.log_loss == pytest.approx(np.log(2))
 
 
 def test_a_training_takes_stated_shares(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from blr.basis.kinds import fit_basis
 from blr.gaussian import GaussianPrior
+from blr.likelihood.targets import even_confusion
 from blr.posterior.laplace import fit
 from catalogs.files import StorageError
 from catalogs.profile.split import held_out_keys
@@ -210,3 +211,28 @@ def test_votes_and_weights_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found.n_effective == pytest.approx(whole.n_effective)
     assert design.sample is not None
     assert design.sample.chunk[2].sum() == pytest.approx(whole.n_effective)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_annotators_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_classes: int) -> None:
+    """Rows whose annotators differ in their errors: the fit of the arrays, with a matrix for each row."""
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 150)
+    rng, K = np.random.default_rng(5), n_classes
+    X, who = rng.normal(size=(1000, 2)), rng.integers(0, 3, 1000)
+    target = np.digitize(X[:, 0] + 0.5 * rng.normal(size=1000), np.linspace(-0.5, 0.5, K - 1))
+    held_out = np.arange(1000) % 5 == 0
+    for name, array in (("filled", X), ("annotator", who), ("held_out", held_out), ("target", target)):
+        np.save(tmp_path / f"{name}.npy", array)
+    own, confusion = ~held_out, even_confusion(rng.uniform(0, 0.3, (3, K)))
+    shards = TrainingShards(StoredRows(tmp_path), K, ThreadEngine(2), held_out_too=False, confusion=confusion)
+    basis, some = fit_basis("linear", X[own]), slice(None, None, 3)
+    by_row, t, kind = confusion[who[own]], target[own], "logistic" if K == 2 else "softmax"
+    design = shards.design(basis, (0, 1), X[own][some], t[some], None, by_row[some])
+    prior = GaussianPrior.isotropic(3, precision=0.5)
+    found = fit(design, None, prior, kind, classes=range(K))
+    whole = fit(basis(X[own]), t, prior, kind, classes=range(K), confusion=by_row)
+    assert found.problem.mislabelled
+    np.testing.assert_allclose(found.mean, whole.mean, atol=1e-7)
+    assert found.log_evidence == pytest.approx(whole.log_evidence)
+    with pytest.raises(ValueError, match="leave confusion out"):
+        fit(design, None, prior, kind, classes=range(K), confusion=0.1)
