@@ -42,10 +42,11 @@ class SelectionCensus(SelectionQuality):
 
     `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
     the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
-    The probability is the one at the class shares of the training.
+    The probability is the one at the class shares of the training.  `threshold` is None where it differs among objects:
+    a column may have one in each of its own bins.
     """
 
-    threshold: float
+    threshold: float | None
     stated: str = ""
     column: str = ""
 
@@ -75,7 +76,7 @@ class ClassCensus:
 
 @dataclass(frozen=True, kw_only=True)
 class BinCount:
-    """The number of objects of one class in a bin, its interval, and selections by probability."""
+    """The number of objects of one class in a bin, its interval, and selections, of which stated ones are the bin's."""
 
     count: float
     low: float
@@ -94,12 +95,27 @@ class BinCensus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinnedSelection(SelectionQuality):
+    """The objects of all bins that reach their bin's threshold for what is `stated`.
+
+    `thresholds` are by the bin's name; a bin in which none has what is stated is left out, and loses its objects.
+    """
+
+    stated: str
+    thresholds: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CensusBins:
-    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins."""
+    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins.
+
+    `selections` are by class: what thresholds that differ from bin to bin come to.
+    """
 
     by: str
     reason: str
     bins: tuple[BinCensus, ...]
+    selections: Mapping[str, tuple[BinnedSelection, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.shares import LabelledRows
 from blr.class_shares import log_prior_shift
@@ -222,7 +223,8 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
 # Columns that select objects by their probability, with thresholds for a stated purity or completeness.
 #
 # The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
-# seen, for the class shares of the copies.
+# seen, for the class shares of the copies.  A class has one threshold, or one in each bin of an expression over
+# features.
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +236,19 @@ class SelectedClass:
     column: SelectedColumn
     expected: Selection
 
-    def contains(self, probability: Floats) -> NDArray[np.bool_]:
-        """Return which rows (n,) are selected; none without probabilities (NaN)."""
+    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which rows (n,) with features X (n, F) are selected; none without probabilities (NaN)."""
         single = probability[:, self.k].astype(np.float32)  # as the copies have it
-        return np.asarray(single >= np.float32(self.column.threshold))
+        return np.asarray(single >= row_thresholds(self.column, features, X).astype(np.float32))
+
+
+def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -> Floats:
+    """Return the threshold (n,) of each row with features X (n, F), NaN where missing; infinite in a bin without."""
+    if column.threshold is not None:
+        return np.full(len(X), column.threshold)
+    bins = Bins.between(column.by, column.edges)
+    of_bin = np.array([column.thresholds.get(name, np.inf) for name in bins.names])
+    return np.asarray(of_bin[bins.places(bin_values(parse(column.by), features, X))])
 
 
 def selections_of(model: Model, specification: Specification) -> tuple[SelectedClass, ...]:
@@ -263,12 +274,15 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
         )
     shares = shift_record(model, specification).class_priors
     at = tuple(shares[name] for name in model.classes)
+    asked = specification.census if output.selected == "bins" else None
+    if asked is not None:
+        of_features(model, asked.by or "", key="census.by")
     check_asked(model, flags)
     chosen = []
     for what, by_class in (("purity", flags.purity), ("completeness", flags.completeness)):
         for name, value in by_class.items():
             k = model.classes.index(name)
-            found = _learnt(model.folder, len(model.features), k, name, at, what, value)
+            found = _learnt(model.folder, model.features, k, name, at, what, value, asked)
             if found is None:
                 raise UsageError(
                     f"flags.{what}: got {value:g} of '{name}', expected a value that some threshold reaches for the "
@@ -287,13 +301,31 @@ def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
 
 @lru_cache(maxsize=64)
 def _learnt(
-    folder: Path, features: int, k: int, name: str, shares: tuple[float, ...], what: str, value: float
+    folder: Path,
+    features: tuple[str, ...],
+    k: int,
+    name: str,
+    shares: tuple[float, ...],
+    what: str,
+    value: float,
+    bins: CensusTable | None,
 ) -> tuple[SelectedColumn, Selection] | None:
-    rows = _labelled(folder, len(shares), features)
-    found = None if rows is None else learnt_threshold(rows, k, np.array(shares), **{what: value})
-    if found is None:
+    rows = _labelled(folder, len(shares), len(features))
+    if rows is None:
         return None
-    return SelectedColumn(class_name=name, threshold=found[0], stated=f"{what} {value:g}"), found[1]
+    column = SelectedColumn(class_name=name, threshold=None, stated=f"{what} {value:g}")
+    if bins is None or bins.by is None:
+        found = learnt_threshold(rows, k, np.array(shares), **{what: value})
+        return None if found is None else (replace(column, threshold=found[0]), found[1])
+    by = parse(bins.by)
+    values = bin_values(by, features, rows.X)
+    own = Bins.of(by.text, values, bins=bins.bins, edges=bins.edges)
+    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **{what: value})
+    if learnt is None:
+        return None
+    of_bin, expected = learnt
+    thresholds = {own.names[b]: t for b, t in of_bin.items()}
+    return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), expected
 
 
 def known_labels(unseen: UnseenRows) -> LabelledRows:
@@ -315,8 +347,16 @@ def selection_entries(selections: Sequence[SelectedClass]) -> Mapping[str, str]:
 
 
 def _words(one: SelectedClass) -> str:
-    of, column = one.expected, one.column
-    draws = of.purity if column.stated.startswith("purity") else of.completeness
+    of, what = one.expected, one.column.stated.split()[0]
+    draws = of.purity if what == "purity" else of.completeness
     low, high = of.interval(draws)
-    rule = f"p of {column.class_name} >= {column.threshold!r}"
+    column = one.column
+    if column.threshold is not None:
+        rule = f"p of {column.class_name} >= {column.threshold!r}"
+    else:
+        every = Bins.between(column.by, column.edges).names
+        listed = (f"{name}: {column.thresholds.get(name, 'none')!r}" for name in every)
+        rule = f"p of {column.class_name} >= its bin's, {'; '.join(listed)}".replace(
+            "'none'", "none selected"
+        )
     return f"{rule}, for {column.stated}; expected {draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"

@@ -18,6 +18,9 @@ from blr.census.bins import (
     BinShares,
     bin_selection,
     bin_shares,
+    bin_taken,
+    bin_threshold,
+    joined_selection,
 )
 from blr.census.counts import Counted, count_with_labels
 from blr.census.purity import Selection, n_selected, selection, threshold_for
@@ -25,6 +28,7 @@ from blr.census.results import (
     Assumption,
     BinCensus,
     BinCount,
+    BinnedSelection,
     Census,
     CensusBins,
     ClassCensus,
@@ -42,6 +46,7 @@ from flows.classification._class_shares import (
     check_asked,
     known_labels,
     of_features,
+    row_thresholds,
 )
 from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
 from flows.classification.scoring import annotation_settings, scorer_for
@@ -108,6 +113,7 @@ def census_bins(
     target: TargetRows,
     counted: Counted,
     asked: CensusAsked,
+    selected: Selected,
 ) -> CensusBins | None:
     """Return the census of each bin; None where no bins were asked for."""
     if asked.by is None:
@@ -124,18 +130,54 @@ def census_bins(
         )
     places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
     shares = bin_shares(labelled, target, counted, places)
+    if counted.assumes == "features":
+        asked, selected = CensusAsked(), {}
+    stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
     return CensusBins(
         by=by.text,
         reason=REASON,
         bins=tuple(
-            _bin(shares, b, name, model.classes, counted)
+            _bin(shares, b, name, stated, counted)
             for b, name in enumerate(bins.names)
             if shares.n_objects[b] or shares.n_labelled[b]
         ),
+        selections={
+            c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, by_bin in own)
+            for k, c in enumerate(model.classes)
+            if (
+                own := [(text, by_bin) for text, key, by_bin in stated[c] if not key]
+            )  # a column has its own bins
+        },
     )
 
 
-def _bin(shares: BinShares, b: int, name: str, classes: Sequence[str], counted: Counted) -> BinCensus:
+_Stated = tuple[str, str, Mapping[int, tuple[float | None, Selection]]]
+"""What is stated, the column of the copies or '', and by bin the threshold (None: the column's) and its selection."""
+
+
+def _stated(
+    shares: BinShares, k: int, model: Model, asked: CensusAsked, selected: Selected
+) -> Iterator[_Stated]:
+    """Yield the columns of class k, then the thresholds of the bins for stated values."""
+    name, every = model.classes[k], range(shares.places.n_bins)
+    for key, column in selected.items():
+        if column.class_name == name:
+            taken = [
+                rows.probability[:, k] >= row_thresholds(column, model.features, rows.X)
+                for rows in (shares.target, shares.labelled)
+            ]
+            found = {b: (column.threshold, bin_taken(shares, b, k, *taken)) for b in every}
+            yield column.stated, key, found
+    for what, by_class in (("purity", asked.purity), ("completeness", asked.completeness)):
+        if name in by_class:
+            tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
+            reached = {b: one for b, one in tried.items() if one is not None}
+            yield f"{what} {by_class[name]:g}", "", reached
+
+
+def _bin(
+    shares: BinShares, b: int, name: str, stated: Mapping[str, Sequence[_Stated]], counted: Counted
+) -> BinCensus:
     n = float(shares.n_objects[b])
     (low, high), mean = shares.interval(), shares.draws.mean(axis=0)
     return BinCensus(
@@ -149,22 +191,45 @@ def _bin(shares: BinShares, b: int, name: str, classes: Sequence[str], counted: 
                 high=float(high[b, k] * n),
                 selections=()
                 if counted.assumes == "features"  # as in the census of all bins together
-                else tuple(_bin_selections(shares, b, k)),
+                else tuple(_bin_selections(shares, b, k, of_class)),
             )
-            for k, c in enumerate(classes)
+            for k, (c, of_class) in enumerate(stated.items())
         },
     )
 
 
-def _bin_selections(shares: BinShares, b: int, k: int) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k in a bin at each threshold."""
+def _bin_selections(
+    shares: BinShares, b: int, k: int, stated: Sequence[_Stated]
+) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k in a bin at each threshold, then at its threshold for a stated value."""
     for threshold in THRESHOLDS:
         found = bin_selection(shares, b, k, threshold)
         if found.n_selected:
             yield said_selection(found, threshold)
+    for text, key, by_bin in stated:
+        if b in by_bin and by_bin[b][1].n_selected:
+            least, found = by_bin[b]
+            yield said_selection(found, least, text, key)
 
 
-def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
+def _joined(
+    shares: BinShares,
+    k: int,
+    names: Sequence[str],
+    stated: str,
+    by_bin: Mapping[int, tuple[float | None, Selection]],
+) -> BinnedSelection:
+    chosen = {b: found for b, (_, found) in by_bin.items()}
+    return BinnedSelection(
+        stated=stated,
+        thresholds={names[b]: t for b, (t, _) in by_bin.items() if t is not None},
+        **vars(_quality(joined_selection(shares, k, chosen))),
+    )
+
+
+def said_selection(
+    found: Selection, threshold: float | None, stated: str = "", column: str = ""
+) -> SelectionCensus:
     """Return what is said of a selection."""
     return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
 
@@ -323,7 +388,7 @@ def _census(
             )
             for k, name in enumerate(model.classes)
         },
-        bins=census_bins(model, labelled, target, counted, asked),
+        bins=census_bins(model, labelled, target, counted, asked, selected),
     )
 
 
@@ -357,8 +422,8 @@ def _selections(
             yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
     for key, column in selected.items():
         if column.class_name == name:
-            n = n_selected(target, k, column.threshold)
-            chosen = labelled.probability[:, k] >= column.threshold
+            n = n_selected(target, k, row_thresholds(column, model.features, target.X))
+            chosen = labelled.probability[:, k] >= row_thresholds(column, model.features, labelled.X)
             if n:
                 yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):

@@ -30,6 +30,7 @@ from catalogs.formats import TableChoice
 from catalogs.writing import copies
 from flows.classification._class_shares import (
     SelectedClass,
+    census_table,
     chosen_shift,
     prior_shares,
     selection_entries,
@@ -430,7 +431,10 @@ class Scorer:
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
             *([] if self.sets is None else [np.full(len(p), NO_SET) if sets is None else set_bits(sets, p)]),
-            *(_spread(one.contains(unmoved), inside, fill=False) for one in self.selections),
+            *(
+                _spread(one.contains(unmoved, X, self.model.features), inside, fill=False)
+                for one in self.selections
+            ),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
@@ -565,7 +569,7 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
         "catalog": model.specification.catalog.model_copy(update=checksums),
         "target": wanted.target.model_copy(update={"paths": None}),
         "flags": wanted.flags if selected else unasked,
-        "census": CensusTable(),
+        "census": census_table(model, wanted) if selected == "bins" else CensusTable(),
         "shift": model.specification.shift.model_copy(update={"assumes": None}),
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }

@@ -131,7 +131,7 @@ def selection_table(census: Census) -> ReportTable:
 
 
 def bin_tables(census: Census) -> tuple[ReportTable, ...]:
-    """Return a table of the counts by bin, and one of the selections at one half."""
+    """Return a table of the counts by bin, and one of the selections at one half and at stated thresholds."""
     binned = census.bins
     if binned is None:
         return ()
@@ -171,12 +171,23 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
             for one in binned.bins
             for name, c in one.classes.items()
             for s in c.selections
-            if s.threshold == SHOWN_IN_BINS
+            if s.stated or s.threshold == SHOWN_IN_BINS
         ),
         numeric=frozenset({2, 3, 4, 6}),
-        note=_AT_TRAINING_SHARES,
+        note=f"A stated purity or completeness has a threshold in each bin. {_AT_TRAINING_SHARES}",
     )
-    return (counts, selections) if selections.rows else (counts,)
+    whole = ReportTable(
+        title=f"Thresholds by {binned.by}, all bins together",
+        columns=("class", "stated", *_SELECTED[1:], "thresholds"),
+        rows=tuple(
+            (name, s.stated, *_quality(s), "; ".join(f"{b}: {t:.4g}" for b, t in s.thresholds.items()))
+            for name, of_class in binned.selections.items()
+            for s in of_class
+        ),
+        numeric=frozenset({2, 3, 5}),
+        note="A bin in which no threshold has what is stated is left out: its objects of the class are lost.",
+    )
+    return (counts, *(table for table in (selections, whole) if table.rows))
 
 
 CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many such objects."
@@ -184,7 +195,7 @@ CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many
 MOST_LABELS = 5
 """Labels of no class that are named, the most frequent first."""
 SHOWN_IN_BINS = 0.5
-"""Threshold of the selections that bins show; all are in `summary.json`."""
+"""Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
 NOTHING_KNOWN = 0.9
 """Width of an interval from which its centre is not shown: no labelled object is there to tell."""
 _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
@@ -193,7 +204,8 @@ _SELECTED = ("probability from", "objects", "purity", "purity, 95 %", "completen
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:
     return (
-        f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
+        ("by its own bins" if s.threshold is None else f"{s.threshold:.4g}")
+        + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
         *_quality(s),
     )
 
@@ -267,8 +279,9 @@ def _selection_finding(name: str, s: SelectionCensus) -> Finding:
         if s.column
         else f"For {s.stated}, select {class_words(name)} by a probability of"
     )
+    least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
-        what=f"{begun} {s.threshold:.4g} or more: {s.objects:,} objects, "
+        what=f"{begun} {least} or more: {s.objects:,} objects, "
         f"purity {percent(s.purity)} ({_interval(s.purity_low, s.purity_high)}), completeness "
         f"{percent(s.completeness)} ({_interval(s.completeness_low, s.completeness_high)}); "
         f"{percent(1 - s.completeness)} of the class are lost"

@@ -406,12 +406,17 @@ class ObjectColumns:
 class SelectedColumn:
     """A column that selects the objects whose probability of a class is at or above a threshold.
 
-    `stated` is what the threshold was chosen for, such as "purity 0.95".
+    `stated` is what the threshold was chosen for, such as "purity 0.95".  `threshold` is None where each bin of the
+    expression `by` has its own; these are the `thresholds`, by the bin's name.  The bins lie between `edges`; without
+    edges, `by` is a condition.  A bin that is not among the thresholds selects nothing.
     """
 
     class_name: str
-    threshold: float
+    threshold: float | None
     stated: str
+    by: str = ""
+    edges: tuple[float, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,9 +241,10 @@ class Output(SpecificationTable):
         description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
         "default: learnt from labelled rows",
     )
-    selected: bool = Field(
+    selected: bool | Literal["bins"] = Field(
         default=False,
-        description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
+        description="Add a column for each class of flags.purity and flags.completeness: whether an object is "
+        'selected; "bins" for a threshold in each bin of census.by',
     )
     prefix: str = Field(
         default="blr_",
@@ -291,6 +292,8 @@ def check_selected(
     label: Label,
     purity: Mapping[str, float],
     completeness: Mapping[str, float],
+    *,
+    binned: bool,
 ) -> None:
     """Raise ValueError where columns of selections lack a stated purity or completeness, or do not fit the labels."""
     if not output.selected:
@@ -299,6 +302,11 @@ def check_selected(
         raise ValueError(
             "output.selected: got a column but no purity or completeness of a class, for which thresholds "
             "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+        )
+    if output.selected == "bins" and not binned:
+        raise ValueError(
+            'output.selected: got "bins" without census.by, expected the expression whose bins have their '
+            'own thresholds; add by = "..." under [census]'
         )
     both = sorted(set(purity) & set(completeness))
     if both:
@@ -566,7 +574,8 @@ class Specification(SpecificationTable):
     def check_sets(self, n_classes: int | None = None) -> None:
         """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""
         check_sets(self.output, self.label, n_classes)
-        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness)
+        binned = self.census.by is not None
+        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
         if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
             raise ValueError(
                 "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from blr.census.bins import BinnedRows, bin_shares
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
 from blr.census.counts import Counted, count_classes
 from blr.census.shares import LabelledRows, TargetRows
 
@@ -70,6 +70,22 @@ def test_a_bin_without_labels_is_what_the_model_expects_and_wider() -> None:
     expected = shares.probability[places.target == 2].mean(axis=0)
     np.testing.assert_allclose(shares.draws[:, 2].mean(axis=0), expected, atol=0.05)
     assert shares.draws[:, 2, 1].std() > other.draws[:, 2, 1].std()
+
+
+def test_selections_of_all_bins_are_joined() -> None:
+    """One threshold in all bins is the selection of the whole; a bin left out loses its objects."""
+    labelled, target, counted, places, truth = case(5, blind=False, share=0.4, n=2000, N=4000)
+    shares = bin_shares(labelled, target, counted, places)
+    chosen = {b: bin_selection(shares, b, 1, 0.6) for b in range(BINS)}
+    whole = joined_selection(shares, 1, chosen)
+    taken = target.probability[:, 1] >= 0.6
+    assert whole.n_selected == taken.sum()
+    for draws, real in ((whole.purity, truth[taken].mean()), (whole.completeness, taken[truth == 1].mean())):
+        assert draws.mean() == pytest.approx(real, abs=4 * draws.std())
+    del chosen[2]
+    less = joined_selection(shares, 1, chosen)
+    assert less.completeness.mean() < 0.6 * whole.completeness.mean()
+    assert joined_selection(shares, 1, {}).completeness.max() == 0
 
 
 def test_counts_that_cannot_be_said_have_no_bins() -> None:

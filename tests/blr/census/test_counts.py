@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from blr.census import counts
-from blr.census.bins import BinnedRows, bin_selection, bin_shares
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
 from blr.census.counts import Counted, Propensity, count_classes
 from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.shares import LabelledRows, TargetRows, shares_if_features, shares_if_shares
@@ -126,7 +126,9 @@ def test_purity_thresholds_and_bins_pool_the_draws() -> None:
     np.testing.assert_array_equal(
         taken[1].purity, np.concatenate([bin_selection(one, 1, 1, 0.5).purity for one in each])
     )
-    assert sum(one.n_selected for one in taken.values()) == both.n_selected
+    joined = joined_selection(bins, 1, taken)
+    assert joined.n_selected == both.n_selected
+    assert joined.purity.mean() == pytest.approx(both.purity.mean(), abs=0.03)
     # Under "features" the weights stand for the target, so its bins are those of that assumption.
     stated = count_classes(labelled, target, assumes="features")
     np.testing.assert_allclose(bin_shares(labelled, target, stated, places).draws, each[1].draws, atol=1e-10)

@@ -319,6 +319,12 @@ def test_bins_are_counted_one_by_one(
     bluest, reddest = (bins[i]["classes"]["early"]["count"] / bins[i]["objects"] for i in (0, 2))
     assert bluest < 0.3
     assert reddest > 0.6
+    stated = [s for s in bins[0]["classes"]["late"]["selections"] if s.get("stated")]
+    assert [s["stated"] for s in stated] == ["purity 0.75"]
+    (whole,) = census["bins"]["selections"]["late"]
+    assert whole["thresholds"][bins[0]["name"]] == stated[0]["threshold"]
+    assert whole["objects"] <= census["n_rows"]
+    assert "Thresholds by b_j, all bins together" in (mine / "binned/report.html").read_text()
     assert "Census by b_j" in (mine / "binned/report.html").read_text()
     request = CensusRequest(mine / "binned", store=mine / "models")
     assert take_census(request, dry_run=True).census.bins is not None  # as it was asked before

@@ -133,9 +133,72 @@ def test_a_text_table_is_annotated_again(trained: Path, tmp_path: Path) -> None:
     assert not set(COLUMNS) & set(pd.read_csv(tmp_path / "plain/survey.csv").columns)
 
 
+BINS = FLAGS + '\n[census]\nby = "j_k"\nedges = [0.9, 1.1]\n\n[output]\nselected = "bins"\n'
+NAMES = ["j_k < 0.9", "0.9 <= j_k < 1.1", "j_k >= 1.1", "j_k: missing"]
+
+
+def binned(frame: pd.DataFrame) -> np.ndarray:
+    """Return the bin of each object, by the slow way."""
+    colour = (frame.jmag - frame.kmag).where(frame.jmag > 0)
+    return np.array([NAMES[3] if np.isnan(x) else NAMES[(x >= 0.9) + (x >= 1.1)] for x in colour])
+
+
+def test_a_threshold_in_each_bin(trained: Path, tmp_path: Path) -> None:
+    run(trained, tmp_path, trained / "survey.parquet", trained / "survey.fits", text=BINS)
+    out = tmp_path / "out"
+    table, said = pq.read_table(out / "survey.parquet"), thresholds(out)
+    frame = table.to_pandas()
+    place = binned(frame)
+    for name, stated in zip(COLUMNS, ("completeness 0.8", "purity 0.9"), strict=True):
+        column = said[name]
+        assert (column["stated"], column["by"], column["edges"]) == (stated, "j_k", [0.9, 1.1])
+        assert column["threshold"] is None
+        assert set(column["thresholds"]) <= set(NAMES)
+        assert len(set(column["thresholds"].values())) > 1
+        least = np.array([column["thresholds"].get(b, np.inf) for b in place])
+        p = frame[f"blr_p_{column['class_name']}"]
+        np.testing.assert_array_equal(frame[name], (p >= least) & p.notna())
+        assert frame[name].any()
+        np.testing.assert_array_equal(fits.getdata(out / "survey.fits")[name], frame[name])
+        words = table.schema.metadata[f"blr.threshold_{name}".encode()].decode()
+        for bin_name in NAMES:
+            least_said = column["thresholds"].get(bin_name)
+            assert f"{bin_name}: {'none selected' if least_said is None else least_said}" in words
+    header = fits.getheader(out / "survey.fits", 1)
+    assert "its bin's" in "".join(map(str, header["HISTORY"])).replace("\n", "")
+
+
+def test_the_census_judges_a_column_by_bins(trained: Path, selected: Path, tmp_path: Path) -> None:
+    run(trained, tmp_path, trained / "survey.parquet", text=BINS)
+    out = tmp_path / "out"
+    frame = pd.read_parquet(out / "survey.parquet")
+    census = json.loads((out / "summary.json").read_text())["census"]
+    (one,) = (s for s in census["classes"]["late"]["selections"] if s.get("column"))
+    assert (one["threshold"], one["objects"]) == (None, frame["blr_selected_late"].sum())
+    place = binned(frame)
+    for found in census["bins"]["bins"]:
+        own = [s for s in found["classes"]["late"]["selections"] if s.get("column")]
+        n = frame["blr_selected_late"][place == found["name"]].sum()
+        assert [s["objects"] for s in own] == ([n] if n else [])
+    assert "its bin&#39;s threshold or more" in (out / "report.html").read_text()
+    # The copies depend on the bins, but only where columns do.
+    folders, some = [out, selected], some_rows(trained, tmp_path)
+    for text in (BINS.replace("1.1]", "1.2]"), SELECTED + '\n[census]\nby = "j_k"\n'):
+        folder = tmp_path / str(len(folders))
+        folder.mkdir()
+        run(trained, folder, some, text=text)
+        folders.append(folder / "out")
+    hashes = [json.loads((f / "manifest.json").read_text())["specification_hash"] for f in folders]
+    assert len(set(hashes)) == 3
+    assert hashes[1] == hashes[3]
+    assert cli(["census", str(out), "--store", str(trained / "models"), "--by", "b_j"]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (BINS.replace('"j_k"', '"kmag"'), "got 'kmag'"),
+        (BINS.replace("late = 0.9", "late = 0.999999"), "expected a value that some threshold reaches"),
         (
             "\n[flags]\npurity = { late = 0.999999 }\n\n[output]\nselected = true\n",
             "expected a value that some threshold reaches",
@@ -161,6 +224,7 @@ def test_what_no_labelled_row_supports_is_refused(
             "",
             "expected one of the two",
         ),
+        (FLAGS + '\n[output]\nselected = "bins"\n', "", "without census.by"),
         (SELECTED, 'column = "hubble"\nnoise = "estimated"', "got true with label.noise"),
     ],
 )
