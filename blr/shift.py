@@ -5,11 +5,14 @@ p(class | features) holds (bright objects are labelled, faint ones wanted), rows
 Where the classes' shares differ but p(features | class) holds, activations move by ln of the shares' ratio:
 `blr.class_shares`.
 
-Shapes: N rows, M basis functions; n and m values of two sets.
+Quantiles and areas under ROC curves are of values that come in parts.  Parts are read several times and never held
+together; results are those of all values at once.
+Shapes: N rows, M basis functions; n values of a part, m positive values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +26,14 @@ from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
-_FOLDS = 2
+FOLDS = 2
 """Folds of the comparison of two sets: row i of both together is in fold i mod 2."""
 _CLIP = 0.99
 _LEVEL = 0.9
+Parts = Callable[[], Iterable[Vector]]
+"""Gives the parts (n,), the same ones each time; all values are finite."""
+_BITS = 16
+_SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +43,7 @@ class DensityRatio:
     `weight` (N,) sums to `n_effective` = (Σw)²/Σw²: with weights of mean one, posteriors would be too narrow.  `ratio`
     (N,) is that of the densities, clipped, up to a factor.  `auc` is the probability that a target row looks more like
     the target than a training row does, out of fold: 0.5 where the sets cannot be told apart, 1 where they do not
-    overlap and no weight can help; `auc_low` to `auc_high` is its 90 % interval.  `theta` (M,) are the mean weights of
-    the fits, and `highest` is the logit beyond which ratios are clipped.
+    overlap and no weight can help; `auc_low` to `auc_high` is its 90 % interval.
     """
 
     weight: Vector
@@ -46,24 +52,24 @@ class DensityRatio:
     auc: float
     auc_low: float
     auc_high: float
-    theta: Vector
-    highest: float
 
     @property
     def advice(self) -> str:
         """What the diagnostic means, in words."""
-        if self.auc < 0.55 or self.auc_low <= 0.5:
-            return "training and target sets can hardly be distinguished: no weights are needed"
-        if self.auc < 0.9:
-            return "the training set differs from the target: weights help, although they leave fewer effective rows"
-        return (
-            "training and target sets hardly overlap: only a few rows would have weight; label objects of "
-            "the target instead"
-        )
+        return _advice(self.auc, self.auc_low)
 
-    def of(self, Phi: Matrix) -> Vector:
-        """Return the ratio (n,) of other rows Phi (n, M) of the training's kind, up to the same factor."""
-        return _clipped(Phi @ self.theta, self.highest)
+
+def _advice(auc: float, auc_low: float) -> str:
+    if auc < 0.55 or auc_low <= 0.5:
+        return "training and target sets can hardly be distinguished: no weights are needed"
+    if auc < 0.9:
+        return (
+            "the training set differs from the target: weights help, although they leave fewer effective rows"
+        )
+    return (
+        "training and target sets hardly overlap: only a few rows would have weight; label objects of "
+        "the target instead"
+    )
 
 
 def density_ratio(
@@ -98,11 +104,7 @@ def density_ratio(
         raise ValueError(
             f"train has {Phi.shape[1]} columns but target {other.shape[1]}; build both with one basis"
         )
-    if min(len(Phi), len(other)) < 2 * _FOLDS:
-        raise ValueError(
-            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of "
-            "each, since fewer rows do not show a density; give more rows"
-        )
+    require_enough_rows(len(Phi), len(other))
     train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
     if len(train_weight) != len(Phi) or train_weight.min() < 0 or train_weight.max() <= 0:
         raise ValueError(
@@ -112,22 +114,51 @@ def density_ratio(
     both = np.concatenate([Phi, other])
     is_target = np.concatenate([np.zeros(len(Phi)), np.ones(len(other))])
     counts = np.concatenate([train_weight / train_weight.mean(), np.ones(len(other))])
-    score, theta = _out_of_fold(both, is_target, counts, threads)
+    score = _out_of_fold(both, is_target, counts, threads)
     own, theirs = score[: len(Phi)], score[len(Phi) :]
-    highest = float(
-        np.quantile(own, _CLIP)
-    )  # of logarithms: one row far out would leave all others a ratio of 0
-    ratio = _clipped(own, highest)
+    compared = compare_scores(lambda: [own], theirs)
+    ratio = compared.ratio(own)
     weight = rescaled(ratio, train_weight)
-    area, deviation = auc(own, theirs)
+    return DensityRatio(weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high)
+
+
+def require_enough_rows(n_train: int, n_target: int) -> None:
+    """Raise ValueError where there are too few rows of one of the sets."""
+    if min(n_train, n_target) < 2 * FOLDS:
+        raise ValueError(
+            f"got {n_train} training rows and {n_target} target rows, expected {2 * FOLDS} or more of "
+            "each, since fewer rows do not show a density; give more rows"
+        )
+
+
+@dataclass(frozen=True)
+class ComparedScores:
+    """How far the scores of two sets are apart, and the score beyond which ratios of densities are clipped."""
+
+    highest: float
+    auc: float
+    auc_low: float
+    auc_high: float
+
+    @property
+    def advice(self) -> str:
+        """What the areas mean, in words."""
+        return _advice(self.auc, self.auc_low)
+
+    def ratio(self, score: Vector) -> Vector:
+        """Return the ratios of densities (n,) of rows with these scores, up to a factor."""
+        return np.asarray(np.exp(np.minimum(score - self.highest, 0.0)))
+
+
+def compare_scores(train: Parts, target: Vector) -> ComparedScores:
+    """Return what the scores of the training rows, which come in parts, and of the target's rows say of the two sets.
+
+    A score is the logit that a row is one of the target, out of fold.
+    """
+    highest = quantile(train, _CLIP)  # of logarithms: one row far out would leave all others a ratio of 0
+    area, deviation = auc(train, target)
     reach = -float(ndtri((1 - _LEVEL) / 2)) * deviation
-    low, high = max(0.0, area - reach), min(1.0, area + reach)
-    return DensityRatio(weight, float(weight.sum()), ratio, area, low, high, theta, highest)
-
-
-def _clipped(score: Vector, highest: float) -> Vector:
-    """Return the ratios of densities (n,) of rows with these logits, up to a factor."""
-    return np.asarray(np.exp(np.minimum(score - highest, 0.0)))
+    return ComparedScores(highest, area, max(0.0, area - reach), min(1.0, area + reach))
 
 
 def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
@@ -140,18 +171,14 @@ def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
     return g * r * float((g * r).sum() / (g * r**2).sum())
 
 
-def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) -> tuple[Vector, Vector]:
-    """Return the mean logit (N,) of each row under a fit to the other fold, and the mean weights (M,) of the fits.
-
-    A row must not vouch for itself.
-    """
-    fold = np.arange(len(Phi)) % _FOLDS
-    score, theta = np.empty(len(Phi)), np.zeros(Phi.shape[1])
-    for k in range(_FOLDS):
+def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) -> Vector:
+    """Return the mean logit (N,) of each row under a fit to the other fold: a row must not vouch for itself."""
+    fold = np.arange(len(Phi)) % FOLDS
+    score = np.empty(len(Phi))
+    for k in range(FOLDS):
         q = fit_evidence(Phi[fold != k], t[fold != k], sample_weight=weight[fold != k], threads=threads)
         score[fold == k] = q.logit_moments(Phi[fold == k])[0]
-        theta += q.mean / _FOLDS
-    return score, theta
+    return score
 
 
 def sandwich(q: Posterior) -> SandwichPosterior:
@@ -177,16 +204,65 @@ def sandwich(q: Posterior) -> SandwichPosterior:
     return SandwichPosterior.of(laplace, Gaussian(q.gaussian.mean, precision))
 
 
-def auc(negative: Vector, positive: Vector) -> tuple[float, float]:
-    """Return the area under the ROC curve of values (n,) and (m,), ties shared, and its standard deviation.
+def quantile(parts: Parts, q: float) -> float:
+    """Return the q-quantile of all values, as `numpy.quantile` does.
+
+    Raises
+    ------
+    ValueError
+        If there are no values.
+    """
+    n = sum(len(part) for part in parts())
+    if not n:
+        raise ValueError("got no values, expected at least one")
+    place = (n - 1) * q
+    k = int(place)
+    low = _ranked(parts, k)
+    high = _ranked(parts, min(k + 1, n - 1))
+    share = place - k
+    # As NumPy does, so that the result has the same bits.
+    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
+
+
+def _ranked(parts: Parts, k: int) -> float:
+    """Return the value that k others precede, digit by digit of its bits: 65,536 counters a pass."""
+    found = np.uint64(0)
+    for shift in range(64 - _BITS, -1, -_BITS):
+        counts = np.zeros(1 << _BITS, dtype=np.int64)
+        for part in parts():
+            digits = _ordered(part) >> np.uint64(shift)
+            mine = digits >> np.uint64(_BITS) == found
+            counts += np.bincount((digits[mine] & np.uint64(0xFFFF)).astype(np.intp), minlength=1 << _BITS)
+        digit = int(np.searchsorted(np.cumsum(counts), k, side="right"))
+        k -= int(counts[:digit].sum())
+        found = (found << np.uint64(_BITS)) | np.uint64(digit)
+    bits = found ^ _SIGN if found & _SIGN else ~found
+    return float(np.array([bits]).view(np.float64)[0])
+
+
+def _ordered(values: Vector) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Return whole numbers (n,) in the order of the values: the bits of negative ones, turned round, come first."""
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def auc(negative: Parts, positive: Vector) -> tuple[float, float]:
+    """Return the area under the ROC curve, ties shared, and its standard deviation.
 
     DeLong, DeLong and Clarke-Pearson (1988), doi:10.2307/2531595, by the placement of each value among those of the
-    other set.
+    other set.  The m positive values are held in memory.  There are two passes over the `negative` ones.
     """
-    own, others = np.sort(positive), np.sort(negative)
-    m, n = len(own), len(others)
-    above = (np.searchsorted(others, own, side="left") + np.searchsorted(others, own, side="right")) / (2 * n)
-    beaten = 1 - (np.searchsorted(own, others, side="left") + np.searchsorted(own, others, side="right")) / (
-        2 * m
-    )
-    return float(above.mean()), float(np.sqrt(above.var(ddof=1) / m + beaten.var(ddof=1) / n))
+    own = np.sort(np.asarray(positive, dtype=np.float64))
+    n, m = 0, len(own)
+    below = np.zeros(m)
+    for part in negative():
+        ordered = np.sort(part)
+        n += len(part)
+        below += np.searchsorted(ordered, own, side="left") + np.searchsorted(ordered, own, side="right")
+    above = below / (2 * n)
+    area = float(above.mean())
+    squares = 0.0
+    for part in negative():
+        beaten = m - (np.searchsorted(own, part, side="left") + np.searchsorted(own, part, side="right")) / 2
+        squares += float(np.sum((beaten / m - area) ** 2))
+    return area, float(np.sqrt(above.var(ddof=1) / m + squares / (n - 1) / n))

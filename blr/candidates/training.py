@@ -29,7 +29,6 @@ from blr.arrays import (
     require_finite,
     without_names,
 )
-from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
 from blr.calibration import Skill, calibration_line, log_loss, skill
 from blr.candidates._verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
@@ -62,10 +61,8 @@ Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
 """The members of each chosen candidate, by its index and the rows of its fit: "judged", and "kept" of a second fit."""
 
 
-def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> tuple[DensityRatio, Basis]:
-    """Return how the labelled rows differ from rows X (T, F) of a target, and the functions that tell them apart.
-
-    These are the features and their products.
+def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> DensityRatio:
+    """Return how the labelled rows differ from rows X (T, F) of a target, by the features and their products.
 
     Raises
     ------
@@ -75,7 +72,7 @@ def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> tuple[
     other = data.moments.impute(X, missing)
     degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
     basis = fit_basis("polynomial", np.concatenate([data.filled, other]), degree=degree)
-    return density_ratio(basis(data.filled), basis(other), train_weight=data.rows.weight), basis
+    return density_ratio(basis(data.filled), basis(other), train_weight=data.rows.weight)
 
 
 def votes_phi(data: TrainingSet, seed: int) -> float:
@@ -645,7 +642,7 @@ def fit_default(
         wanted = _features(features_of(target, names), values.shape[1], "target")
         other = np.where(np.isnan(wanted), 0.0, wanted), np.isnan(wanted)
     with single_threaded_blas():
-        comparison = None if other is None else compared(data, *other)[0]
+        comparison = None if other is None else compared(data, *other)
         weighted = comparison is not None and weigh_as_target
         if comparison is not None and weighted:
             rows = replace(rows, weight=density_weights(rows, comparison.ratio))

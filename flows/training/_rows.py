@@ -243,6 +243,10 @@ class StoredRows:
                 written.append(of(shard))
         unfinished.replace(path)
 
+    def remove(self, name: str) -> None:
+        """Remove an array that is not needed any more."""
+        (self.folder / f"{name}.npy").unlink()
+
 
 _M_MMAP_THRESHOLD = -3
 """The name of the bound in glibc's malloc.h."""

@@ -10,19 +10,29 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.basis.base import Basis, Standardisation
+from blr.basis.kinds import fit_basis
 from blr.calibration import log_loss
 from blr.candidates.rows import TrainingSet, density_weights
+from blr.candidates.training import MOST_QUADRATIC
 from blr.candidates.training import compared as compared_sets
 from blr.classifier import Classifier
+from blr.posterior.kinds import LaplacePosterior
+from blr.selection.evidence import fit_evidence
+from blr.shift import FOLDS, ComparedScores, DensityRatio, compare_scores, require_enough_rows
+from blr.sums import Chunk, chunk_rows
+from blr.threads import default_threads
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_write_array
+from flows.engines.engine import Engine, current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.features.reader import FeatureReader, check_target_marks, converted, target_reader, target_table
 from flows.inputs.opening import opened, thinned
@@ -33,9 +43,13 @@ from flows.specification.specification import Specification
 from flows.training._gather import ContentHash, spelled
 from flows.training._rows import (
     WEIGHT_OF_ALL,
+    DesignShards,
+    SampledDesign,
+    Shard,
     StoredRows,
     TrainingRows,
     rows_of,
+    shards_of,
 )
 
 Floats = NDArray[np.float64]
@@ -166,21 +180,27 @@ def compared(
     """Return the rows, their density ratios (N,) and how the sets differ; None where the comparison fails.
 
     Where the specification asks for density weights, the rows have them.  Where the rows of `data` are a sample of
-    `stored` ones, the sample is compared, and all rows get their weights by what it says.
+    `stored` ones, weights come from all of these, which get them too; without weights, the sample is compared.
     """
     rows = rows_of(data)
     weighted = specification.shift.density_weights
+    found: ComparedScores | DensityRatio
     try:
-        found, basis = compared_sets(data, target.X, target.missing)
+        if stored is not None and weighted:
+            engine = current_engine(default_threads())
+            other = data.moments.impute(target.X, target.missing)
+            degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
+            found = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
+            ratio = stored.at(RATIO, rows.numbers)
+        else:
+            found = compared_sets(data, target.X, target.missing)
+            ratio = found.ratio
     except ValueError as error:
         if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
         note_no_comparison(error)
         return None
-    ratio = found.ratio
     if stored is not None and weighted:
-        stored.add(RATIO, lambda shard: found.of(basis(stored.read("filled", shard))))
-        ratio = stored.at(RATIO, rows.numbers)
         n_training, n_effective = weight_shards(stored)
         with_weights = replace(rows, weight=stored.at("weight", rows.numbers))
     else:
@@ -257,8 +277,112 @@ def judged_as_target(
     )
 
 
+# Density ratios of rows on the disk, by fits of which set a row is in: as `blr.density_ratio` has them in memory.
+#
+# Rows of both sets are numbered together: those of the target come last.
+
 RATIO = "ratio"
-"""Array of the density ratios of the stored rows."""
+"""Array of the density ratios of the labelled rows."""
+TARGET, SCORE = "target_filled", "score"
+"""Arrays, for the time of the comparison, of the target's features and of the scores of the labelled rows."""
+
+
+def _shards_of_both(stored: StoredRows, n_target: int) -> list[Shard]:
+    """Return the shards of the labelled rows, then those of the target's."""
+    N = stored.n_rows
+    return [*stored.shards, *((N + start, N + stop) for start, stop in shards_of(n_target))]
+
+
+def _read_of_both(stored: StoredRows, fold: int | None, mean_weight: float | None, shard: Shard) -> Chunk:
+    """Return features (n, F), 1 for a row of the target and 0 for a labelled one (n,), and weights (n,) or None.
+
+    The rows are those that are not in a fold, or all.  `mean_weight` is that of the labelled rows, by which their
+    weights are divided; None gives rows without weights.
+    """
+    chosen = np.arange(*shard) % FOLDS != fold if fold is not None else slice(None)
+    N, weight = stored.n_rows, None
+    if shard[0] >= N:
+        X = stored.read(TARGET, (shard[0] - N, shard[1] - N))[chosen]
+        return X, np.ones(len(X)), None if mean_weight is None else np.ones(len(X))
+    X = stored.read("filled", shard)[chosen]
+    if mean_weight is not None:
+        weight = stored.weights(shard)[chosen] / mean_weight
+    return X, np.zeros(len(X)), weight
+
+
+def compare_shards(
+    stored: StoredRows, rows: TrainingRows, filled: Floats, target: Floats, engine: Engine, *, degree: int
+) -> ComparedScores:
+    """Return how the labelled rows differ from the target (T, F), and write the density ratio of each labelled row.
+
+    `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
+    polynomial that distinguishes the sets.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows.
+    """
+    require_enough_rows(stored.n_rows, len(target))
+    atomic_write_array(stored.folder / f"{TARGET}.npy", target)
+    basis = _basis(stored, filled, target, engine, degree)
+    fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
+    stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))
+    theirs = _scores(fits, basis, target, stored.n_rows)
+    compared = compare_scores(lambda: (stored.read(SCORE, shard) for shard in stored.shards), theirs)
+    stored.add(RATIO, lambda shard: compared.ratio(stored.read(SCORE, shard)))
+    for name in (SCORE, TARGET):
+        stored.remove(name)
+    return compared
+
+
+def _basis(stored: StoredRows, filled: Floats, target: Floats, engine: Engine, degree: int) -> Basis:
+    """Return the polynomials of the features, standardised as in both sets together."""
+    some = np.concatenate([filled, target])
+    basis = fit_basis("polynomial", some, degree=degree)
+    read, shards = partial(_read_of_both, stored, None, None), _shards_of_both(stored, len(target))
+    raw = DesignShards(read, stored, shards, engine, None, some.shape[1])
+    return replace(basis, standardisation=Standardisation.learn_by_sums(raw.accumulate, some))
+
+
+def _fit(
+    stored: StoredRows,
+    rows: TrainingRows,
+    filled: Floats,
+    target: Floats,
+    basis: Basis,
+    engine: Engine,
+    fold: int,
+) -> LaplacePosterior:
+    """Return the fit, to the rows of both sets outside a fold, of which set a row is in."""
+    N = stored.n_rows
+    total = outside = 0.0
+    for shard in stored.shards:
+        weight = stored.weights(shard)
+        total += float(weight.sum())
+        outside += float(weight[np.arange(*shard) % FOLDS != fold].sum())
+    mean = total / N
+    mine = rows.numbers % FOLDS != fold
+    own = (np.ones(len(mine)) if rows.weight is None else rows.weight)[mine]
+    theirs = target[np.arange(N, N + len(target)) % FOLDS != fold]
+    weight = np.concatenate([own * (outside / mean / own.sum()), np.ones(len(theirs))])
+    is_target = np.concatenate([np.zeros(len(own)), np.ones(len(theirs))])
+    sample = SampledDesign((np.concatenate([filled[mine], theirs]), is_target, weight), basis)
+    read, shards = partial(_read_of_both, stored, fold, mean), _shards_of_both(stored, len(target))
+    n_effective = outside / mean + len(theirs)
+    design = DesignShards(read, stored, shards, engine, basis, basis.n_functions, n_effective, sample)
+    return fit_evidence(design, None, classes=range(2))
+
+
+def _scores(fits: list[LaplacePosterior], basis: Basis, X: Floats, first: int) -> Floats:
+    """Return the logits (n,) that rows X (n, F), numbered from `first` on, are of the target: by the other fold."""
+    score, size = np.empty(len(X)), chunk_rows(basis.n_functions)
+    for start in range(0, len(X), size):
+        some = slice(start, start + size)
+        Phi = basis(X[some])
+        fold = np.arange(first + start, first + start + len(Phi)) % FOLDS
+        score[some] = np.choose(fold, [Phi @ q.mean for q in fits])
+    return score
 
 
 def weight_shards(stored: StoredRows) -> tuple[int, float]:

@@ -46,7 +46,7 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import Engine, EngineChoice
+from flows.engines.engine import Engine, EngineChoice, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
 from flows.features.split import split_columns
@@ -280,7 +280,8 @@ def _engine(request: TrainRequest) -> EngineChoice:
 
 def _trained(request: TrainRequest, store: Store, choice: EngineChoice, steps: Steps) -> ModelDescription:
     with choice.opened(request.threads or default_threads()) as engine:
-        planned, folder = steps.ingest(request, store)
+        with working_on(engine):
+            planned, folder = steps.ingest(request, store)
         if folder is None:
             specification = read_specification(request.specification)
             return store.described(store.read(store.at(specification.name, planned.version)), "exists")
