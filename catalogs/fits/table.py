@@ -109,11 +109,15 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
 
 @dataclass(frozen=True)
 class FitsPartition(Partition):
-    """One table of a FITS file; `restored` is its number where it is one of characters, or compressed."""
+    """One table of a FITS file; `restored` is its number where it is one of characters, or compressed.
+
+    `first` is the first row that is read.
+    """
 
     table: Table
     stamp: Stamp
     restored: int | None = None
+    first: int = 0
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
@@ -122,7 +126,16 @@ class FitsPartition(Partition):
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
             for start in range(0, self.n_rows, rows):
-                yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
+                yield _batch(source, self.table, chosen, self.first + start, min(rows, self.n_rows - start))
+
+    def divided(self, rows: int) -> list[FitsPartition]:
+        """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
+        if self.n_rows <= rows:
+            return [self]
+        return [
+            replace(self, first=self.first + i, n_rows=min(rows, self.n_rows - i))
+            for i in range(0, self.n_rows, rows)
+        ]
 
     def same_columns(self, other: Partition) -> frozenset[str]:
         """Return the columns of fixed length that another table has in the same place and bytes of each row."""

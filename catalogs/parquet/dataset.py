@@ -64,14 +64,15 @@ class ParquetPartition(Partition):
 
     `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
     have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
-    `remote` file, `path` is the name that its copy takes.  Where pages are `checked`, one with another checksum than it
-    states is an error.
+    `remote` file, `path` is the name that its copy takes.  `row_groups` are those that are read, None for all.
+    Where pages are `checked`, one with another checksum than it states is an error.
     """
 
     constants: Mapping[str, HiveValue] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
     remote: RemoteFile | None = None
+    row_groups: tuple[int, ...] | None = None
     checked: bool = True
 
     @property
@@ -103,7 +104,7 @@ class ParquetPartition(Partition):
 
         Few bytes may stand for very many long texts, so of these few rows are read at a time.
         """
-        groups = range(file.metadata.num_row_groups)
+        groups = range(file.metadata.num_row_groups) if self.row_groups is None else self.row_groups
         types = {n: t.value_type if pt.is_dictionary(t) else t for n, t in columns.items()}
         flat = [name for name, datatype in types.items() if is_text(datatype)]
         nested = [name for name, datatype in types.items() if pt.is_nested(datatype)]
@@ -171,6 +172,21 @@ class ParquetPartition(Partition):
                     if len(chunks) == len(theirs[name][1])
                     and all(same_pages(a, x, b, y) for x, y in zip(chunks, theirs[name][1], strict=True))
                 )
+
+    def divided(self, rows: int) -> list[ParquetPartition]:
+        """Return parts to be read, of whole row groups that together have so many rows or more."""
+        if self.remote is not None or self.n_rows <= rows:
+            return [self]
+        with opened(self.path) as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        found: list[ParquetPartition] = []
+        first, n = 0, 0
+        for i, size in enumerate(sizes):
+            n += size
+            if n >= rows or i == len(sizes) - 1:
+                found.append(replace(self, row_groups=tuple(range(first, i + 1)), n_rows=n))
+                first, n = i + 1, 0
+        return found or [self]
 
     def selected(
         self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]

@@ -1,14 +1,15 @@
-"""Catalogues that are opened: file by file, damaged ones set aside; whole; or one object's row."""
+"""Catalogues that are opened: file by file, damaged ones set aside; whole; one object's row; or pieces for workers."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -180,10 +181,10 @@ def opened(
 
 @contextmanager
 def opened_whole(
-    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None
+    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None, folder: Path | None = None
 ) -> Iterator[list[Catalog]]:
-    """Give the catalogues at sources, whose files are all fetched first where they are at URLs."""
-    with fetched_sources(sources) as here:
+    """Give the catalogues at sources, whose files are all fetched first where they are at URLs: into a `folder`."""
+    with fetched_sources(sources, folder) as here:
         yield [check_links(choice.open(source.path), source, key=key) for source in here]
 
 
@@ -287,3 +288,48 @@ def read_object(place: ObjectRow, columns: tuple[str, ...]) -> pa.RecordBatch:
             return batch.slice(left, 1)
         left -= batch.num_rows
     raise CatalogError(f"{partition.path} has lost rows since it was opened, expected all; try again")
+
+
+R = TypeVar("R")
+
+PIECE_ROWS = 8 * BATCH_ROWS
+"""Rows of a part of a large file: whole batches, seconds of work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A file, or a part of one: its number among all, its catalogue's number, and its rows.
+
+    `first` is the number of its first row among the rows of all catalogues.
+    """
+
+    number: int
+    catalog: int
+    partition: Partition
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """The pieces that workers read, which are other processes than this one, and what hands these out."""
+
+    reading: Callable[[Callable[[Piece], Any], Sequence[Piece]], Generator[tuple[Piece, Any]]]
+    pieces: tuple[Piece, ...]
+
+    def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:
+        """Yield each piece with what the workers found in it, in catalogue order."""
+        return self.reading(work, self.pieces)
+
+
+def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, ...]:
+    """Return what workers read of catalogues, in order: their files, large ones in parts, by absolute paths."""
+    pieces: list[Piece] = []
+    first = 0
+    for number, catalog in enumerate(catalogs):
+        # A worker may run in another folder.
+        here = catalog if catalog.path.is_absolute() else choice.open(catalog.path.absolute())
+        for file in (file for file in here.partitions if file.counted):
+            for part in file.divided(PIECE_ROWS):
+                pieces.append(Piece(len(pieces), number, part, first))
+                first += part.n_rows
+    return tuple(pieces)

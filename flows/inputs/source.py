@@ -679,13 +679,16 @@ def fetching(
 
 
 @contextmanager
-def fetched_sources(sources: Sequence[Source]) -> Iterator[list[LocalSource]]:
-    """Give all sources on this machine, as long as the block lasts; CatalogError where one does not come."""
+def fetched_sources(sources: Sequence[Source], below: Path | None = None) -> Iterator[list[LocalSource]]:
+    """Give all sources on this machine, as long as the block lasts; CatalogError where one does not come.
+
+    They wait in a folder `below` that one, or among the system's temporary files.
+    """
     if not any(isinstance(source, RemoteSource) for source in sources):
         yield local_sources(sources)
         return
     with (
-        tempfile.TemporaryDirectory(prefix="blr-fetched-") as folder,
+        tempfile.TemporaryDirectory(prefix="blr-fetched-", dir=below and below.absolute()) as folder,
         fetching(Path(folder), resumable=False) as mirror,
     ):
         brought = mirror.bring(sources)

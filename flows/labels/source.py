@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from catalogs.sky.positions import PositionTree, PositionUnit, positions, unit_o
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader
 from flows.features.split import position_unit
+from flows.inputs.opening import Piece, Workers
 from flows.inputs.source import fetched_sources, resolve_sources
 from flows.labels.reader import (
     Conflicts,
@@ -87,7 +89,7 @@ class LabelSource:
     def compare_with(self, opened: Sequence[Catalog]) -> None:
         """Take the table's names as numbers where identifiers of any of these catalogues are, before a row is read.
 
-        So the label of a row does not depend on the rows before it.
+        So the label of a row depends neither on the rows before it nor on who reads it.
         """
         if self.by_id is None or self.identifier is None:
             return
@@ -120,6 +122,29 @@ class LabelSource:
         answers = np.array([self.reviews.labels.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
+
+    def counting(self) -> LabelSource:
+        """Return the same source with counts of its own, which begin at nothing."""
+        return replace(self, n_reviewed=0, n_joined=0, taken=None, first_met="")
+
+    def counts_alone(self) -> LabelSource:
+        """Return the counts, without the tables that labels come from; of places, those that are taken alone."""
+        taken = None
+        if self.taken is not None:
+            numbers = np.flatnonzero(self.taken)
+            taken = np.stack([numbers, self.taken[numbers]])
+        return replace(self, by_id=None, by_place=None, reviews=Reviews(), taken=taken)
+
+    def add(self, other: LabelSource) -> None:
+        """Add the `counts_alone` of another, which gave labels to rows that come after those of this one."""
+        self.n_reviewed += other.n_reviewed
+        self.n_joined += other.n_joined
+        self.first_met = self.first_met or other.first_met
+        if other.taken is not None and self.by_place is not None:
+            numbers, rows = other.taken
+            self._take(self.by_place, numbers, rows)
+        if other.numbered:
+            self._number_the_names()
 
     def require_match(self) -> None:
         """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""
@@ -346,22 +371,51 @@ class LabelPlaces:
         yield from sorted({f"{ra!r} {dec!r}": text for ra, dec, text in pairs}.items())
 
 
+"""Objects that are named."""
 MOST_KNOWN = 10_000
 """Objects of several classes whose names are looked for: the first of them in the catalogue are named."""
 
 
-def first_names(catalogs: Iterable[Catalog], column: str, hashes: NDArray[np.uint64]) -> dict[str, int]:
-    """Return the first names in the column that have one of the `hashes`, with these: as many as are shown."""
-    found: dict[str, int] = {}
-    most = min(SHOWN, len(hashes))
-    for batch in (batch for catalog in catalogs for batch in catalog.batches([column])):
-        texts = plain_texts(batch_values(batch, [column])[column])
-        mine = name_hashes(texts)
-        for i in np.flatnonzero(np.isin(mine, hashes)).tolist():
-            found[texts[i]] = int(mine[i])
-            if len(found) == most:
-                return found
-    return found
+@dataclass(frozen=True, eq=False)
+class NameSearch:
+    """Looks in the column of names for the first names that have one of the `hashes`: as many as are shown.
+
+    They are found in the order of the rows, and come with their hashes.
+    """
+
+    column: str
+    hashes: NDArray[np.uint64]
+
+    def __call__(self, piece: Piece) -> dict[str, int]:
+        """Return the first names of a piece."""
+        return self._first(piece.partition.batches([self.column]))
+
+    def through(self, catalogs: Sequence[Catalog], workers: Workers | None) -> dict[str, int]:
+        """Return the first names of catalogues; `workers` look for them in pieces, until there are enough."""
+        if workers is None:
+            return self._first(batch for catalog in catalogs for batch in catalog.batches([self.column]))
+        found: dict[str, int] = {}
+        with closing(workers.in_order(self)) as pieces:
+            for _, some in pieces:
+                found = dict(islice((found | some).items(), self._most))
+                if len(found) == self._most:
+                    break
+        return found
+
+    def _first(self, batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for batch in batches:
+            texts = plain_texts(batch_values(batch, [self.column])[self.column])
+            mine = name_hashes(texts)
+            for i in np.flatnonzero(np.isin(mine, self.hashes)).tolist():
+                found[texts[i]] = int(mine[i])
+                if len(found) == self._most:
+                    return found
+        return found
+
+    @property
+    def _most(self) -> int:
+        return min(SHOWN, len(self.hashes))
 
 
 def name_hashes(names: Array) -> NDArray[np.uint64]:
@@ -407,27 +461,65 @@ def label_reader(
     source: LabelSource,
     *,
     limit: int | None = None,
+    workers: Workers | None = None,
 ) -> LabelReader:
     """Return the classes that the specification lists, or those met; `TrainingError` where two clash as columns.
 
     Those met come of a pass over the labels alone, so that names that clash are refused before any other work.
     """
     label = specification.label
-    seen: Counter[str] = Counter()
     if label.classes or label.votes:
-        return LabelReader.of(label, seen)
-    general = label_columns_reader(specification)
-    for catalog in catalogs:
-        general.check(catalog)
-    readers = [in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs]
-    units = [position_unit(specification, catalog) for catalog in catalogs]
-    own = replace(source)  # the counts of `source` are of the rows, once each
-    for number, batch in first_batches(catalogs, general, limit):
-        reader, n_labels = readers[number], len(seen)
-        seen.update(own.texts(reader.values(batch), units[number])[reader.select(batch)].tolist())
+        return LabelReader.of(label, Counter())
+    work = LabelCount.of(specification, catalogs, source)
+    if workers is None:
+        return LabelReader.of(label, work.count(first_batches(catalogs, work.general, limit)))
+    seen: Counter[str] = Counter()
+    for _, found in workers.in_order(work):
+        n_labels = len(seen)
+        seen.update(found)
         if len(seen) > n_labels:
             check_names(specification, LabelReader.of(label, seen).classes)
     return LabelReader.of(label, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCount:
+    """Counts the labels of the selected rows; `readers` and `units` are those of each catalogue."""
+
+    specification: Specification
+    source: LabelSource
+    general: FeatureReader
+    readers: tuple[FeatureReader, ...]
+    units: tuple[PositionUnit, ...]
+
+    @classmethod
+    def of(cls, specification: Specification, catalogs: Sequence[Catalog], source: LabelSource) -> LabelCount:
+        """Return the work for catalogues, which have the columns that it reads."""
+        general = label_columns_reader(specification)
+        for catalog in catalogs:
+            general.check(catalog)
+        readers = (in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs)
+        units = (position_unit(specification, catalog) for catalog in catalogs)
+        return cls(specification, source, general, tuple(readers), tuple(units))
+
+    def __call__(self, piece: Piece) -> Counter[str]:
+        """Return how often each label is met in a piece."""
+        return self.count((piece.catalog, b) for b in piece.partition.batches(self.general.read, BATCH_ROWS))
+
+    def count(self, batches: Iterable[tuple[int, pa.RecordBatch]]) -> Counter[str]:
+        """Return how often each label is met, in the order of the rows; `TrainingError` where two clash as columns.
+
+        A batch comes with the number of its catalogue.
+        """
+        own = self.source.counting()  # the counts of `source` are of the rows, once each
+        seen: Counter[str] = Counter()
+        for number, batch in batches:
+            reader, n_labels = self.readers[number], len(seen)
+            texts = own.texts(reader.values(batch), self.units[number])
+            seen.update(texts[reader.select(batch)].tolist())
+            if len(seen) > n_labels:
+                check_names(self.specification, LabelReader.of(self.specification.label, seen).classes)
+        return seen
 
 
 def check_names(specification: Specification, classes: Sequence[str]) -> None:

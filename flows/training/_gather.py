@@ -1,10 +1,11 @@
 """The labelled rows of a training, gathered once from the catalogues, and what photometry learns from these.
 
-An object whose reviewers differ has one row for each class that they gave it, with the share of the answers for that
-class as its weight, so that the log likelihood is that of the shares.  Names, positions and magnitudes are kept for
-people: no fit uses them.  The content hash is a hash of the columns' values: it depends neither on the file format nor
-on where batches end.  Softenings of asinh magnitudes and units of fluxes are added to the specification that the model
-stores.
+Batches are read by this process, or by workers into a folder that all machines share.  They are taken in the order of
+the catalogues, so that rows, shards and hashes do not depend on who reads.  An object whose reviewers differ has one
+row for each class that they gave it, with the share of the answers for that class as its weight, so that the log
+likelihood is that of the shares.  Names, positions and magnitudes are kept for people: no fit uses them.  The content
+hash is a hash of the columns' values: it depends neither on the file format nor on where batches end.  Softenings of
+asinh magnitudes and units of fluxes are added to the specification that the model stores.
 Shapes: n rows of a batch, m training rows of it, N rows in all, F features.
 """
 
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,24 @@ from numpy.typing import NDArray
 
 from blr.missing.patterns import training_noise
 from catalogs.arrays import batch_values, plain_texts
-from catalogs.catalog.catalog import Catalog, Column
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
+from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
 from catalogs.sky.positions import PositionUnit, positions
+from flows.engines.engine import current_engine, in_order
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import (
     FeatureReader,
     check_marks,
     in_units_of_the_first,
     training_reader,
+    training_table,
 )
 from flows.features.split import Place, held_out, known_place, position_unit, split_columns, split_places
-from flows.inputs.opening import first_rows, thinned
+from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
     AnnotatorNames,
     Conflicts,
@@ -53,8 +57,8 @@ from flows.labels.reader import (
 from flows.labels.source import (
     RARE,
     LabelSource,
+    NameSearch,
     first_batches,
-    first_names,
     label_reader,
     name_hashes,
     repeated_in_conflict,
@@ -71,6 +75,7 @@ from flows.training._rows import (
     RowCounts,
     StoredRows,
     TrainingRows,
+    check_seen,
     held_out_function,
     joined,
     named_pieces,
@@ -126,6 +131,18 @@ def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class ReadBatch:
+    """What a batch contributes: its training rows, their columns as bytes, and what was counted on the way."""
+
+    part: Part
+    content: Mapping[str, bytes]
+    n_read: int
+    n_selected: int
+    seen: Counter[str]  # labels of the selected rows
+    states: Counter[tuple[str, State]]
+
+
 @dataclass(frozen=True)
 class RowReading:
     """Turns the batches of one catalogue into training rows.
@@ -142,13 +159,8 @@ class RowReading:
     catalog: Catalog
     unit: PositionUnit
 
-    def read(
-        self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource
-    ) -> tuple[Part, Mapping[str, bytes], list[str], Counter[tuple[str, State]]]:
-        """Return the training rows of a batch, to which the source gives labels, and their columns as bytes.
-
-        Third are the labels of the rows that the condition selects, and last what is missing in training rows, and why.
-        """
+    def read(self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource) -> ReadBatch:
+        """Return the training rows of a batch; the source gives their labels."""
         specification, label = self.specification, self.specification.label
         selected, values = self.reader.select(batch), self.reader.values(batch)
         counts = vote_counts(label, values) if label.votes else None
@@ -184,10 +196,12 @@ class RowReading:
             part["identifier"] = np.array([*shown], dtype=np.bytes_)
             if counts is None:
                 part["named"] = np.where(shared, np.uint64(0), name_hashes(own[identifier]))
-        return (
+        return ReadBatch(
             {name: array for name, array in part.items() if array is not None},
             spelled(rows, self.names),
-            texts[selected].tolist(),
+            batch.num_rows,
+            int(selected.sum()),
+            Counter(texts[selected].tolist()),
             Counter(self.reader.count_states(rows)),
         )
 
@@ -307,6 +321,71 @@ def _weights(specification: Specification, values: Mapping[str, Array]) -> Float
     return weight
 
 
+# Workers that read: each writes the batches of its piece into the folder, and reports what it counted.
+
+CONTENT = "content-"
+"""Prefix of the names of those arrays that hold a column as bytes."""
+
+
+def reading_workers(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> Workers | None:
+    """Return the workers that read the rows; None where this process does: a trial, few rows, or one piece."""
+    engine = current_engine(1)
+    if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
+        return None
+    pieces = pieces_of(catalogs, training_table(specification))
+    hand_out = partial(in_order, engine, number=lambda p: p.number, name=lambda p: str(p.partition.path))
+    return Workers(hand_out, pieces) if len(pieces) > 1 else None
+
+
+def read_piece(
+    readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, piece: Piece
+) -> tuple[list[ReadBatch], LabelSource]:
+    """Read a piece on a worker, and write its batches into the folder.
+
+    Returns what was counted, without the rows, and the source's counts.
+    """
+    check_seen(folder)
+    reading, source = readings[piece.catalog], source.counting()
+    counted: list[ReadBatch] = []
+    for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
+        read = reading.read(batch, labels, source)
+        content = {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
+        arrays: dict[str, Any] = read.part | content
+        # At once to its final name: another worker may have begun this file, or may still write it.
+        path = _file(folder, piece, len(counted))
+        with atomic_path(path) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, **arrays)
+        counted.append(replace(read, part={}, content={}))
+    return counted, source.counts_alone()
+
+
+def read_by_workers(
+    readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, workers: Workers
+) -> Iterator[ReadBatch]:
+    """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
+    # The list of files may be long, and workers do not need it.
+    few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in readings]
+    for piece, (batches, counted) in workers.in_order(partial(read_piece, few, labels, source, folder)):
+        source.add(counted)
+        for j, batch in enumerate(batches):
+            path = _file(folder, piece, j)
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            path.unlink()
+            content = {
+                name.removeprefix(CONTENT): arrays.pop(name).tobytes()
+                for name in list(arrays)
+                if name.startswith(CONTENT)
+            }
+            yield replace(batch, part=arrays, content=content)
+
+
+def _file(folder: Path, piece: Piece, batch: int) -> Path:
+    return folder / f"{piece.number:06d}-{batch:04d}.npz"
+
+
 # All rows together, and what has to hold of them.
 
 
@@ -328,11 +407,12 @@ def gather(
     *,
     limit: int | None = None,
     folder: Callable[[], Path] | None = None,
+    workers: Workers | None = None,
 ) -> Gathered:
     """Return the labelled rows of the catalogues; `TrainingError` where no model can be fitted to them.
 
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
-    without it, all rows are held in memory.
+    without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
     place = None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
@@ -345,16 +425,24 @@ def gather(
     content = ContentHash(first.names)
     check_marks(specification, catalogs)
     source.compare_with(catalogs)
-    labels = label_reader(specification, catalogs, source, limit=limit)
-    for number, batch in first_batches(catalogs, first.reader, limit):
-        part, columns, selected, missing = readings[number].read(batch, labels, source)
-        tell().advance(batch.num_rows)
-        n_read += batch.num_rows
-        n_selected += len(selected)
-        seen.update(selected)
-        states.update(missing)
-        collected.add(part)
-        content.feed(columns)
+    if workers is not None:
+        tell().note(current_engine(1).description)
+    labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
+    if workers is None or place is None:
+        read = first_batches(catalogs, first.reader, limit)
+        batches: Iterator[ReadBatch] = (
+            readings[number].read(batch, labels, source) for number, batch in read
+        )
+    else:
+        batches = read_by_workers(readings, labels, source, place().absolute(), workers)
+    for batch in batches:
+        tell().advance(batch.n_read)
+        n_read += batch.n_read
+        n_selected += batch.n_selected
+        seen.update(batch.seen)
+        states.update(batch.states)
+        collected.add(batch.part)
+        content.feed(batch.content)
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     held, group, split, refusal = held_out(specification, joined(parts, "place"), trial=limit is not None)
@@ -369,7 +457,7 @@ def gather(
         del seen[text]
     for text in [text for text in seen if is_no_label(specification.label, text)]:
         seen[""] += seen.pop(text)
-    repeated = _repeated(specification, catalogs, named_pieces(stored, parts), labels)
+    repeated = _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers)
     training, unlabelled = rows.training, seen.pop("", 0)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
@@ -462,12 +550,15 @@ def _repeated(
     catalogs: Sequence[Catalog],
     pieces: Iterable[NamedRows] | None,
     labels: LabelReader,
+    workers: Workers | None,
 ) -> Conflicts | None:
     """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
     if name is None or pieces is None:
         return None
-    return repeated_in_conflict(pieces, labels.classes, lambda hashes: first_names(catalogs, name, hashes))
+    return repeated_in_conflict(
+        pieces, labels.classes, lambda hashes: NameSearch(name, hashes).through(catalogs, workers)
+    )
 
 
 def _joined(
@@ -563,8 +654,9 @@ def with_learned_photometry(
     catalogs: Sequence[Catalog],
     *,
     limit: int | None = None,
+    workers: Workers | None = None,
 ) -> Specification:
-    """Return the specification with every softening and unit stated.
+    """Return the specification with every softening and unit stated; `workers` read the flux errors of whole files.
 
     A softening is the median flux error of the rows that fulfil `where`: of every n-th row, if there are more than a
     million.  Held-out rows count too: the softening sets the scale of a feature, and does not depend on any class.
@@ -586,11 +678,15 @@ def with_learned_photometry(
         # their median has a meaning.
         own = [replace(r, features={}, errors={}, also=dict.fromkeys(wanted, "photometry")) for r in readers]
         factors = [{n: unit_factor(r.derived.units[n], first[n]) for n in wanted} for r in readers]
-        step, starts = -(-sum(rows) // MOST_ROWS), np.cumsum([0, *rows]).tolist()
-        parts = [
-            _flux_errors(reader, factor, thinned(first_rows(catalog, reader.read, n), step, start=start))
-            for catalog, reader, factor, n, start in zip(catalogs, own, factors, rows, starts, strict=False)
-        ]
+        work = partial(_flux_errors, own, factors, -(-sum(rows) // MOST_ROWS))
+        if workers is None:
+            starts = np.cumsum([0, *rows]).tolist()
+            parts = [
+                work(number, start, first_rows(catalog, own[number].read, n))
+                for number, (catalog, n, start) in enumerate(zip(catalogs, rows, starts, strict=False))
+            ]
+        else:
+            parts = [errors for _, errors in workers.in_order(partial(_errors_of_piece, work, own))]
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
@@ -611,16 +707,29 @@ def _without_softening(specification: Specification) -> tuple[str, ...]:
 
 
 def _flux_errors(
-    reader: FeatureReader, factor: Mapping[str, float], batches: Iterable[pa.RecordBatch]
+    readers: Sequence[FeatureReader],
+    factors: Sequence[Mapping[str, float]],
+    step: int,
+    catalog: int,
+    start: int,
+    batches: Iterable[pa.RecordBatch],
 ) -> dict[str, Floats]:
-    """Return the errors (n,) of each band, times its factor, in batches of a catalogue."""
+    """Return the errors (n,) of each band, of every `step`-th row of a catalogue; `start` is the first row's number."""
+    reader, factor = readers[catalog], factors[catalog]
     found = {name: [np.empty(0)] for name in factor}
-    for batch in batches:
+    for batch in thinned(batches, step, start=start):
         chosen = batch.filter(pa.array(reader.select(batch)))
         values = reader.values(chosen, reader.names)
         for name in factor:
             found[name].append(factor[name] * reader.derived.sigma(name, values))
     return {name: np.concatenate(arrays) for name, arrays in found.items()}
+
+
+def _errors_of_piece(
+    work: Callable[..., dict[str, Floats]], readers: Sequence[FeatureReader], piece: Piece
+) -> dict[str, Floats]:
+    """Return the errors of each band in a piece, on a worker."""
+    return work(piece.catalog, piece.first, piece.partition.batches(readers[piece.catalog].read))
 
 
 def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[str, str]]) -> None:

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -46,12 +46,12 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import Engine, EngineChoice, working_on
+from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
 from flows.features.split import split_columns
 from flows.inputs.opening import opened_whole, with_checksums
-from flows.inputs.source import resolve_sources
+from flows.inputs.source import RemoteSource, resolve_sources
 from flows.models.description import (
     Metrics,
     ModelDescription,
@@ -81,7 +81,7 @@ from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
 from flows.runs.references import ModelReference, check_scheduler
 from flows.specification.toml_file import read_specification
-from flows.training._gather import gather, with_learned_photometry
+from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._rows import TrainingRows, rows_at, rows_of
 from flows.training._staging import (
     INGESTED,
@@ -121,15 +121,18 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
     """
     asked, key = read_specification(request.specification), "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
-    with ExitStack() as stack:
+    fetched = any(isinstance(source, RemoteSource) for source in sources)
+    with working_here() if dry_run else nullcontext(), ExitStack() as stack:
         room = folder_for_rows(store, asked.name, dry_run=dry_run)
         place = cache(lambda: stack.enter_context(room))
-        found = stack.enter_context(opened_whole(sources, training_table(asked), key=key))
+        shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
+        found = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
         opened = [with_checksums(catalog, asked.catalog.checksums) for catalog in found]
         limit = request.limit
         tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-        specification = with_learned_photometry(asked, opened, limit=limit)
-        gathered = gather(specification, opened, limit=limit, folder=place)
+        workers = reading_workers(asked, opened, limit=limit)
+        specification = with_learned_photometry(asked, opened, limit=limit, workers=workers)
+        gathered = gather(specification, opened, limit=limit, folder=place, workers=workers)
         names = training_reader(specification, split_by=split_columns(specification)).names
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
         needed = model_needs_target(asked)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +32,11 @@ from flows.engines import _dask
 from flows.engines import _dask as versions
 from flows.engines._dask import DaskEngine
 from flows.engines.engine import EngineChoice, LostError, ThreadEngine
-from flows.errors import EngineError, Interrupted
+from flows.errors import EngineError, Interrupted, TrainingError
+from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
+from flows.training._gather import read_by_workers
 from tests.e2e.running import running
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
@@ -500,19 +503,25 @@ def trained_in_shards(
 
     `at_pass` hears of each sum over all rows before it begins.
     """
-    made, reduce = [], DaskEngine.reduce
+    made, reduce, read = [], DaskEngine.reduce, []
 
     def counted(*given: object, **named: object) -> object:
         made.append(1)
         at_pass(len(made))
         return reduce(*given, **named)
 
+    def reading(*arguments: Any) -> Iterator[object]:
+        read.append(type(arguments[-1].reading.args[0]))
+        return read_by_workers(*arguments)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.training._gather.read_by_workers", reading)
         patch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
         patch.setattr("flows.training._rows.SHARD_ROWS", 300)
         patch.setattr(DaskEngine, "reduce", counted)
         told = train(folder / "spec.toml", folder / name, **options)
     assert len(made) > LAST_KILL or not options
+    assert read == [DaskEngine] * len(options), "workers have read the rows"
     return (Path(told.path) / "model.asdf").read_bytes()
 
 
@@ -527,7 +536,7 @@ LAST_KILL = 14
 def test_a_model_has_the_same_bytes_on_workers(
     cluster: distributed.LocalCluster, labelled: Path, n: int, killed: Any
 ) -> None:
-    """Where workers are killed, one then and two at later sums."""
+    """A whole training, from the rows' reading on; where workers are killed, one then and two at later sums."""
     address, heard = workers(cluster, n), Heard(lambda: killed and kill_one(cluster))
 
     def kill(number: int) -> None:
@@ -540,11 +549,13 @@ def test_a_model_has_the_same_bytes_on_workers(
     assert model == trained_model(labelled / "threads")
 
 
-@pytest.mark.parametrize("more", [pytest.param("density", marks=pytest.mark.long), "annotators"])
+@pytest.mark.parametrize(
+    "more", [pytest.param("density", marks=pytest.mark.long), "annotators", "label table"]
+)
 def test_models_of_other_rows_have_the_same_bytes_on_workers(
     cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
 ) -> None:
-    """With weights for a target, with annotators; the store's path is relative."""
+    """With weights for a target, with annotators, with labels from a table; the store's path is relative."""
     monkeypatch.chdir(tmp_path)
     rng, columns = np.random.default_rng(3), make.survey(1500)
     text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
@@ -553,14 +564,72 @@ def test_models_of_other_rows_have_the_same_bytes_on_workers(
         bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
         make.parquet(tmp_path / "target.parquet", bright)
         added += '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
-    else:
+    elif more == "annotators":
         columns["who"] = rng.choice(np.array(["anna", "ben", ""]), 1500)
         text = text.replace("[label]\n", '[label]\nnoise = "estimated"\nannotator = "who"\n')
+    else:
+        labels = {"name": columns["name"], "hubble": columns.pop("hubble")}
+        pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
+        added = '[label.table]\npath = "labels.parquet"\nid = "name"\n' + added
     for i, rows in enumerate(np.array_split(np.arange(1500), 3)):
         make.parquet(tmp_path / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
     (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))
     expected = trained_in_shards(Path(), "threads")
     assert trained_in_shards(Path(), "on-2", engine=workers(cluster, 2)) == expected
+
+
+@pytest.fixture(scope="module")
+def unlisted(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with labelled fluxes, some objects with rows of two classes; no classes are listed."""
+    folder, rng, columns = tmp_path_factory.mktemp("unlisted"), np.random.default_rng(4), make.survey(1500)
+    late = np.isin(columns["hubble"], ["Sb", "Sc"])
+    columns["hubble"] = np.where(late, np.where(rng.random(1500) < 0.5, "late", "Late"), columns["hubble"])
+    columns["hubble"] = np.where(np.isin(columns["hubble"], ["E", "S0"]), "early", columns["hubble"])
+    columns["name"][1400:] = columns["name"][:100]
+    columns["flux"] = 10 ** (0.4 * (22.5 - columns["bmag"]))
+    columns["sigma"] = columns["flux"] * rng.uniform(0.02, 0.2, 1500)
+    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
+        make.parquet(folder / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
+    listed = 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }'
+    band = '[photometry.b]\nflux = "flux"\nerror = "sigma"\nunit = "nanomaggy"\n'
+    text = text.replace(listed, 'case_sensitive = false\nexclude = ["S?"]').replace(
+        '"bmag - jmag"', '"b - jmag"'
+    )
+    text = text.replace("[features]", f'{band}[select]\nposterior = "laplace"\n[features]')
+    (folder / "spec.toml").write_text(text)
+    return folder
+
+
+def test_workers_make_every_pass_over_the_labelled_rows(
+    cluster: distributed.LocalCluster, unlisted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flux errors, labels, rows and names: the same model; while the labels are counted, a worker is killed."""
+    expected = trained_in_shards(unlisted, "threads")
+    assert Store(unlisted / "threads").load("morphology").training.labels.repeated > 20
+    asked: list[str] = []
+    mapped = DaskEngine.map
+
+    def counted(engine: DaskEngine, work: object, items: Any) -> Iterator[object]:
+        asked.append(work.func.__name__ if isinstance(work, partial) else type(work).__name__)
+        for number, done in enumerate(mapped(engine, work, items)):
+            yield done
+            if asked[-1] == "LabelCount" and not number:
+                kill_one(cluster)
+
+    monkeypatch.setattr(DaskEngine, "map", counted)
+    assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
+    assert asked == ["_errors_of_piece", "LabelCount", "read_piece", "NameSearch"]
+
+
+def test_workers_refuse_labels_that_are_names(
+    cluster: distributed.LocalCluster, unlisted: Path, tmp_path: Path
+) -> None:
+    text = (unlisted / "spec.toml").read_text().replace('column = "hubble"', 'column = "name"')
+    (tmp_path / "spec.toml").write_text(text.replace('"survey-', f'"{unlisted}/survey-'))
+    for options in ({}, {"engine": workers(cluster, 2)}):
+        with pytest.raises(TrainingError, match=r"'name' with \d+ different values, expected at most 100"):
+            trained_in_shards(tmp_path, "refused", **options)
 
 
 def trained_model(store: Path) -> bytes:

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,15 @@ from catalogs.errors import CatalogError
 from catalogs.remote.urls import UnreachableError
 from flows.cli.app import run
 from flows.documents import to_document
+from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
 from flows.inputs.source import FETCHED, RemoteSource, fetching
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
+from flows.training._gather import read_by_workers
 from tests.catalogs.web import Web, serving
+from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import output_bytes
 
@@ -378,6 +382,39 @@ def test_inspect_init_and_train(
     assert there.training.content_hash == here.training.content_hash
     assert there.training.inputs[0]["name"] == name
     assert there.training.inputs == here.training.inputs
+
+
+@pytest.mark.usefixtures("survey")
+def test_workers_read_labelled_files_that_were_fetched(
+    web: Web, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in the model store, which all machines see; afterwards they are gone."""
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
+    seen: list[Path] = []
+
+    def reading(readings: Any, *rest: Any) -> Any:
+        seen.extend(part.path for reading in readings for part in reading.catalog.partitions)
+        return read_by_workers(readings, *rest)
+
+    monkeypatch.setattr("flows.training._gather.read_by_workers", reading)
+    columns = make.survey(1200)
+    for i, rows in enumerate(np.array_split(np.arange(1200), 3)):
+        make.parquet(web.folder / f"night-{i}.parquet", {name: c[rows] for name, c in columns.items()})
+    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
+    text = text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
+    for name, where in (("there", web.url), ("here", str(web.folder))):
+        Path(f"{name}.toml").write_text(text.replace("survey.parquet", f"{where}/night-*.parquet"))
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineChoice, "opened", lambda *_: nullcontext(Elsewhere()))
+        there = train("there.toml", "models-there")
+    here = train("here.toml", "models-here")
+    assert [path.name for path in seen] == ["night-0.parquet", "night-1.parquet", "night-2.parquet"]
+    assert all(path.is_relative_to(Path("models-there").absolute()) for path in seen)
+    assert not [path for path in Path("models-there").rglob("*") if "night" in path.name]
+    assert there.training.content_hash == here.training.content_hash
+    assert there.training.inputs == here.training.inputs
+    assert there.candidates == here.candidates
 
 
 def test_inspect_of_several(survey: Survey, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,6 +133,25 @@ def test_the_table_is_as_it_was(tmp_path: Path, algorithm: str, length: int) -> 
     assert rows(packed).equals(rows(plain))
 
 
+def test_parts_are_all_rows_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process restores the table once, however many parts it reads; so it is with a gzipped file."""
+    plain = make(tmp_path / "t.fits")
+    packed, zipped = pack(plain, tmp_path / "p.fits", {}, 300), tmp_path / "z.fits.gz"
+    zipped.write_bytes(gzip.compress(packed.read_bytes()))
+    made = []
+    restore = fits.decompressed
+    monkeypatch.setattr(fits, "decompressed", lambda *given: made.append(1) or restore(*given))
+    for path in (packed, zipped):
+        made.clear()
+        cat = fits.open(path, 1)
+        (partition,) = cat.partitions
+        parts = partition.divided(400)
+        assert len(parts) == -(-N // 400) > 1
+        batches = [batch for part in parts for batch in part.batches(cat.names, 150)]
+        assert pa.Table.from_batches(batches).equals(rows(plain))
+        assert made == [1]
+
+
 def test_annotated_copies_are_plain(tmp_path: Path) -> None:
     """As if the plain table had been annotated, but for the order of cards."""
     plain = make(tmp_path / "t.fits")
