@@ -411,6 +411,14 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             what=f"{outside:,} rows are outside catalog.where",
             short=f"rows outside the selection ({outside:,})",
         )
+    repeated, n_rows = (sum(getattr(q, key) for q in left.quality) for key in ("repeated_rows", "n_rows"))
+    if repeated:
+        yield Finding(
+            what=f"Rows that are in the catalogue twice: {repeated:,} of {n_rows:,}",
+            level="care" if repeated > MUCH_FLAGGED * n_rows else "plain",
+            advice="Remove them: they count twice, and rows that are left out are known by their doubles.",
+            short=f"repeated rows ({repeated:,})",
+        )
     if labels.conflicts:
         yield Finding(
             what=f"{_have(labels.conflicts)} labels in conflict: left out",

@@ -210,6 +210,13 @@ def test_no_more_than_all_doubt_is_removed_and_one_object_is_one() -> None:
     assert "labels of no class (1 object)" in [f.short for f in answers[5].findings]
 
 
+def test_rows_that_are_in_the_catalogue_twice_are_odd() -> None:
+    quality = replace(quality_of({}), n_rows=700, repeated_rows=100)
+    odd = training_answers(report(quality=(quality,)))[5]
+    assert "Rows that are in the catalogue twice: 100 of 700" in [f.what for f in odd.findings]
+    assert "repeated rows (100)" in odd.short
+
+
 def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
     odd = training_answers(report())[5]
     said = " ".join(f.what for f in odd.findings)
