@@ -26,7 +26,7 @@ from catalogs.formats import TableChoice
 from catalogs.profile.split import healpix_pixels
 from flows.errors import UsageError
 from flows.models.model import Model
-from flows.release._contract import Findings, Profile
+from flows.release._contract import MOST_ROWS, Findings, Profile
 from flows.runs.results import MovedObject, Transition
 
 Array = np.ndarray[Any, Any]
@@ -169,6 +169,8 @@ ALARMS = 0.01
 MOST_CHANGED = 2_000
 """Changed objects of the sample that are attributed to what changed them."""
 MOST_EXAMPLES = 20
+TEXT_ROWS = 4_096
+"""First rows of each file whose texts are compared."""
 CELL_ORDER = 3
 """Order of the HEALPix cells in which values are compared: 7.3 degrees."""
 
@@ -181,6 +183,7 @@ class Ledger:
         self.held: list[Array] = []
         self.n = self.held_rows = 0
         self.on_disk = False
+        self.sequence = 0  # a hash of the identifiers in their order
         self.order = np.zeros(0, np.intp)  # of the hashes of rows in memory, once they are sorted
 
     def add(self, file: int, start: int, columns: Mapping[str, Array]) -> None:
@@ -190,6 +193,9 @@ class Ledger:
         for name in set(columns) & set(ROW.names or ()):
             rows[name] = columns[name]
         self.held.append(rows)
+        places = np.arange(self.n, self.n + len(rows), dtype=np.uint64)
+        mixed = hashed(columns["hash"] + places * np.uint64(0x9E3779B97F4A7C15))
+        self.sequence = (self.sequence + int(mixed.sum())) % 2**64
         self.n += len(rows)
         self.held_rows += len(rows)
         if self.held_rows > IN_MEMORY:
@@ -345,6 +351,8 @@ class Differences:
         self.transitions: Counter[tuple[int, int]] = Counter()
         self.examples: list[tuple[int, int, int, int, float]] = []
         self.seen, self.changed = np.zeros(len(files)), dict[tuple[str, str, str], Array]()
+        self.moved: dict[int, tuple[int, float, list[int]]] = {}
+        self.texts: dict[str, list[tuple[int, int, int, int]]] = {}
         self.old_rows, self.old_gone = np.zeros(len(old_files)), np.zeros(len(old_files))
 
     def match(self, new: Ledger, old: Ledger) -> None:
@@ -360,7 +368,11 @@ class Differences:
             self.old_gone += np.bincount(there["file"][gone], minlength=len(self.old_files))
             a, b = here.take(np.flatnonzero(both)), there.take(place[both])
             self._count(a, b)
-            self._report_moved(a, b)
+            self._note_moved(a, b)
+        for file, (n, farthest, rows) in self.moved.items():
+            said = f"{n:,} objects have another position than before, up to {farthest:,.0f}″ away"
+            where = (self.files[file], "", farthest, ARCSECONDS, "the last release")
+            self.findings.stop("positions", said, *where, rows=rows)
 
     def _count(self, a: Array, b: Array) -> None:
         """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
@@ -383,17 +395,57 @@ class Differences:
             self.examples.append((*map(int, numbers), round(float(moved[k]), 4)))  # type: ignore[arg-type]
         self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
 
-    def _report_moved(self, a: Array, b: Array) -> None:
-        """Report objects whose position differs."""
+    def _note_moved(self, a: Array, b: Array) -> None:
+        """Note by file how many objects moved, how far the farthest did, and in which rows they are."""
         dra = np.abs(a["ra"] - b["ra"]) % 360
         dra = np.minimum(dra, 360 - dra) * np.cos(np.radians(np.clip(b["dec"], -90, 90)))
         far = np.hypot(dra, a["dec"] - b["dec"]) * 3600
-        for file in np.unique(a["file"][far > ARCSECONDS]).tolist():
-            mine = (far > ARCSECONDS) & (a["file"] == file)
-            said = f"{mine.sum():,} objects have another position than before, up to {far[mine].max():,.0f}″ away"
-            rows, source = np.sort(a["row"][mine]).tolist(), "the last release"
-            where = (self.files[file], "", far[mine].max(), ARCSECONDS, source)
-            self.findings.stop("positions", said, *where, rows=rows)
+        a, far = a[far > ARCSECONDS], far[far > ARCSECONDS]
+        for file in np.unique(a["file"]).tolist():
+            n, farthest, rows = self.moved.get(file, (0, 0.0, []))
+            mine = a["file"] == file
+            rows = sorted([*rows, *a["row"][mine].tolist()])[:MOST_ROWS]
+            self.moved[file] = n + int(mine.sum()), max(farthest, float(far[mine].max())), rows
+
+    def compare_texts(
+        self, file: int, now: tuple[Array, pa.RecordBatch], was: tuple[Array, pa.RecordBatch]
+    ) -> None:
+        """Compare the texts of objects among the first rows of a file, which have hashes; report those cut short."""
+        _, i, j = np.intersect1d(now[0], was[0], return_indices=True)
+        for name in now[1].schema.names if len(i) >= 2 * LEAST_IN_GROUP else ():
+            a, b = (
+                pc.ascii_rtrim(batch.column(name).cast(pa.string()).fill_null(""), characters=" \0").take(
+                    rows
+                )
+                for batch, rows in ((now[1], pa.array(i)), (was[1], pa.array(j)))
+            )
+            changed = pc.not_equal(a, b)
+            new, old = a.filter(changed), b.filter(changed)
+            pairs = [*zip(new[:MOST_CHANGED].to_pylist(), old[:MOST_CHANGED].to_pylist(), strict=True)]
+            cut = [
+                f"'{before}' became '{text}'" for text, before in pairs if text and before.startswith(text)
+            ]
+            if len(cut) >= max(5, len(pairs) / 2):
+                said = f"{len(cut):,} of {len(i):,} texts of '{name}' are cut short: {cut[0]}"
+                self._stop("values", said, "file", file, name, len(cut), 5)
+            of_others = pc.sum(pc.is_in(new, value_set=b.unique())).as_py() or 0
+            self.texts.setdefault(name, []).append((file, len(i), len(new), of_others))
+
+    def report_texts(self) -> None:
+        """Report columns of texts that changed, and files that stand out; texts of other objects are faults."""
+        for name, counts in self.texts.items():
+            files, n, changed, of_others = np.array(counts).T
+            share, shares, middle = changed.sum() / n.sum(), changed / n, _median(changed / n)
+            said = f"{share:.1%} of the texts of '{name}' are other ones than in the last release"
+            self.findings.graded("values", said, "", name, share, (0.05, np.inf), self.source)
+            errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / n) / n)
+            far = outlying(shares, errors, tests=len(n) * len(self.texts), floor=CHANGED)
+            for g in np.flatnonzero(far & (shares > middle + CHANGED)).tolist():
+                said = f"{shares[g]:.1%} of the texts of '{name}' are other ones, elsewhere {middle:.1%}"
+                swapped = of_others[g] > 0.8 * changed[g]
+                said += "; they are those of other objects" if swapped else ""
+                place = (self.files[files[g]], name, shares[g], middle + CHANGED, self.source)
+                self.findings.add("stop" if swapped else "look", "values", said, *place)
 
     def report(self, classes: Sequence[str]) -> dict[str, Any]:
         """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""
@@ -448,8 +500,14 @@ class Differences:
                 where = (self.files[known[g]], flag, shares[g], middle + CHANGED, self.source)
                 self.findings.stop(check, said, *where)
 
-    def same_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
-        """Compare the values of the same objects."""
+    def same_objects(
+        self,
+        new: Mapping[str, Array],
+        old: Mapping[str, Array],
+        names: Sequence[str],
+        positions: Sequence[str],
+    ) -> None:
+        """Compare the values of the same objects; of positions, with how many digits they are written."""
         _, i, j = np.intersect1d(new["hash"], old["hash"], return_indices=True)
         self.findings.ran("values", f"{len(names)} columns of {len(i):,} objects agree with the last release")
         self.findings.ran("missing values", "no field lacks values that the last release had")
@@ -457,6 +515,8 @@ class Differences:
             return
         groups = {"file": new["file"][i].astype(np.int64), "cell": new["cell"][i].astype(np.int64)}
         tests = len(names) * sum(len(np.unique(codes)) for codes in groups.values())
+        for name in (*names, *positions):
+            self._rounded(name, new[name][i], old[name][j], groups["file"])
         for name in names:
             a, b = new[name][i], old[name][j]
             self._missing(name, a, b, groups, tests)
@@ -464,6 +524,16 @@ class Differences:
             if both.sum() >= 20:
                 kept = {what: codes[both] for what, codes in groups.items()}
                 self._values(name, a[both], b[both], kept, tests)
+
+    def _rounded(self, name: str, a: Floats, b: Floats, files: Array) -> None:
+        """Report numbers in double precision that became those of single precision."""
+        known = np.isfinite(a) & np.isfinite(b)
+        with np.errstate(over="ignore"):
+            single = [(x[known].astype(np.float32) == x[known]).astype(float) for x in (a, b)]
+        (now, _, labels), (was, _, _) = (_group_means(x, files[known]) for x in single)
+        for g in np.flatnonzero((now > 0.99) & (was < 0.5)).tolist():
+            said = f"'{name}' has lost digits: {now[g]:.0%} of its values are of single precision, were {was[g]:.0%}"
+            self._stop("values", said, "file", labels[g], name, now[g], 0.99)
 
     def _missing(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
         """Report values that the last release had and this one lacks, and missing ones that became one number."""

@@ -32,6 +32,7 @@ from flows.classification.scoring import Scorer
 from flows.release import _differences as differences
 from flows.release._contract import (
     DATA,
+    TEXTS,
     Check,
     ColumnProfile,
     Contract,
@@ -211,10 +212,21 @@ class _Pass:
         self.numbers = tuple(
             c.name
             for c in contract.columns
-            if not c.shape and c.name not in left and re.match(r"u?int|float|double|halffloat", c.datatype)
+            if not c.shape
+            and c.name not in left
+            and re.match(r"u?int|float|double|halffloat|bool", c.datatype)
         )
+        self.positions = tuple(filter(None, (contract.ra, contract.dec)))
+        self.texts = [
+            c.name for c in contract.columns if c.datatype in TEXTS and not c.shape and c.name not in left
+        ]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
-        self.sample = differences.Sample(self.numbers, n_rows=n_rows)
+        self.sample = differences.Sample((*self.numbers, *self.positions), n_rows=n_rows)
+        self.found: Differences | None = None
+        if last is not None:
+            whole = frozenset(c.name for c in contract.columns if re.match(r"u?int", c.datatype))
+            old_files = [o.name for o in last.manifest.outputs]
+            self.found = Differences(self.files, old_files, whole, findings, f"release {last.version}")
 
     # One file
 
@@ -398,25 +410,29 @@ class _Pass:
         self.findings.ran(what, f"{ledger.n:,} identifiers are the same, each once")
         differences.report_repeated(ledger, [name], self.findings, what)
         differences.report_other_rows(ledger, self.ledger, [name], self.files, self.findings, what)
+        if ledger.n == self.ledger.n and ledger.sequence != self.ledger.sequence:
+            self.findings.look(what, "its rows are in another order than those of the release's files", name)
 
     def compare(self) -> dict[str, Any]:
         """Compare with the last release; return what `Checked` has of it, nothing without one or an identifier."""
-        last, contract, findings = self.last, self.contract, self.findings
-        if last is None or contract.id is None:
-            findings.ran("objects", "there is no release to compare with, or no identifier to compare by")
+        last, contract, found = self.last, self.contract, self.found
+        if last is None or found is None or contract.id is None:
+            self.findings.ran(
+                "objects", "there is no release to compare with, or no identifier to compare by"
+            )
             return {}
         ledger = differences.Ledger(self.scratch, "last")
-        sample = differences.Sample(self.numbers, step=int(self.sample.step))
-        old_files = [o.name for o in last.manifest.outputs]
-        for number, name in enumerate(old_files):
+        sample = differences.Sample(self.sample.names, step=int(self.sample.step))
+        for number, name in enumerate(found.old_files):
             self._read_last(number, last, name, ledger, sample)
-        whole = frozenset(c.name for c in contract.columns if re.match(r"u?int", c.datatype))
-        found = Differences(self.files, old_files, whole, findings, f"release {last.version}")
         found.match(self.ledger, ledger)
         counts = found.report(contract.classes)
         new, old = self.sample.columns(), sample.columns()
-        found.same_objects(new, old, self.numbers)
-        found.new_objects(new, old, self.numbers)
+        found.same_objects(new, old, self.numbers, self.positions)
+        found.new_objects(
+            new, old, [c.name for c in contract.columns if c.name in self.numbers and c.datatype != "bool"]
+        )
+        found.report_texts()
         return counts | {"attributed": self._causes(new, old, sample)}
 
     def _read_last(
@@ -429,7 +445,7 @@ class _Pass:
         if self.contract.id not in catalog.names:
             return
         ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
-        wanted = (self.contract.id, *positions, *ours, *self.numbers, *self.read)
+        wanted = (self.contract.id, *positions, *ours, *self.sample.names, *self.read)
         read, at = [column for column in self.read if column in catalog.names], 0
         for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names]):
             rows = ledger_rows(batch, self.contract, prefix, positions)
@@ -438,6 +454,21 @@ class _Pass:
             if self.truth is not None:
                 self.truth.add("before", rows["hash"], rows["class"], rows["p"])
             at += batch.num_rows
+
+    def compare_texts(self, number: int, hashes: Array, batch: pa.RecordBatch) -> None:
+        """Compare the texts of a file's first rows with those of the same file of the last release."""
+        name, id_ = self.files[number], self.contract.id
+        if self.last is None or self.found is None or name not in self.found.old_files:
+            return
+        old = annotated_table(self.last.manifest.prefix or "blr_").open(self.last.data / name)
+        texts = [text for text in self.texts if text in old.names and text in batch.schema.names]
+        if id_ not in old.names or not texts:
+            return
+        before = next(old.batches([id_, *texts], differences.TEXT_ROWS), None)
+        if before is not None:
+            now = batch.slice(0, differences.TEXT_ROWS).select(texts)
+            was = (identifiers(before.column(id_)), before)
+            self.found.compare_texts(number, (hashes[: differences.TEXT_ROWS], now), was)
 
     def _causes(
         self, new: Mapping[str, Array], old: Mapping[str, Array], sample: differences.Sample
@@ -504,6 +535,8 @@ class _RowChecks:
         rows = ledger_rows(batch, contract, contract.prefix, (contract.ra, contract.dec))
         if contract.id in names:
             work.ledger.add(self.number, self.start, rows)
+            if not self.start:
+                work.compare_texts(self.number, rows["hash"], batch)
             inputs = batch.select([]) if read is None else read
             work.sample.add(batch, rows, self.number, inputs, self.catalog)
             column = batch.column(contract.id)

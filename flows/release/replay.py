@@ -138,7 +138,8 @@ class Replayed:
     def _drawn(self, strata: Array, share: float) -> Array:
         if self.quota is None:
             return np.arange(len(strata))
-        kinds = np.unique(strata)
+        lowest = strata.min(initial=0)
+        kinds = np.flatnonzero(np.bincount(strata - lowest)) + lowest
         each = max(1, round(self.quota * share / len(kinds)))
         parts = []
         for kind in kinds:

@@ -267,6 +267,18 @@ def edges(file: File) -> None:
     file.take(np.r_[np.arange(len(file) - 8), np.arange(4), np.arange(4)])
 
 
+def single(file: File) -> None:
+    file.columns["bmag"] = file.columns["bmag"].astype(np.float32).astype(float)
+
+
+def shifted(file: File) -> None:
+    file.columns["hubble"] = np.roll(file.columns["hubble"], 3)
+
+
+def shortened(file: File) -> None:
+    file.columns["hubble"] = np.array([str(text).strip()[:2] for text in file.columns["hubble"]])
+
+
 def negative(file: File) -> None:
     file.set("name", slice(6), "-1")
 
@@ -298,5 +310,9 @@ FAULTS: Mapping[str, Fault] = {
         Fault(20, "null stored as 0", "missing values", "are now 0", source=filled, fields=tuple(range(10)), place="field"),
         Fault(21, "a count of rows of another file", "metadata", "its metadata say", output=lambda f: f.set_metadata("nrows", "99999")),
         Fault(22, "northern photometry for southern fields", "values", "'kmag'", source=southern, fields=tuple(range(10)), place="HEALPix cell"),
+        Fault(23, "digits lost in single precision", "values", "'bmag' has lost digits", source=single),
+        Fault(24, "a boolean inverted", "values", "'notngc'", source=lambda f: f.columns.update(notngc=~f.columns["notngc"].astype(bool))),
+        Fault(25, "texts of other rows", "values", "those of other objects", source=shifted),
+        Fault(26, "texts cut short", "values", "are cut short", source=shortened, fields=tuple(range(10)), place="field"),
     )
 }  # fmt: skip

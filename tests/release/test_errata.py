@@ -15,9 +15,11 @@ QUICK = {
     ("fits", "a file damaged by input/output"),
     ("fits", "a boolean became int8"),
     ("fits", "probabilities of another model"),
+    ("fits", "texts of other rows"),
     ("parquet", "a companion with other rows"),
     ("parquet", "flags of an earlier stage"),
     ("parquet", "null stored as 0"),
+    ("parquet", "a boolean inverted"),
 }
 """Errors that the ordinary run plants: of each kind of check some, in either format."""
 

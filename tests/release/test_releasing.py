@@ -22,9 +22,9 @@ from tests.release.faults import File
 DRAFT = Path("releases/parquet/.2.draft")
 
 
-def drafted(survey: Path) -> None:
+def drafted(survey: Path, *more: str) -> None:
     words = ["release", "draft", "parquet", "2", "--run", str(survey / "parquet-2" / "run")]
-    assert run([*words, "--store", str(survey / "models")]) == 0
+    assert run([*words, "--store", str(survey / "models"), *more]) == 0
 
 
 def sign(*more: str) -> None:
@@ -210,6 +210,18 @@ def test_labels_that_are_known(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(["release", "check", "parquet", "2", "--truth", "inverted.parquet", "--json"]) == 1
     checks = json.loads(capsys.readouterr().out)["checks"]
     assert any(c["name"] == "truth" and c["verdict"] == "stop" for c in checks)
+
+
+def test_a_companion_in_another_order_deserves_a_look(here: Path) -> None:
+    files = sorted((here / "parquet-2" / "run").glob("field-*.parquet"))
+    names = [name for path in files for name in pq.read_table(path)["name"].to_pylist()]
+    for order, verdict in ((names, "pass"), (names[::-1], "look")):
+        pq.write_table(pa.table({"name": order}), "shapes.parquet")
+        drafted(here, "--companion", "shapes.parquet")
+        assert run(["release", "check", "parquet", "2"]) == 0
+        checks = json.loads((DRAFT / "checks.json").read_text())["checks"]
+        (mine,) = (c for c in checks if c["name"] == "companion shapes.parquet")
+        assert mine["verdict"] == verdict
 
 
 def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
