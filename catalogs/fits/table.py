@@ -152,7 +152,9 @@ class FitsPartition(Partition):
             at_once = max(1, READ_BYTES // max(1, self.table.row_bytes))
             for start in range(0, self.n_rows if width else 0, at_once):
                 n = min(at_once, self.n_rows - start)
-                ours, their = (stored_rows(source, p.table, start, n)[:, :width] for p, source in sources)
+                ours, their = (
+                    stored_rows(source, p.table, p.first + start, n)[:, :width] for p, source in sources
+                )
                 differs |= (ours != their).any(axis=0)
         return frozenset(c.name for c in alike if not differs[c.offset : c.offset + c.n_bytes].any())
 

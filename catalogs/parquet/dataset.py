@@ -162,6 +162,8 @@ class ParquetPartition(Partition):
         """Return the flat columns whose pages another file has in the same bytes, those with masks left out."""
         if not isinstance(other, ParquetPartition) or self.remote or other.remote:
             return frozenset()
+        if self.row_groups is not None or other.row_groups is not None:  # parts of files
+            return frozenset()
         with opened(self.path) as here, opened(other.path) as there:
             theirs, masks = flat_columns(there), masks_of_file(here) | masks_of_file(there)
             with open_bytes(self.path) as a, open_bytes(other.path) as b:
