@@ -32,9 +32,9 @@ from blr.basis.base import Basis, Standardisation, whole
 
 _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
-_MANY_ROWS = 400  # from which leaves may be smaller
+_FEW_ROWS, _MANY_ROWS = 400, 2000  # where the smallest leaves of a forest and of boosted trees change
 _FOLDS = 5  # of the groups, for boosted trees
-# Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, √N between.
+# Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, N / 16 between.
 _RATE, _RIDGE = 0.2, 1.0
 _LEAVES = 16, 128
 _SPLITS = ("random", "best")
@@ -114,11 +114,13 @@ class Forest(Basis):
 
         `labels` are classes (N,) from 0 on, or shares or votes (N, K).  `group` (N,) has equal numbers where rows
         belong together; by default each row is its own.  The thresholds are drawn at "random", or the "best" of √F
-        features.  `leaf` is the smallest number of rows of a leaf: 1 of boosted trees, else 3, or 2 from 400 rows on.
+        features.  `leaf` is the smallest number of rows of a leaf: 3, or 2 from 400 rows on;
+        of boosted trees 1, or 2 from 2,000 rows on.
         """
         if split not in _SPLITS:
             raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
-        number, own = whole(trees, "trees"), 1 if boosted else 2 if len(X) >= _MANY_ROWS else 3
+        least = 3 if len(X) < _FEW_ROWS else 2
+        number, own = whole(trees, "trees"), (2 if len(X) >= _MANY_ROWS else 1) if boosted else least
         smallest = whole(leaf or own, "leaf")
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
@@ -296,7 +298,7 @@ class _Growth:
         two = len(start) == 2
         t, start = (shares.T[1:], start[1:] - start[:1]) if two else (shares.T, start)
         fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
-        unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(np.sqrt(len(shares)), *_LEAVES))
+        unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(len(shares) // 16, *_LEAVES))
         for k in range(min(_FOLDS, self._n_groups)):
             own = w * (fold != k)
             a = np.zeros(t.shape)

@@ -156,7 +156,7 @@ class ForestBasis(SpecificationTable):
     leaf: int | None = Field(
         default=None,
         ge=1,
-        description="Fewest rows of a leaf; default: 1 of boosted trees, else 3, or 2 from 400 rows on",
+        description="Fewest rows of a leaf; default: 3, or 2 from 400 rows on; of boosted trees 1, or 2 from 2,000 on",
     )
     linear: bool = Field(default=False, description="The features themselves too")
     boosted: bool = Field(
