@@ -14,7 +14,7 @@ D = C M weights in the solver's coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,8 @@ _FEW_HALVINGS = 4
 _SHRINKS = 4.0  # how much shorter the next step may begin
 # Share of the way to the next precision, from when a whole step fails: else mean and precision chase each other.
 _SLOWER = 0.5
+# Nats a weight below the Laplace evidence where a search is lost; it begins again with a precision so much larger.
+_LOST, _NARROWER = 10.0, 4.0
 _IDLE = 1  # halved steps in a row that may gain nothing before the search ends
 
 _State = tuple[Gaussian, float, Terms]
@@ -125,6 +127,9 @@ def refine(
             if (idle and length in {0.0, 1.0}) or idle > _IDLE or search.slow(gain):
                 status = "converged"
                 break
+        if start is None and laplace.log_evidence - state[1] > _LOST * problem.n_solved:
+            narrower = _narrower(problem, laplace.gaussian, most_nodes)
+            return refine(q, start=replace(laplace, gaussian=narrower), draft=draft, on_step=on_step)
     return RefinedPosterior(
         problem=problem,
         gaussian=state[0],
@@ -158,6 +163,18 @@ def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:
         prior.trace(q.inverse_cholesky) - len(q.mean) + q.log_det_precision - prior.log_det_precision
     )
     return q, float(terms[0]) - divergence, terms
+
+
+def _narrower(problem: Problem, q: Gaussian, most_nodes: int | None) -> Gaussian:
+    """Return the Gaussian with a precision 4, 16, 64, ... times as large, as long as the bound rises.
+
+    Of separable classes the Laplace fit may be so wide that a row's expected curvature is nothing, and that each step
+    leads to a precision that is smaller still.
+    """
+    bound = _evaluate(problem, q, most_nodes)[1]
+    while (following := _evaluate(problem, Gaussian(q.mean, _NARROWER * q.precision), most_nodes))[1] > bound:
+        q, bound = following[:2]
+    return q
 
 
 @dataclass(eq=False)

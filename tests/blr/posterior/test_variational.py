@@ -265,3 +265,16 @@ def test_a_draft_in_single_precision_is_that_of_double(monkeypatch: pytest.Monke
         double.predict_proba(q.problem.require_data().Phi),
         atol=2e-3,
     )
+
+
+def test_a_search_that_is_lost_begins_again_with_a_narrower_posterior() -> None:
+    """The Laplace fit of thirty separable classes is so wide that its expected curvature is nothing."""
+    rng = np.random.default_rng(0)
+    K, N = 30, 700
+    centre, t = 2.2 * rng.normal(size=(K, 10)), rng.integers(0, K, N)
+    X = centre[t] + rng.normal(size=(N, 10))
+    X = np.column_stack([np.ones(N), (X - X.mean(axis=0)) / X.std(axis=0)])
+    prior = GaussianPrior.isotropic(11, precision=25.0**-2, intercept=0)
+    refined = refine(fit(X, t, prior=prior, likelihood="softmax", classes=range(K)), draft=True)
+    assert refined.elbo > -1.0 * N
+    assert refined.prediction(X).probability[np.arange(N), t].mean() > 0.9
