@@ -288,7 +288,7 @@ def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None
     known = [stated] if stated in catalog.names else []
     column = asked or next(iter((*known, *by_ucd, *by_name)), None)
     if column is None or column not in catalog.names:
-        row_numbers = "" if column else ", or, if there is none, add one of row numbers and classify again"
+        row_numbers = "" if column else ", or add one of row numbers and classify again"
         raise UsageError(
             f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, "
             f"expected the column with the names of the objects; name it with {option}{row_numbers}; "
