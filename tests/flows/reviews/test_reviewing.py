@@ -213,7 +213,7 @@ def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
         review(tmp_path)
     with pytest.raises(UsageError, match="name it with --id"):
         review(annotated, identifier="nam")
-    with pytest.raises(UsageError, match="or, if there is none, add one of row numbers and classify again"):
+    with pytest.raises(UsageError, match="or add one of row numbers and classify again"):
         identifier_column(catalogs.open(Table({"x": [1.0]})), asked=None, stated=None, option="--id")
 
 
