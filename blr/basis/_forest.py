@@ -119,9 +119,9 @@ class Forest(Basis):
         """
         if split not in _SPLITS:
             raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
-        least = 3 if len(X) < _FEW_ROWS else 2
-        number, own = whole(trees, "trees"), (2 if len(X) >= _MANY_ROWS else 1) if boosted else least
-        smallest = whole(leaf or own, "leaf")
+        # A forest's smallest leaf shrinks as rows become more; that of boosted trees grows.
+        own = 1 + (len(X) >= _MANY_ROWS) if boosted else 2 + (len(X) < _FEW_ROWS)
+        number, smallest = whole(trees, "trees"), whole(leaf or own, "leaf")
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
         of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]

@@ -563,10 +563,10 @@ def _class_moments(columns: Matrix, labelled: LabelledRows) -> tuple[Matrix, Mat
 
 
 def _lacking(ours: Matrix, theirs: Matrix) -> Matrix:
-    """Return what covariances (P, P) lack of the target's in directions in which they are much smaller.
+    """Return how much smaller than the target's some covariances (P, P) are, in the directions where they hardly vary.
 
-    Two colours that share a band are missing together, and with a third band in the rows that lack both bands: where no
-    labelled row does, their flags differ in nothing.
+    Two colours that share a band are missing together, unless a row lacks another band too.  Where no labelled row
+    does, their two flags of missing values are equal, and the labelled rows do not say how the flags differ.
     """
     value, axes = np.linalg.eigh(theirs)
     axes = axes * np.sqrt(np.maximum(value, _SAME_COLUMN * value[-1]))  # theirs = axes axes'

@@ -49,8 +49,8 @@ _FEW_HALVINGS = 4
 _SHRINKS = 4.0  # how much shorter the next step may begin
 # Share of the way to the next precision, from when a whole step fails: else mean and precision chase each other.
 _SLOWER = 0.5
-# Nats a weight below the Laplace evidence where a search is lost; it begins again with a precision so much larger.
-_LOST, _NARROWER = 10.0, 4.0
+_LOST = 10.0  # nats a weight that a search ends below the Laplace evidence, from which it is lost
+_NARROWER = 4.0  # factor of the precision with which a lost search begins again
 _IDLE = 1  # halved steps in a row that may gain nothing before the search ends
 
 _State = tuple[Gaussian, float, Terms]
@@ -166,10 +166,10 @@ def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:
 
 
 def _narrower(problem: Problem, q: Gaussian, most_nodes: int | None) -> Gaussian:
-    """Return the Gaussian with a precision 4, 16, 64, ... times as large, as long as the bound rises.
+    """Return the Gaussian with its precision multiplied by 4 again and again, as long as the bound rises.
 
-    Of separable classes the Laplace fit may be so wide that a row's expected curvature is nothing, and that each step
-    leads to a precision that is smaller still.
+    The Laplace fit of separable classes may be so wide that rows have almost no expected curvature.  Each step then
+    leads to a smaller precision.
     """
     bound = _evaluate(problem, q, most_nodes)[1]
     while (following := _evaluate(problem, Gaussian(q.mean, _NARROWER * q.precision), most_nodes))[1] > bound:

@@ -111,7 +111,8 @@ def _show_classified(result: ClassificationResult) -> None:
         say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
     if result.published and result.status != "planned":
         say(f"Published at {result.published}")
-    for sentence in (*result.repeats, *filter(None, [result.advice and capital(result.advice)])):
+    advice = (capital(result.advice),) if result.advice else ()
+    for sentence in (*result.repeats, *advice):
         say(sentence)
 
 

@@ -467,15 +467,16 @@ class StartingClass:
 
 @dataclass(frozen=True)
 class StartingClasses:
-    """The classes, and the labels that are in none: too few rows, one class too many, or doubtful."""
+    """The classes, and the labels that are in none: too few rows, one class too many, or doubtful.
+
+    `bare` are those of the `dropped` labels of which hardly any row has a feature.
+    """
 
     kept: tuple[StartingClass, ...]
     dropped: Mapping[str, int]
     doubtful: Mapping[str, int]
     cut: float | None = None  # of numbers in order, which ranges below and from here on are made of
-    bare: frozenset[str] = (
-        frozenset()
-    )  # labels that were dropped since hardly any of their rows has a feature
+    bare: frozenset[str] = frozenset()
 
     def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the class (n,) of each label, '' where it is in none."""

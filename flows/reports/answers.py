@@ -150,15 +150,15 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
     right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
     skilled = trust.answer("known").colour == "green"
     sure = skilled and metrics.skill.is_shown
-    head = (
-        "Yes"
-        if sure
-        else "Probably"
-        if skilled
-        else "No"
-        if metrics.skill.verdict == "worse"
-        else "Not shown"
-    )
+    than = "to predict better than the class shares alone"
+    level: Level
+    if sure:
+        head, level, reason = "Yes", "good", ""
+    elif skilled:
+        head, level, reason = "Probably", "care", f"it is not sure {than}"
+    else:
+        head = "No" if metrics.skill.verdict == "worse" else "Not shown"
+        level, reason = "bad", f"it is not known {than}"
     short = (
         f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
         f"naming the most frequent class would be right for {most:.1%}."
@@ -166,11 +166,9 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
     return Answer(
         question="Does it know more than the class shares?",
         short=short,
-        level="good" if sure else "care" if skilled else "bad",
+        level=level,
         findings=tuple(_doubt_findings(metrics, skilled=skilled)),
-        reason=""
-        if sure
-        else f"it is not {'sure' if skilled else 'known'} to predict better than the class shares alone",
+        reason=reason,
     )
 
 

@@ -252,11 +252,9 @@ def output_folder(
         return
     release = ReleaseStore.at(check_store(url, key=key))
     before = release.fetch()
-    if not publish:
-        yield release.folder
-        return
     yield release.folder
-    release.publish(before)
+    if publish:
+        release.publish(before)
 
 
 @dataclass(frozen=True)
@@ -305,9 +303,8 @@ class ReleaseStore:
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
-            for name in sorted(
-                filter(FILES.fullmatch, others)
-            ):  # of earlier releases, and of unpublished ones
+            # Folders of earlier releases, and of unpublished ones.
+            for name in sorted(filter(FILES.fullmatch, others)):
                 self.store.remove(f"{name}/{key}" for key in self.store.sizes(name))
 
     def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
