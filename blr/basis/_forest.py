@@ -37,6 +37,7 @@ _FOLDS = 5  # of the groups, for boosted trees
 # Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, N / 16 between.
 _RATE, _RIDGE = 0.2, 1.0
 _LEAVES = 16, 128
+_APART = 16  # places between features, whose values of a row would else share a place in the first cache
 _SPLITS = ("random", "best")
 _WORD = (1 << 64) - 1
 _ROUNDING = 1e-9  # share of a score by which another one is above it: of equal ones the first counts
@@ -172,15 +173,17 @@ class Forest(Basis):
 
     def leaf_means(self, Z: Matrix) -> Matrix:
         """Return the mean (n, K) over all trees of the values of the leaves of standardised features Z (n, F)."""
-        X, out = np.ascontiguousarray(Z, dtype=np.float32), np.zeros((len(Z), self.value.shape[1]))
+        out = np.zeros((len(Z), self.value.shape[1]))
+        X = np.empty((self.n_features, len(Z) + _APART), np.float32)
+        X[:, : len(Z)] = Z.T
         if compiled.loops is not None:
             compiled.loops.forest_sums(X, self._packed, self.value, self.root, self._depth, out)
         else:
-            rows = np.arange(len(X))
+            rows = np.arange(len(Z))
             for root, depth in zip(self.root, self._depth, strict=True):
-                at = np.full(len(X), root)
+                at = np.full(len(Z), root)
                 for _ in range(depth):
-                    at = self.child[at] + (X[rows, self.feature[at]] > self.threshold[at])
+                    at = self.child[at] + (X[self.feature[at], rows] > self.threshold[at])
                 out += self.value[self._packed[at, 3]]
         return out / len(self.root)
 

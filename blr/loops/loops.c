@@ -23,6 +23,39 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 #define MOST_TARGETS 256 /* outputs of a tree */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#define MOST_LEAVES 64 /* of a tree whose rows go through all its tests at once, with a bit for each leaf */
+#define SIDE_BY_SIDE 32 /* rows that do */
+
+/* The tests of a tree, in any order: a row that exceeds the threshold is in none of the leaves `left` (bits).  Leaves
+ * are numbered from left to right: the first one that no test excludes is the row's; `leaf` are their values' numbers. */
+typedef struct {
+    int n, n_leaves;
+    int feature[MOST_LEAVES], leaf[MOST_LEAVES];
+    float threshold[MOST_LEAVES];
+    unsigned long long left[MOST_LEAVES];
+} Tests;
+
+/* Add the tests and leaves below a node; return 0 where there are more leaves than bits. */
+static int add_tests(Tests *tests, const int *nodes, int at)
+{
+    const int *node = nodes + 4 * (long)at;
+    if (node[2] == at) {
+        if (tests->n_leaves == MOST_LEAVES)
+            return 0;
+        tests->leaf[tests->n_leaves++] = node[3];
+        return 1;
+    }
+    int own = tests->n, before = tests->n_leaves;
+    if (own == MOST_LEAVES - 1)
+        return 0;
+    tests->n++;
+    tests->feature[own] = node[0];
+    memcpy(&tests->threshold[own], node + 1, sizeof(float));
+    if (!add_tests(tests, nodes, node[2]))
+        return 0;
+    tests->left[own] = ((1ULL << (tests->n_leaves - before)) - 1) << before;
+    return add_tests(tests, nodes, node[2] + 1);
+}
 
 /* Call a loop with the classes known to the compiler where they are few: their numbers stay in registers. */
 #define FEW_CLASSES(loop, K, d, ...)                     \
@@ -370,48 +403,19 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-/* Add to out (rows, K) the values of the leaves that up to eight rows X (rows, F) reach in a tree.  They go down side by
- * side, all to the depth of the deepest leaf: no branch depends on the data. */
-static ALWAYS_INLINE void to_leaves(const float *X, long F, const int *nodes, int root, int depth, const float *value,
-                                    long K, int rows, double *out)
-{
-    int at[8];
-    for (int j = 0; j < rows; j++)
-        at[j] = root;
-    for (int d = 0; d < depth; d++)
-        for (int j = 0; j < rows; j++) {
-            const int *node = nodes + 4 * (long)at[j];
-            float threshold;
-            memcpy(&threshold, node + 1, sizeof threshold);
-            at[j] = node[2] + (X[j * F + node[0]] > threshold);
-        }
-    for (int j = 0; j < rows; j++) {
-        const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
-        for (long k = 0; k < K; k++)
-            out[j * K + k] += leaf[k];
-    }
-}
-
-/* Add to out (n, K) the values of the leaves that rows reach in all trees.  A node is its feature, the bits of its
- * threshold, its child, and the number of its leaf; a leaf is its own child. */
+/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in all trees.  A node is its feature, the bits of
+ * its threshold, its child, and the number of its leaf; a leaf is its own child. */
 static PyObject *forest_sums(PyObject *self, PyObject *args)
 {
-    TAKE({"X", "nF", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
+    TAKE({"X", "FN", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
          {"depth", "T", 'i', READ}, {"out", "nK", 'd', WRITTEN});
-    const float *X = got.array[0], *value = got.array[2];
-    const int *nodes = got.array[1], *root = got.array[3], *depth = got.array[4];
-    double *out = got.array[5];
-    long n = got.size['n'], F = got.size['F'], K = got.size['K'], T = got.size['T'];
-    if (got.size['4'] != 4)
-        return refused(&got, "four numbers a node");
+    const int *root = got.array[3], *depth = got.array[4];
+    if (got.size['4'] != 4 || got.size['N'] < got.size['n'])
+        return refused(&got, "four numbers a node, and a sum for each row or fewer");
     Py_BEGIN_ALLOW_THREADS
-    for (long t = 0; t < T; t++) {
-        long i = 0;
-        for (; i + 8 <= n; i += 8)
-            to_leaves(X + i * F, F, nodes, root[t], depth[t], value, K, 8, out + i * K);
-        if (i < n)
-            to_leaves(X + i * F, F, nodes, root[t], depth[t], value, K, (int)(n - i), out + i * K);
-    }
+    for (long t = 0; t < got.size['T']; t++)
+        CALL(add_leaves, got.array[0], got.size['N'], got.size['n'], got.array[1], root[t], depth[t], got.array[2],
+             got.size['K'], got.array[5]);
     Py_END_ALLOW_THREADS
     return none(&got);
 }

@@ -1,4 +1,4 @@
-/* How a tree is grown, compiled for each instruction set like the loops in `vectors.h`.
+/* How a tree is grown, and evaluated, compiled for each instruction set like the loops in `vectors.h`.
  *
  * A node is split where the weighted sum of squares of its targets falls most.  The threshold of each feature is drawn
  * at random between its ends, or is the best one of a few features.
@@ -250,4 +250,80 @@ static long FN(grow)(FN(Tree) *g, long seen, long leaves)
         if (g->child[i] == i) /* a leaf, even if it could be split */
             g->feature[i] = 0, g->threshold[i] = INFINITY;
     return count;
+}
+
+/* Add to out (rows, K) the values of the leaves that rows of X (F, N) reach, 32 from the first on: all of them take all
+ * tests, and the leaves that a test excludes lose their bit in the row's words (QuickScorer; Lucchese et al. 2015,
+ * doi:10.1145/2766462.2767733). */
+static ALWAYS_INLINE void FN(test_all)(const float *X, long N, const Tests *tests, int words, const float *value, long K,
+                                       double *out)
+{
+    enum { VECTORS = SIDE_BY_SIDE / 8 };
+    v8i left[2][VECTORS];
+    unsigned bits[2][SIDE_BY_SIDE] = {{0}};
+    for (int w = 0; w < words; w++)
+        for (int v = 0; v < VECTORS; v++)
+            left[w][v] = (v8i){-1, -1, -1, -1, -1, -1, -1, -1};
+    for (int q = 0; q < tests->n; q++) {
+        const float *x = X + N * tests->feature[q];
+        v8f threshold = FN(splatf)(tests->threshold[q]);
+        v8i drop[2];
+        for (int w = 0; w < words; w++)
+            drop[w] = (int)(unsigned)(tests->left[q] >> 32 * w) - (v8i){0};
+        for (int v = 0; v < VECTORS; v++) {
+            v8i beyond = FN(loadf)(x + 8 * v) > threshold;
+            for (int w = 0; w < words; w++)
+                left[w][v] &= ~(beyond & drop[w]);
+        }
+    }
+    for (int w = 0; w < words; w++)
+        memcpy(bits[w], left[w], sizeof left[w]);
+    for (int i = 0; i < SIDE_BY_SIDE; i++) {
+        unsigned long long all = bits[0][i] | (unsigned long long)bits[1][i] << 32;
+        const float *leaf = value + K * tests->leaf[__builtin_ctzll(all)];
+        for (long k = 0; k < K; k++)
+            out[i * K + k] += leaf[k];
+    }
+}
+
+/* The same of up to eight rows that go down side by side, all to the depth of the deepest leaf: no branch depends on the
+ * data. */
+static ALWAYS_INLINE void FN(to_leaves)(const float *X, long N, const int *nodes, int root, int depth,
+                                        const float *value, long K, int rows, double *out)
+{
+    int at[8];
+    for (int j = 0; j < rows; j++)
+        at[j] = root;
+    for (int d = 0; d < depth; d++)
+        for (int j = 0; j < rows; j++) {
+            const int *node = nodes + 4 * (long)at[j];
+            float threshold;
+            memcpy(&threshold, node + 1, sizeof threshold);
+            at[j] = node[2] + (X[N * node[0] + j] > threshold);
+        }
+    for (int j = 0; j < rows; j++) {
+        const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
+        for (long k = 0; k < K; k++)
+            out[j * K + k] += leaf[k];
+    }
+}
+
+/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in the tree from `root` on. */
+static void FN(add_leaves)(const float *X, long N, long n, const int *nodes, int root, int depth, const float *value,
+                           long K, double *out)
+{
+    Tests tests = {.n = 0, .n_leaves = 0};
+    long i = 0;
+    if (add_tests(&tests, nodes, root)) {
+        if (tests.n_leaves <= 32)
+            for (; i + SIDE_BY_SIDE <= n; i += SIDE_BY_SIDE)
+                FN(test_all)(X + i, N, &tests, 1, value, K, out + i * K);
+        else
+            for (; i + SIDE_BY_SIDE <= n; i += SIDE_BY_SIDE)
+                FN(test_all)(X + i, N, &tests, 2, value, K, out + i * K);
+    }
+    for (; i + 8 <= n; i += 8)
+        FN(to_leaves)(X + i, N, nodes, root, depth, value, K, 8, out + i * K);
+    if (i < n)
+        FN(to_leaves)(X + i, N, nodes, root, depth, value, K, (int)(n - i), out + i * K);
 }

@@ -74,9 +74,23 @@ def test_forests_predict_as_well_as_scikit_learns(split: str) -> None:
     assert abs(loss - their_loss) < 0.03
 
 
-def test_compiled_loops_equal_their_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    basis, (X, _) = forest(*rows(), linear=True), rows(77, seed=2)
-    own = basis(X)
+@pytest.mark.parametrize("n", [5, 77])
+@pytest.mark.parametrize(
+    ("options", "least", "most"),
+    [
+        ({"leaf": 1}, 65, 300),
+        ({"linear": True, "split": "best"}, 33, 64),
+        ({"boosted": True}, 2, 32),
+    ],
+)
+def test_compiled_loops_equal_their_twin(
+    options: dict[str, Any], least: int, most: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees of at most 32 and 64 leaves take all tests at once, larger ones go down; so do rows left over of 32."""
+    basis, (X, _) = forest(*rows(), **options), rows(n, seed=2)
+    own, leaves = basis(X), np.diff([*basis.root, len(basis.child)]) // 2 + 1
+    assert leaves.min() >= least
+    assert leaves.max() <= most
     monkeypatch.setattr(compiled, "loops", None)
     np.testing.assert_allclose(basis(X), own, rtol=1e-12)
 
