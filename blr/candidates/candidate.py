@@ -18,8 +18,8 @@ MOST_TREE_WEIGHTS = 2000
 """Weights of a forest, which has as many functions as classes, and one: up to 44 classes."""
 KERNEL_WIDTH = 0.7
 """Width of the Laplacian kernel is this times F: the median city-block distance of rows is 1.1 F."""
-STEPS = 12
-"""Steps along each feature: a period or an amplitude may cut a class off sharply."""
+STEPS, FEWEST_STEPS, STEPS_OF_ALL = 12, 6, 120
+"""Steps along each feature: a period or an amplitude may cut a class off sharply.  Many features share those of all."""
 HELD_OUT_FROM, HELD_OUT = 100_000, 0.2
 """Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 FEWEST_CENTRES = 20
@@ -86,7 +86,8 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         width = round(KERNEL_WIDTH * n_features, 2)
         candidates.append(Candidate("nystroem", {"centres": centres, "width": width}, soften=True))
     if (STEPS * n_features + 1) * outputs <= MOST_WEIGHTS:
-        candidates.append(Candidate("sigmoid", {"centres": STEPS}))
+        steps = min(STEPS, max(FEWEST_STEPS, STEPS_OF_ALL // n_features))
+        candidates.append(Candidate("sigmoid", {"centres": steps}))
     if n_rows <= MOST_IN_MEMORY and (n_classes + 1) * outputs <= MOST_TREE_WEIGHTS:
         candidates.append(Candidate("forest"))
         candidates.append(Candidate("forest", {"boosted": True, "trees": BOOSTED_TREES}))
