@@ -55,7 +55,8 @@ _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
 _AT_POINTS = (0.3, 512), (0.1, 256), (0.0, 128)
 # Inner points at each node for members of one output, with a large and with a small share.
 _OF_ONE_OUTPUT = 16, 8
-_WIDENINGS = (2.0, 1), (4.0, 2), (np.inf, 4)  # times as many, by the sd of a contrast up to which they serve
+# Times as many, by the sd of a contrast up to which they serve; fewer at points only.
+_WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
 # Weight of a row's nodes beyond the training set's range, below which they are left as they are.
@@ -390,17 +391,17 @@ class NodeMixture:
         for m, more, near in zip(self.members, self._widenings, narrow, strict=True):
             C.append(m.posterior.problem.likelihood.n_outputs)
             if C[-1] == 1:
-                J.append(more * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE])
+                J.append(round(max(more, 1) * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE]))
             elif S == 1 and fine == 1:
                 points = next(points for least, points in _AT_POINTS if m.weight >= least)
-                J.append(points // 2 if C[-1] == 2 and near else points)
+                J.append(round(points * min(more, 1) / (2 if C[-1] == 2 and near else 1)))
             else:
-                total = fine * more * min(_INNER * m.weight, _MOST_INNER)
+                total = fine * max(more, 1) * min(_INNER * m.weight, _MOST_INNER)
                 J.append(max(1, round(total / min(S, _WIDE))))
         return inner_points(S, tuple(C), tuple(J), tuple(narrow))
 
     @cached_property
-    def _widenings(self) -> tuple[int, ...]:
+    def _widenings(self) -> tuple[float, ...]:
         """How many times as many inner points each member has as one of narrow activations."""
         found = []
         for member in self.members:
