@@ -478,24 +478,28 @@ class MixtureSums:
             The inner points of the S nodes.
         """
         S, n, K = m.shape
-        B = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
         of_one_output = few.shape[3] == 1
         wide = np.flatnonzero(of_one_output & (np.abs(few).max(axis=(0, 2, 3)) > _WIDE_NODE))
         if len(wide):
-            self._add_wide(m[:, wide], B[:, wide], share[:, wide], wide)
+            self._add_wide(m[:, wide], np.tensordot(to_all, few[:, wide], 1), share[:, wide], wide)
             share = share.copy()
             share[:, wide] = 0.0
         if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
+            B = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
             arrays = np.ascontiguousarray(m), B, *inner, np.ascontiguousarray(share)
             compiled.loops.softmax_mixture(*arrays, self.p, self.entropy, self.mean, self.second)
             return
-        size = max(1, _NUMBERS // (S * K * inner[0].shape[2]))
+        C, J = inner[0].shape[1:]
+        size, single = max(1, _NUMBERS // (S * K * max(C, J))), to_all.astype(np.float32)
         for start in range(0, n, size):
             rows = slice(start, start + size)
-            p, entropy = _in_numpy(m[:, rows], B[:, rows], inner, share[:, rows])
+            own = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32)
+            by_row = (single @ own.reshape(*own.shape[:2], -1)).reshape(-1, S, C, K)
+            B = by_row.transpose(1, 0, 3, 2)
+            p, entropy = _in_numpy(m[:, rows], B, inner, share[:, rows])
             self.p[rows] += p
             self.entropy[rows] += entropy
-        self.add_moments(m, B, share)
+            self._add_moments(rows, m[:, rows], B, share[:, rows])
 
     def _add_wide(
         self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]
@@ -505,26 +509,28 @@ class MixtureSums:
         p, entropy = (x.reshape(share.shape) for x in binary_integrals(logit.ravel(), sd.ravel() ** 2))
         self.p[rows] += np.stack([(share * (1 - p)).sum(axis=0), (share * p).sum(axis=0)], axis=1)
         self.entropy[rows] += (share * entropy).sum(axis=0)
-        own = MixtureSums.zeros(len(rows), 2)
-        own.add_moments(m, B, share)
-        self.mean[rows] += own.mean
-        self.second[rows] += own.second
+        self._add_moments(rows, m, B, share)
 
-    def add_moments(self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix) -> None:
-        """Add the moments alone of activations at nodes, of loads B (S, n, K, C)."""
-        np.add(self.mean, np.einsum("sn,snk->nk", share, m), out=self.mean)
-        parts = np.concatenate([m[..., None], B], axis=3)
-        weighted = (parts * share[:, :, None, None]).transpose(1, 2, 0, 3).reshape(*self.mean.shape, -1)
-        parts = parts.transpose(1, 0, 3, 2).reshape(len(self.mean), -1, self.mean.shape[1])
-        np.add(self.second, weighted @ parts, out=self.second)
+    def _add_moments(
+        self,
+        rows: slice | NDArray[np.intp],
+        m: NDArray[np.float64],
+        B: NDArray[np.floating],
+        share: Matrix,
+    ) -> None:
+        """Add the moments alone of some rows' activations at nodes, of loads B (S, n, K, C)."""
+        for parts in (m[..., None], B):
+            by_row = parts.transpose(1, 0, 3, 2)
+            weighted = (share.T[:, :, None, None].astype(parts.dtype) * by_row).reshape(len(by_row), -1, m.shape[2])
+            self.second[rows] += weighted.transpose(0, 2, 1) @ by_row.reshape(weighted.shape)
+        self.mean[rows] += np.einsum("sn,snk->nk", share, m)
 
 
 def _in_numpy(
-    m: NDArray[np.float64], B: NDArray[np.float64], inner: InnerPoints, share: Matrix
+    m: NDArray[np.float64], B: NDArray[np.float32], inner: InnerPoints, share: Matrix
 ) -> tuple[Matrix, Vector]:
     """Return the sums of p (n, K) and H (n,) of rows that stay in the cache; m (S, n, K), B (S, n, K, C)."""
     z, weight = inner
-    B = B.astype(np.float32)
     centred = (m - m.max(axis=2, keepdims=True)).astype(np.float32)
     E = B @ z[:, None] + centred[..., None]
     top = E.max(axis=2)
