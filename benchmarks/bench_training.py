@@ -58,7 +58,7 @@ WORKS = {
 GROWTH = {
     "rows": [Work(n, 6, 2) for n in (300, 1000, 3000, 10_000)],
     "features": [Work(1000, d, 2) for d in (3, 12, 40)],
-    "classes": [Work(2000, 6, k) for k in (3, 5, 10)],
+    "classes": [Work(2000, 6, k) for k in (3, 5, 10, 30)],
     "candidates": [Work(1000, 6, 2, n) for n in (1, 3)],
 }
 QUICK_WORKS = {"200 labels, one linear candidate": WORKS["200 labels, one linear candidate"]}

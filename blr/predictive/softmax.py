@@ -485,8 +485,8 @@ class MixtureSums:
             share = share.copy()
             share[:, wide] = 0.0
         if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-            B = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
-            arrays = np.ascontiguousarray(m), B, *inner, np.ascontiguousarray(share)
+            at_all = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
+            arrays = np.ascontiguousarray(m), at_all, *inner, np.ascontiguousarray(share)
             compiled.loops.softmax_mixture(*arrays, self.p, self.entropy, self.mean, self.second)
             return
         C, J = inner[0].shape[1:]
@@ -521,8 +521,9 @@ class MixtureSums:
         """Add the moments alone of some rows' activations at nodes, of loads B (S, n, K, C)."""
         for parts in (m[..., None], B):
             by_row = parts.transpose(1, 0, 3, 2)
-            weighted = (share.T[:, :, None, None].astype(parts.dtype) * by_row).reshape(len(by_row), -1, m.shape[2])
-            self.second[rows] += weighted.transpose(0, 2, 1) @ by_row.reshape(weighted.shape)
+            weighted = share.T[:, :, None, None].astype(parts.dtype) * by_row
+            left, right = (x.reshape(len(by_row), -1, m.shape[2]) for x in (weighted, by_row))
+            self.second[rows] += left.transpose(0, 2, 1) @ right
         self.mean[rows] += np.einsum("sn,snk->nk", share, m)
 
 
