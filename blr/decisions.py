@@ -48,9 +48,9 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
     {
         Flag.LOW_CONFIDENCE: "probability of the class against its runner-up is near 0.5",
         Flag.CLOSE_CALL: "the two most probable classes are nearly as probable as each other",
-        Flag.FLIPPED: "moderation changed the class that the plug-in probabilities give",
-        Flag.OUT_OF_DOMAIN: "unlike the training set, by its features or by the variance of its logit",
-        Flag.MISSING_INPUT: "some feature was missing and was integrated out",
+        Flag.FLIPPED: "the class would be another one if the fit had no uncertainty",
+        Flag.OUT_OF_DOMAIN: "unlike the training set, in its features or in how unsure the fit is there",
+        Flag.MISSING_INPUT: "some feature was missing: probabilities average over all that it may be",
         Flag.UNCLASSIFIABLE: "no probabilities: no feature is measured, or it is outside the selection",
         Flag.UNTRUSTED_MODEL: "its probabilities may be computed wrongly by more than 0.05",
         Flag.UNCERTAIN_INPUT: "measurement errors moved a probability by more than 0.1",

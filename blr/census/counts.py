@@ -163,8 +163,8 @@ def count_classes(
         return _spanning(labelled, target, shares, alike, seen)
     if assumes == "same":
         return _if_same(labelled, target, shares, alike, seen)
-    said = f"chosen by tests: {_tries(alike)}" if assumes is None else _stated(seen)
-    return Counted(shares, "shares", f"{ASSUMPTIONS['shares']}: {said}", alike, contradicted=bool(seen))
+    said = f"no test contradicts it: {_tries(alike)}" if assumes is None else _stated(seen)
+    return Counted(shares, "shares", f"{ASSUMPTIONS['shares']}; {said}", alike, contradicted=bool(seen))
 
 
 def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:

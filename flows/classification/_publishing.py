@@ -64,7 +64,7 @@ SHORT_MEANINGS = {
     Flag.OUT_OF_DOMAIN: "unlike the training set",
     Flag.CLOSE_CALL: "close call",
     Flag.LOW_CONFIDENCE: "low confidence",
-    Flag.FLIPPED: "moderation changed its class",
+    Flag.FLIPPED: "another class but for the uncertainty of the fit",
     Flag.UNCERTAIN_INPUT: "uncertain because of its measurement errors",
 }
 """In a few words, why an object is worth a look."""

@@ -30,7 +30,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.formats import TableChoice
 from catalogs.sky.positions import positions, survey_links
 from flows.classification._class_shares import with_shares
-from flows.classification._tally import object_columns
+from flows.classification._tally import EXPLAINED, object_columns
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
@@ -195,6 +195,7 @@ def class_examples(
     """Return why those objects have their class whose features are known; `folder` is the model's."""
     F = len(model.features)
     known = [one for one in objects if len(one.features) == F and any(x is not None for x in one.features)]
+    known = known[:EXPLAINED]  # each file keeps as many
     if not known:
         return ()
     labelled, classifier = _labelled(model, folder), with_shares(model, specification)

@@ -32,9 +32,9 @@ __all__ = [
     "plot_contours",
     "plot_errors_caught",
     "plot_feature",
-    "plot_flags",
     "plot_objects",
     "plot_reliability",
+    "plot_shares",
     "plot_sky",
     "plot_threshold_curves",
 ]
@@ -267,7 +267,8 @@ def plot_class_fractions(
         axes.vlines(middle, *ends, colors=INK, linewidth=2)
         axes.plot([], [], color=INK, linewidth=2, label=bars)
     by = "by the most probable class"
-    axes.plot(middle, assigned, "o", color=INK, markerfacecolor="none", markersize=7, label=by)
+    beside = middle - (right + 0.36) / 4  # so that the interval is seen
+    axes.plot(beside, assigned, "o", color=INK, markerfacecolor="none", markersize=7, label=by)
     if len(known):
         axes.fill([], [], color=MUTED, alpha=0.3, label="labels")
     top = 1.06 * max(0.01, *(float(np.max(v, initial=0)) for v in (ends, np.asarray(assigned, float), known)))
@@ -279,8 +280,8 @@ def plot_class_fractions(
     return axes
 
 
-def plot_flags(axes: SvgAxes, names: Sequence[str], share: ArrayLike) -> SvgAxes:
-    """Draw which share of the objects (F,) has each flag, as bars with the names beside them."""
+def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label: str) -> SvgAxes:
+    """Draw shares (F,), such as those of flags, as bars with their names beside them."""
     values = np.asarray(share, float)
     for j, value in enumerate(values):
         axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
@@ -289,7 +290,7 @@ def plot_flags(axes: SvgAxes, names: Sequence[str], share: ArrayLike) -> SvgAxes
     axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
     axes.set_xticks(*percent_ticks(0, top))
     axes.set_yticks(range(len(names)), names)
-    label_axes(axes, "share of the objects", "")
+    label_axes(axes, label, "")
     return axes
 
 

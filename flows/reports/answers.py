@@ -459,7 +459,7 @@ def _never_assigned(report: TrainReport) -> Iterator[Finding]:
         yield Finding(
             what=f"No {report.model.metrics.judged_by} object is assigned to {', '.join(never)}",
             level="care",
-            advice="Count the class by its probabilities, not by assigned objects; or merge it with another.",
+            advice="Count such a class by its probabilities, not by assigned objects; or merge it with another.",
             short=f"classes never assigned ({len(never)})",
         )
 
@@ -483,7 +483,7 @@ def _why_none(report: TrainReport) -> str:
         return f"each of the {judged} is assigned to the class of its label, so that none is a surprise"
     if report.notes.made is None:
         return "a trial keeps none" if report.model.status == "trial" else "its folder keeps none"
-    return "the specification names no catalog.id that the catalogue has"
+    return "set catalog.id to a column with their names"
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:

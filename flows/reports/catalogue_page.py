@@ -38,11 +38,12 @@ from flows.reports.counts import (
     census_table,
     census_words,
     counts_said,
+    first_words,
     selection_table,
 )
 from flows.reports.data import FeatureComparison, Made, NotableObject, made_now
 from flows.reports.html import catalogue_pictures, linked, made_words, render_page, template
-from flows.reports.report_table import ReportTable, class_words
+from flows.reports.report_table import ReportTable, class_words, named
 from flows.runs.results import Counts, SkyCounts, Summary, drifted
 
 UNLIKE = 0.01
@@ -151,7 +152,7 @@ def _counts(found: Summary) -> Answer:
 def _summed_words(found: Counts) -> str:
     """Return the shares of the classes by sums of probabilities, in a clause."""
     total = max(1.0, sum(c["expected"] for c in found.classes.values()))
-    return ", ".join(
+    return first_words(
         f"{class_words(name)} {c['expected'] / total:.1%}"
         + ("" if c["error"] is None else f" ± {c['error'] / total:.1%}")
         for name, c in found.classes.items()
@@ -197,8 +198,7 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
     short = (
         f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` draws such."
         if objects
-        else "No object is named: none without a label is doubtful, or the specification names no catalog.id that this "
-        "catalogue has."
+        else "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
     )
     return Answer(question="What should I look at?", short=short)
 
@@ -248,7 +248,7 @@ def render_classification(report: ClassificationReport) -> str:
         title=f"{name}, release {report.release}",
         version=found.model,
         kind="classification report",
-        lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {found.model}.",
+        lead=f"{found.n_rows:,} objects, sorted into {named([*found.classes])} by {found.model}.",
         made=made_words(report.made, provenance.get("blr")),
         use=use,
         four=four,
@@ -402,12 +402,12 @@ def example_table(example: ClassExample) -> ReportTable:
     )
     return ReportTable(
         title=f"Why {example['identifier']} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
-        columns=("feature", "value", "usual", f"logit for {of}"),
+        columns=("feature", "value", "usual", f"speaks for {of}"),
         rows=tuple(map(contribution_row, shown)),
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
-        note="Logit: the natural logarithm of the class's probability divided by the runner-up's. A feature speaks for "
-        "the class by what the logit gains when it takes the object's value; ± is the uncertainty of the weights. "
+        note="What a feature adds to the logarithm of the class's probability over the runner-up's; +1 makes it "
+        "2.7 times as large, and ± is the uncertainty of the fit. "
         + (f"{left} more features say less. " if left else "")
         + "`blr explain` says more.",
     )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source, count_changes
 from catalogs.errors import brief
 from flows.reports.answers import Finding, Level, begun_small, plain_end
-from flows.reports.report_table import ReportTable, class_words, fixed, percent
+from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
 from flows.runs.manifest import FolderStatus
 from flows.runs.results import (
     DRIFTED,
@@ -233,13 +233,20 @@ def counts_said(census: Census) -> bool:
 
 
 def census_words(census: Census) -> str:
-    """Return the shares of the classes with their intervals, in a clause."""
+    """Return the shares of the classes with their intervals, in a clause; of many classes those of the first ones."""
     n = max(1, census.n_rows)
-    return ", ".join(
-        f"{class_words(name)} {percent(c.count / n)} ({_interval(c.low, c.high, n)})"
+    return first_words(
+        f"{class_words(name)} {percent(c.count / n)}" + f" ({_interval(c.low, c.high, n)})" * (c.low < c.high)
         for name, c in census.classes.items()
         if c.count is not None and c.low is not None and c.high is not None
     )
+
+
+def first_words(said: Iterable[str]) -> str:
+    """Return what is said of each class as a clause; where classes are many, of the first ones."""
+    clauses = [*said]
+    left = len(clauses) - MOST_NAMED
+    return ", ".join(clauses[:MOST_NAMED]) + (f" and {left} classes more, in the table" if left > 0 else "")
 
 
 def census_findings(census: Census) -> tuple[Finding, ...]:

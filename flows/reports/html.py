@@ -32,9 +32,9 @@ from flows.plots.pictures import (
     plot_contours,
     plot_errors_caught,
     plot_feature,
-    plot_flags,
     plot_objects,
     plot_reliability,
+    plot_shares,
     plot_sky,
     plot_threshold_curves,
 )
@@ -48,6 +48,7 @@ from flows.reports.data import (
     TrainingPictures,
     TrainReport,
 )
+from flows.reports.report_table import named
 from flows.runs.results import Counts, SkyCounts
 
 
@@ -73,8 +74,12 @@ def _environment() -> Any:
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
 MOST_FEATURES: Final = 6
-MOST_ROWS: Final = 30
+MOST_ROWS: Final = 6
+"""Rows of a confusion matrix on the first screen; one of more rows stands below it."""
+MOST_GROWN: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
+MOST_PAIRS: Final = 6
+"""Pairs of classes in the picture that stands for a confusion matrix of many."""
 TOP: Final = {"width": 4.2, "height": 1.75}
 """Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
@@ -97,8 +102,11 @@ class Picture(TypedDict):
 def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
     model, stored = report.model, report.pictures
+    many = len(model.classes) > MOST_ROWS
     yield _reliability(model.metrics)
-    yield _confusion(model)
+    yield _overlap(model) if many else _confusion(model)
+    if many:
+        yield _confusion(model)
     if stored is not None:
         yield _thresholds(model, stored)
         yield from _by_quantity(model, stored)
@@ -174,9 +182,27 @@ def _confusion(model: ModelDescription) -> Picture:
         f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(model.classes, row, strict=True) if n)
         for name, row in zip(model.classes, metrics.confusion, strict=True)
     )
-    height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_ROWS))
+    height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
     return drawn(axes, "Confusion matrix", caption, alt)
+
+
+def _overlap(model: ModelDescription) -> Picture:
+    """Return a picture of the classes that are most often taken for another one."""
+    counts = np.asarray(model.metrics.confusion)
+    off = counts - np.diag(np.diag(counts))
+    order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
+    pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
+    names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
+    share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
+    return drawn(
+        plot_shares(new_axes(**TOP), names, share, label="share taken for the other"),
+        "Where classes overlap",
+        f"Which share of a class's {model.metrics.judged_by} objects is taken for another class: the pairs with most "
+        f"objects. The matrix of all {len(model.classes)} classes stands below.",
+        "Classes taken for others: "
+        + "; ".join(f"{name} {s:.0%}" for name, s in zip(names, share, strict=True)),
+    )
 
 
 def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:
@@ -339,12 +365,15 @@ def _sky(sky: SkyCounts) -> Picture:
 
 
 def _flags(found: Counts) -> Picture:
+    raised = {name: f for name, f in found.flags.items() if f["count"]} or found.flags
     return drawn(
-        plot_flags(new_axes(**TOP), [*found.flags], [f["share"] for f in found.flags.values()]),
+        plot_shares(
+            new_axes(**TOP), [*raised], [f["share"] for f in raised.values()], label="share of the objects"
+        ),
         "What is flagged",
         "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
         "positions are not known here.",
-        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in found.flags.items()),
+        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in raised.items()),
     )
 
 
@@ -454,6 +483,6 @@ def _lead(model: ModelDescription) -> str:
     names = ", ".join(file["name"] for file in training.inputs)
     held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
     return (
-        f"A model that sorts objects into {', '.join(model.classes)}, trained on {training.n_training:,} objects "
+        f"A model that sorts objects into {named(model.classes)}, trained on {training.n_training:,} objects "
         f"of {names} ({held}, of {training.n_read:,})."
     )

@@ -72,6 +72,17 @@ def class_words(name: str) -> str:
     return name if any(c.isalpha() for c in name) else f"class {name}"
 
 
+MOST_NAMED = 6
+"""Classes that a sentence names one by one."""
+
+
+def named(classes: Sequence[str]) -> str:
+    """Return the names of classes for a sentence, of many the first three and how many there are."""
+    if len(classes) <= MOST_NAMED:
+        return ", ".join(classes)
+    return f"{len(classes)} classes ({', '.join(classes[:3])} and {len(classes) - 3} more)"
+
+
 # A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 #
 # Rich narrows columns of texts first, down to one letter.  This module breaks headings of numbers between words first.

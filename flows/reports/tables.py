@@ -322,8 +322,8 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         ),
         numeric=frozenset(range(1, 6)),
         note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "
-        "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have it "
-        "too.",
+        "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have "
+        "the class's share as both.",
     )
     return (table, *grouping_tables(model))
 

@@ -22,14 +22,15 @@ from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import classified, report, summary
-from tests.flows.reports.test_report import HOSTILE, changed
+from tests.flows.reports.test_report import HOSTILE, changed, make_report
 from tests.flows.verbs import listed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
 AXE = Path(os.environ.get("BLR_AXE", "node_modules/axe-core/axe.min.js"))
 WIDTHS = (1280, 390)
-PAGES = ("training", "classification", "review", "outliers", "audit")
+REPORTS = ("training", "many-classes", "classification")
+PAGES = (*REPORTS, "review", "outliers", "audit")
 
 
 def training_page() -> str:
@@ -43,6 +44,23 @@ def training_page() -> str:
         magnitude_counts=np.full((3, 5, K), 30),
     )
     return render_report(changed(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
+
+
+def page_of_many_classes() -> str:
+    """Return the report of a model of 28 classes, each taken for the next one now and then."""
+    K = 28
+    counts = 40 * np.eye(K, dtype=int) + 20 * np.eye(K, k=1, dtype=int) + 1
+    classes, rows = tuple(f"class {k}" for k in range(K)), tuple(map(tuple, counts.tolist()))
+    per_class = tuple(counts.sum(axis=1).tolist())
+    return render_report(
+        changed(
+            make_report(classes),
+            confusion=rows,
+            n=int(counts.sum()),
+            training_counts=per_class,
+            held_out_counts=per_class,
+        )
+    )
 
 
 EXAMPLE = ClassExample(
@@ -91,7 +109,8 @@ def classification_page() -> str:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    written = {"training": training_page(), "classification": classification_page()}
+    made = (training_page, page_of_many_classes, classification_page)
+    written = {name: make() for name, make in zip(REPORTS, made, strict=True)}
     for name, text in written.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     lists(folder)
@@ -145,7 +164,7 @@ def test_nothing_overflows_is_asked_for_or_complains(
     assert window.driver.get_log("browser") == []
 
 
-@pytest.mark.parametrize("name", ["training", "classification"])
+@pytest.mark.parametrize("name", REPORTS)
 def test_the_first_screen_has_two_pictures_and_four_answers(
     window: Browser, pages: dict[str, Path], name: str
 ) -> None:

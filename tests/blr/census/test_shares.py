@@ -203,7 +203,7 @@ def test_the_test_chooses_shares_and_names_it() -> None:
     counted = count_classes(labelled, target)
     assert counted.assumes == "shares"
     assert counted.shares is not None
-    assert "chosen by tests" in counted.reason
+    assert "no test contradicts it" in counted.reason
     low, high = counted.shares.interval(0.999)
     assert low[1] < truth[1] < high[1]
 

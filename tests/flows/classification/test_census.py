@@ -58,7 +58,7 @@ def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make:
     assert census["n_rows"] == inside.sum()
     assert counts["early"]["source"] == "model"
     assert counts["early"]["assumes"] == "shares"
-    assert "chosen by tests" in counts["early"]["reason"]
+    assert "no test contradicts it" in counts["early"]["reason"]
     # A tenth of the survey's objects has no type and lies between: a count holds them as one of the two.
     assert counts["early"]["low"] < early + 0.1 * 3000
     assert counts["early"]["high"] > early

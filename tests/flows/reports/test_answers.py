@@ -9,6 +9,7 @@ from html import escape, unescape
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
@@ -24,9 +25,10 @@ from flows.reports.catalogue_page import (
     classification_answers,
     trusted_in_part,
 )
-from flows.reports.counts import census_table
+from flows.reports.counts import census_table, first_words
 from flows.reports.data import Made, NotableObject, TrainReport
 from flows.reports.html import render_report
+from flows.reports.report_table import named
 from flows.reports.tables import TERMS, review_table
 from flows.runs.results import ClassEstimate, Counts, FeatureDrift, FlagCount, ShiftRecord, Summary
 from tests.flows.reports.test_report import changed, make_report, verdict
@@ -152,7 +154,7 @@ def test_the_answer_on_use_follows_the_worst_of_the_four(
 
 
 JARGON = re.compile(
-    r"k-hat|\bnats?\b|AUC|Occam|shift norm|log loss|log evidence|BIC|posterior\b(?! =)|plug-in|logit"
+    r"k-hat|\bnats?\b|AUC|Occam|shift norm|log loss|log evidence|BIC|posterior\b(?! =)|plug-in|logit|moderation"
 )
 
 
@@ -168,13 +170,28 @@ def test_the_page_of_a_classification_is_plain_and_says_nothing_twice(trained: P
     page = (tmp_path / "report.html").read_text()
     text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
     before, last = text.split("Why this class?")
-    assert not JARGON.search(
-        before.replace("variance of its logit", "")
-    )  # the meaning of a flag, as files have it
-    assert last.count("Logit: the natural logarithm of") == 1
+    assert not JARGON.search(before)
+    assert last.count("What a feature adds to the logarithm of") == 1
     said = sentences(page)
     assert len(said) > 20
     assert [s for s in set(said) if said.count(s) > 1] == []
+
+
+def test_the_page_explains_three_objects_however_many_files_there_are(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    table = pq.read_table(trained / "survey.parquet")
+    for name, part in (("a.parquet", table.slice(0, 200)), ("b.parquet", table.slice(200))):
+        pq.write_table(part, tmp_path / "two" / name)
+    classify([tmp_path / "two"], model="morphology", store=trained / "models", out=tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").read_text().count(") rather than ") == 2 * 3, (
+        "caption and region"
+    )
+
+
+def test_of_many_classes_a_sentence_names_the_first() -> None:
+    assert named(("early", "late")) == "early, late"
+    assert named(tuple("abcdefgh")) == "8 classes (a, b, c and 5 more)"
+    assert first_words("abcdefgh") == "a, b, c, d, e, f and 2 classes more, in the table"
 
 
 def test_no_word_of_statisticians_stands_before_the_last_sections() -> None:
