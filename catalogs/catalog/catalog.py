@@ -261,13 +261,14 @@ class Partition(ABC):
         """
         return self, None, False
 
-    def same_columns(self, other: Partition) -> frozenset[str]:
+    def same_columns(self, other: Partition) -> Mapping[str, int | None]:
         """Return columns that another file has in the same bytes, row by row; these need not be decoded to be compared.
 
-        Others may be the same too: of formats whose bytes are not compared, all.
+        Of texts, how many are empty, where the bytes tell.  Others may be the same too: of formats whose bytes are not
+        compared, all.
         """
         del other
-        return frozenset()
+        return {}
 
     def divided(self, rows: int) -> Sequence[Self]:
         """Return parts for processes to read, of about so many rows each, in order; itself where that saves nothing."""
@@ -395,14 +396,19 @@ class Catalog:
             if partition.counted:
                 yield from partition.batches(columns, rows)
 
-    def same_columns(self, other: Catalog) -> frozenset[str]:
-        """Return columns of which another catalogue's partitions have the same bytes, found without decoding them."""
-        alike = {c.name for c in self.columns if other._by_name.get(c.name, c).datatype == c.datatype}
+    def same_columns(self, other: Catalog) -> Mapping[str, int | None]:
+        """Return columns of which another catalogue's partitions have the same bytes, found without decoding them.
+
+        Of texts, how many are empty, where the bytes tell.
+        """
+        alike = [c.name for c in self.columns if other._by_name.get(c.name, c).datatype == c.datatype]
         if len(self.partitions) != len(other.partitions):
-            return frozenset()
-        for ours, theirs in zip(self.partitions, other.partitions, strict=True):
-            alike &= ours.same_columns(theirs)
-        return frozenset(alike)
+            return {}
+        parts = [a.same_columns(b) for a, b in zip(self.partitions, other.partitions, strict=True)]
+        found = {
+            name: [part[name] for part in parts] for name in alike if all(name in part for part in parts)
+        }
+        return {name: None if None in empty else sum(filter(None, empty)) for name, empty in found.items()}
 
     def content_hash(self) -> str:
         """Return the SHA-256 over the partitions' names and bytes."""

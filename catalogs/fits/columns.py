@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -254,8 +255,9 @@ def _number(header: Header, keyword: str) -> int | float | None:
 # From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts trimmed.
 
 Stored = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
 
-TRUE, FALSE = ord("T"), ord("F")
+TRUE, FALSE, BLANK = ord("T"), ord("F"), ord(" ")
 
 
 def field_type(column: FitsColumn) -> np.dtype[Any]:
@@ -338,6 +340,22 @@ def trimmed(raw: pa.Array) -> pa.Array:
     return text
 
 
+def n_empty(rows: Bytes, texts: Sequence[FitsColumn]) -> Integers:
+    """Return how many texts of each column are empty in stored rows, (n, bytes of a row).
+
+    They are once they are `trimmed`: there is nothing but blanks up to the first NUL or to the end.
+    """
+    first = rows.T[
+        np.array([c.offset for c in texts], np.intp)
+    ]  # of each column, its first byte in every row
+    n = np.count_nonzero(first == 0, axis=1)
+    for k in np.flatnonzero((first == BLANK).any(axis=1)).tolist():
+        text = rows[first[k] == BLANK, texts[k].offset :][:, : texts[k].width]
+        end = text[np.arange(len(text)), np.argmin(text == BLANK, axis=1)]  # a blank where all are
+        n[k] += np.count_nonzero((end == 0) | (end == BLANK))
+    return n
+
+
 def _scaled(column: FitsColumn, stored: Stored) -> Stored:
     if column.is_shifted:
         # Adding the top bit means inverting it: this is exact where arithmetic would overflow.
@@ -354,8 +372,6 @@ def _scaled(column: FitsColumn, stored: Stored) -> Stored:
 # Cells of variable length: descriptors in the rows, elements in the heap behind them.
 #
 # FITS Standard 4.0, section 7.3.5.  Descriptors are checked against the size of the heap.
-
-Integers = npt.NDArray[np.int64]
 
 MAX_BATCH = 1 << 30
 """Bytes that the cells of one batch may take: descriptors may share a place, and so claim any size."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import re
 import shutil
 import tempfile
@@ -33,6 +34,7 @@ from catalogs.fits.columns import (
     column_of,
     field_type,
     heap_cells,
+    n_empty,
     table_of,
 )
 from catalogs.fits.header import (
@@ -137,14 +139,21 @@ class FitsPartition(Partition):
             for i in range(0, self.n_rows, rows)
         ]
 
-    def same_columns(self, other: Partition) -> frozenset[str]:
-        """Return the columns of fixed length that another table has in the same place and bytes of each row."""
+    def same_columns(self, other: Partition) -> dict[str, int | None]:
+        """Return the columns of fixed length that another table has in the same place and bytes of each row.
+
+        Of texts, how many are empty.
+        """
         if not isinstance(other, FitsPartition) or other.n_rows != self.n_rows:
-            return frozenset()
+            return {}
         theirs = {bare(c) for c in other.table.columns}
         alike = [c for c in self.table.columns if bare(c) in theirs and not c.heap]
+        texts = [c for c in alike if c.code == "A" and c.width and not c.shape]
+        empty = np.zeros(len(texts), np.int64)
         width = max((c.offset + c.n_bytes for c in alike), default=0)
-        differs = np.zeros(width, np.bool_)
+        # Rows of whole words are compared by words.
+        word = math.gcd(self.table.row_bytes, other.table.row_bytes, 8)
+        differs = np.zeros(-(-width // word), np.bool_)
         with ExitStack() as stack:
             sources = [
                 (p, stack.enter_context(open_tables(p.path, p.stamp, p.restored))) for p in (self, other)
@@ -152,11 +161,16 @@ class FitsPartition(Partition):
             at_once = max(1, READ_BYTES // max(1, self.table.row_bytes))
             for start in range(0, self.n_rows if width else 0, at_once):
                 n = min(at_once, self.n_rows - start)
-                ours, their = (
-                    stored_rows(source, p.table, p.first + start, n)[:, :width] for p, source in sources
-                )
-                differs |= (ours != their).any(axis=0)
-        return frozenset(c.name for c in alike if not differs[c.offset : c.offset + c.n_bytes].any())
+                ours, their = (stored_rows(source, p.table, p.first + start, n) for p, source in sources)
+                a, b = (rows.view(f"u{word}")[:, : len(differs)] for rows in (ours, their))
+                if (wrong := a != b).any():
+                    differs |= wrong.any(axis=0)
+                empty += n_empty(ours, texts)
+        known = dict(zip((c.name for c in texts), empty.tolist(), strict=True))
+        same = (
+            c.name for c in alike if not differs[c.offset // word : -(-(c.offset + c.n_bytes) // word)].any()
+        )
+        return {name: known.get(name) for name in same}
 
     def verified(self) -> tuple[FitsPartition, str | None, bool]:
         """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""

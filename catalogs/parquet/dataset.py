@@ -158,22 +158,22 @@ class ParquetPartition(Partition):
         wrong = None if self.remote else wrong_page(self.path, stamp(self.path))
         return (replace(self, checked=False) if wrong else self), wrong, bool(wrong)
 
-    def same_columns(self, other: Partition) -> frozenset[str]:
+    def same_columns(self, other: Partition) -> dict[str, int | None]:
         """Return the flat columns whose pages another file has in the same bytes, those with masks left out."""
         if not isinstance(other, ParquetPartition) or self.remote or other.remote:
-            return frozenset()
+            return {}
         if self.row_groups is not None or other.row_groups is not None:  # parts of files
-            return frozenset()
+            return {}
         with opened(self.path) as here, opened(other.path) as there:
             theirs, masks = flat_columns(there), masks_of_file(here) | masks_of_file(there)
             with open_bytes(self.path) as a, open_bytes(other.path) as b:
-                return frozenset(
-                    name
+                return {
+                    name: None
                     for name, (column, chunks) in flat_columns(here).items()
                     if name in theirs and name not in masks and column.equals(theirs[name][0])
                     if len(chunks) == len(theirs[name][1])
                     and all(same_pages(a, x, b, y) for x, y in zip(chunks, theirs[name][1], strict=True))
-                )
+                }
 
     def divided(self, rows: int) -> list[ParquetPartition]:
         """Return parts to be read, of whole row groups that together have so many rows or more."""

@@ -111,15 +111,16 @@ def _nested_pixels(ra: NDArray[np.float64], dec: NDArray[np.float64], order: int
     face = np.where(a == b, a | 4, np.where(a < b, a, b + 8))
     x, y = falling & (n - 1), n - 1 - (rising & (n - 1))
     # Beyond two thirds, lines run to the pole.
-    quarter = turn.astype(np.int64)
-    reach = n * np.cos(dec) * np.sqrt(3 / (1 + np.abs(z)))
+    polar = np.flatnonzero(np.abs(z) > 2 / 3)
+    turn, z = turn[polar], z[polar]
+    quarter, north = turn.astype(np.int64), z > 0
+    reach = n * np.cos(dec[polar]) * np.sqrt(3 / (1 + np.abs(z)))
     east, west = (
         np.minimum((share * reach).astype(np.int64), n - 1) for share in (turn - quarter, 1 - turn + quarter)
     )
-    polar, north = np.abs(z) > 2 / 3, z > 0
-    face = np.where(polar, np.where(north, quarter, quarter + 8), face)
-    x = np.where(polar, np.where(north, n - 1 - west, east), x)
-    y = np.where(polar, np.where(north, n - 1 - east, west), y)
+    face[polar] = np.where(north, quarter, quarter + 8)
+    x[polar] = np.where(north, n - 1 - west, east)
+    y[polar] = np.where(north, n - 1 - east, west)
     pixels = face << (2 * order)
     for bit in range(order):
         pixels |= ((x >> bit & 1) << (2 * bit)) | ((y >> bit & 1) << (2 * bit + 1))

@@ -290,13 +290,22 @@ class _Pass:
         if scorer is not None:
             other = self._other_on(catalog, scorer)
             rows.replayed = Replayed(scorer, (self.seed, number), self.quota, other=other)
-        for batch, original in self._beside(catalog, source, of, rows):
+        same: Mapping[str, int | None] = {}
+        if source is not None and source.n_rows == n_rows:
+            same = catalog.same_columns(source)
+        # Texts in the bytes of the input's are counted already: they are not decoded.
+        left = {self.contract.id, *self.positions, *self.read, *self.opened.manifest.columns}
+        empty = {column: n for column, n in same.items() if n is not None and column not in left}
+        for batch, original in self._beside(catalog, source, of, rows, same, empty):
             held = batch if of is catalog else original
             read = None
             if scorer is not None and held is not None:
                 read = held.select([column for column in self.read if column in held.schema.names])
-            rows.add(batch, read, batch.num_rows / n_rows)
+            rows.add(batch, read, batch.num_rows / n_rows, catalog)
             rows.start += batch.num_rows
+        for column in catalog.names:
+            seen = rows.columns.pop(column, None)
+            rows.columns[column] = seen or ColumnProfile(n=n_rows, missing=empty.get(column, 0))
         rows.report()
         self.by_file[name] = rows.counts
         if rows.replayed is not None:
@@ -304,7 +313,13 @@ class _Pass:
             rows.replayed.report(name, self.findings, self.opened.model.label, self.contract.last)
 
     def _beside(
-        self, catalog: Catalog, source: Catalog | None, of: Catalog, rows: _RowChecks
+        self,
+        catalog: Catalog,
+        source: Catalog | None,
+        of: Catalog,
+        rows: _RowChecks,
+        same: Mapping[str, int | None],
+        empty: Mapping[str, int],
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
         """Yield the batches of a file, each with its input's where something of it is read.
 
@@ -318,14 +333,14 @@ class _Pass:
         unproven: list[str] = []
         if source is not None and source.n_rows == catalog.n_rows:
             shared = [column for column in catalog.names if column in source.names and column not in new]
-            same = catalog.same_columns(source)
             unproven = [column for column in shared if column not in same]
             read = [column for column in self.read if of is source and column in source.names]
-            if wanted := dict.fromkeys([*unproven, *read]):
-                beside = chain(source.batches([*wanted], BATCH_ROWS), repeat(None))
+            if both := dict.fromkeys([*unproven, *read]):
+                beside = chain(source.batches([*both], BATCH_ROWS), repeat(None))
         if source is not None and self.inputs_known and id_ is not None and id_ not in shared:
             self.inputs.add_identifiers(source, id_, rows.number)
-        for batch, original in zip(catalog.batches(catalog.names, BATCH_ROWS), beside, strict=False):
+        wanted = [column for column in catalog.names if column not in empty]
+        for batch, original in zip(catalog.batches(wanted, BATCH_ROWS), beside, strict=False):
             if original is not None:
                 for column in unproven:
                     wrong = differing(batch.column(column), original.column(column))
@@ -455,16 +470,18 @@ class _Pass:
                 self.truth.add("before", rows["hash"], rows["class"], rows["p"])
             at += batch.num_rows
 
-    def compare_texts(self, number: int, hashes: Array, batch: pa.RecordBatch) -> None:
+    def compare_texts(self, number: int, hashes: Array, batch: pa.RecordBatch, catalog: Catalog) -> None:
         """Compare the texts of a file's first rows with those of the same file of the last release."""
         name, id_ = self.files[number], self.contract.id
         if self.last is None or self.found is None or name not in self.found.old_files:
             return
         old = annotated_table(self.last.manifest.prefix or "blr_").open(self.last.data / name)
-        texts = [text for text in self.texts if text in old.names and text in batch.schema.names]
+        texts = [text for text in self.texts if text in old.names and text in catalog.names]
         if id_ not in old.names or not texts:
             return
         before = next(old.batches([id_, *texts], differences.TEXT_ROWS), None)
+        if not {*texts} <= {*batch.schema.names}:
+            batch = next(catalog.batches(texts, differences.TEXT_ROWS))
         if before is not None:
             now = batch.slice(0, differences.TEXT_ROWS).select(texts)
             was = (identifiers(before.column(id_)), before)
@@ -525,7 +542,7 @@ class _RowChecks:
             self.faults.setdefault(key, []).extend((self.start + rows[:50]).tolist())
             self.n_faults[key] += len(rows)
 
-    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None, share: float) -> None:
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None, share: float, catalog: Catalog) -> None:
         """Check a batch; `read` has the columns that the model reads, `share` is the batch's part of the file."""
         work, contract, names = self.work, self.work.contract, batch.schema.names
         for name in names:
@@ -536,7 +553,7 @@ class _RowChecks:
         if contract.id in names:
             work.ledger.add(self.number, self.start, rows)
             if not self.start:
-                work.compare_texts(self.number, rows["hash"], batch)
+                work.compare_texts(self.number, rows["hash"], batch, catalog)
             inputs = batch.select([]) if read is None else read
             work.sample.add(batch, rows, self.number, inputs, self.catalog)
             column = batch.column(contract.id)
@@ -663,8 +680,9 @@ def counted(column: pa.Array) -> ColumnProfile:
     if is_text(column.type):
         missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
     elif pt.is_integer(column.type) or pt.is_floating(column.type):
-        known = floats(column.drop_null())
-        known = known[np.isfinite(known)]
+        known = column.drop_null().to_numpy(zero_copy_only=False)
+        finite = np.isfinite(known)
+        known = known if finite.all() else known[finite]
         missing = len(column) - len(known)
     ends = (float(known.min()), float(known.max())) if len(known) else (None, None)
     return ColumnProfile(n=len(column), missing=missing, minimum=ends[0], maximum=ends[1])
