@@ -105,6 +105,12 @@ def _of_another_band(name: str, other: str) -> bool:
     """
     if max(map(len, re.findall(r"[a-z]+", f"{name} {other}".lower())), default=0) > LONGEST_OF_BAND:
         return False
+    pairs = [*zip(name.lower(), other.lower(), strict=False)]
+    if len(name) == len(other) and any(
+        a != b and before.isalpha() and after.isalpha()
+        for (before, _), (a, b), (after, _) in zip(pairs, pairs[1:], pairs[2:], strict=False)
+    ):
+        return False  # within a word: `tarket` is `target` misspelt
     mine, theirs = (Counter(filter(str.isalnum, text.lower())) for text in (name, other))
     differing = "".join([*(mine - theirs).elements(), *(theirs - mine).elements()])
     return len(differing) == 2 and mine.total() == theirs.total() and BANDS.issuperset(differing)

@@ -147,6 +147,8 @@ def open_listing(listing: Listing, table: str | int | None = None) -> Catalog:
 
 def format_of(path: Path) -> Format:
     """Return the format of a file or folder: by what it holds, else by its name."""
+    if path.is_symlink() and not path.exists():
+        raise not_there(path)
     head = b""
     if path.is_file():
         with open_bytes(path) as stream:
@@ -157,7 +159,8 @@ def format_of(path: Path) -> Format:
     for candidate in FORMATS.values():
         if path.is_file() and candidate.by_name and path.name.lower().endswith(candidate.suffixes):
             return candidate
-    readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
+    plain = {name: [s for s in f.suffixes if s.count(".") == 1] for name, f in FORMATS.items()}
+    readable = "; ".join(f"{name}: {' '.join(suffixes) or 'a folder'}" for name, suffixes in plain.items())
     raise FormatError(
         f"the format of {path} is unknown; expected one of {readable}; convert other tables: `from "
         f"astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads "

@@ -6,6 +6,13 @@ Every message says what was got, what was expected and what to do.
 from __future__ import annotations
 
 
+def of_files(error: OSError) -> str:
+    """Return what the system said of a file, and what to do where it is not allowed."""
+    place = f"{error.filename}: " if error.filename else ""
+    remedy = "; check its owner and permissions, and those of its folders"
+    return f"{place}{error.strerror or error}{remedy if isinstance(error, PermissionError) else ''}"
+
+
 class FlowError(Exception):
     """An error that the user can correct; the command line prints its message without a traceback.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -344,6 +345,8 @@ def opened(
     except UnicodeDecodeError as error:
         raise damaged(place, f"{error.object!r}, a name in it, is not UTF-8 text") from error
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, PermissionError):
+            raise PermissionError(error.errno, os.strerror(error.errno or 0), str(place)) from error
         if isinstance(error, OSError) and error.errno is not None:
             raise CatalogError(
                 f"{place} cannot be read: {error.strerror or error}; check the disk"

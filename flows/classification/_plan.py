@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from catalogs.writing import SLIM_BYTES
 from flows.classification.release_changes import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
-from flows.errors import UsageError
-from flows.features.reader import unchecked
+from flows.errors import UsageError, of_files
+from flows.features.reader import UnitRemark, unchecked
 from flows.inputs.opening import OpenedFile, find_files
 from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, copy_name_of
 from flows.models.model import Model
@@ -313,7 +314,7 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
 }
 """Errors of one file, after which the others continue; any other error ends the run."""
 SHOWN = 4
-"""Most columns that the line on units names."""
+"""Most columns or files that the line on units names in one place."""
 
 
 @dataclass(frozen=True)
@@ -407,10 +408,11 @@ def make_plan(
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
     known = _still_quarantined(catalogues, out, before) if before and same and not verify else {}
-    units: dict[str, None] = {}
+    units: dict[UnitRemark, list[str]] = {}
 
     def check(catalog: Catalog) -> None:
-        units.update(dict.fromkeys(_check(catalog, scorer, specification)))
+        for remark in _check(catalog, scorer, specification):
+            units.setdefault(remark, []).append(catalog.path.name)
 
     files, failed = find_files(
         [c.leaving_out({**deferred, **{path: q.reason for path, q in known.items()}}) for c in catalogues],
@@ -477,11 +479,13 @@ def _quarantined(
 
 def reason(error: Exception) -> str:
     """Return an error as one line, with its type if the message was not written for users."""
+    if isinstance(error, PermissionError):
+        return of_files(error)
     text = " ".join(str(error).split())
     return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
 
 
-def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[str, ...]:
+def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[UnitRemark, ...]:
     """Raise a `CatalogError` where a catalogue cannot be annotated; return which units could not be compared."""
     here = scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
     for name in scorer.reader.read:
@@ -495,13 +499,25 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
     return unchecked(here.reader, catalog, scorer.model.columns)
 
 
-def _said_of(units: Collection[str]) -> str:
-    """Return the line on units that could not be compared."""
-    more = f"; and {len(units) - SHOWN:,} more" if len(units) > SHOWN else ""
-    return (
-        f"{'; '.join(list(units)[:SHOWN])}{more}: the values are used unchanged; if that is right, state the "
-        "unit under [target.units]; if not, compute the column under [target.expressions]"
+def _said_of(units: Mapping[UnitRemark, Sequence[str]]) -> str:
+    """Return the line on units that could not be compared; files are named where a column's unit is not one."""
+    n_units = Counter(column for column, _ in units)
+    said: dict[str, list[str]] = {}
+    for (column, words), files in sorted(units.items(), key=lambda one: len(one[1])):
+        where = f" ({_some(files)})" if n_units[column] > 1 else ""
+        said.setdefault(words, []).append(column + where)
+    clauses = "; ".join(
+        f"{_some(columns)} {'is' if len(columns) == 1 else 'are'} {words}" for words, columns in said.items()
     )
+    return (
+        f"{clauses}: the values are used unchanged; if that is right, state the unit under [target.units]; if not, "
+        "compute the column under [target.expressions]"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _still_quarantined(

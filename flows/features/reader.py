@@ -243,12 +243,12 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
     except ExpressionError as error:
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
         marked = (
-            f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert the column, "
-            f"or state the texts that mean 'no value' under {MEANT}"
+            f"the column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert the column, "
+            f"or state the texts that mean 'no value' under {MEANT}; "
             if texts
             else ""
         )
-        raise ExpressionError(f"feature '{name}': {error}{marked}") from error
+        raise ExpressionError(f"feature '{name}': {marked}{error}") from error
 
 
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
@@ -278,7 +278,7 @@ def training_reader(specification: Specification, *, split_by: Iterable[str] = (
     """Return the reader of the labelled catalogue: features, label, weight, and the columns of the split."""
     catalog = specification.catalog
     also = {catalog.id: "catalog.id"} if catalog.id else {}
-    also |= dict.fromkeys(split_by, "split.by")
+    also |= {name: "split.by" for name in split_by if name not in also}
     also |= dict.fromkeys(parse(catalog.weight).names if catalog.weight else (), "catalog.weight")
     also |= _label_columns(specification)
     return FeatureReader(
@@ -431,10 +431,14 @@ def converted(
     return replace(reader, scales=scales, derived=replace(derived, limits={**limits, **reader.limits}))
 
 
+UnitRemark = tuple[str, str]
+"""A column, and what is stated of its unit, both in words."""
+
+
 def unchecked(
     reader: FeatureReader, catalog: Catalog, trained: Mapping[str, ColumnMetadata]
-) -> tuple[str, ...]:
-    """Return the columns, in words, of which one side alone states a unit, so that nothing could be compared.
+) -> tuple[UnitRemark, ...]:
+    """Return the columns of which one side alone states a unit, so that nothing could be compared, and what it states.
 
     A catalogue that states no unit at all, as CSV files do, gets no remark: nobody expects units there.
     """
@@ -447,9 +451,9 @@ def unchecked(
             continue
         ours, unit = column.unit, mapping.unit(name, here)
         if unit and not ours:
-            unstated.append(f"{mapping.said(name)} is in '{unit}', but had no unit in training")
+            unstated.append((mapping.said(name), f"in '{unit}', but had no unit in training"))
         elif ours and not unit and any(here.values()):
-            unstated.append(f"{mapping.said(name)} has no unit, but was in '{ours}' in training")
+            unstated.append((mapping.said(name), f"without a unit here, unlike in training ('{ours}')"))
     return tuple(unstated)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs import hats
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Partition, verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Column, Partition, verified
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
 from catalogs.parquet import dataset as parquet
@@ -70,8 +70,8 @@ def find_files(
             if not catalogue.source.is_folder:
                 failed[catalogue.source.path] = error
                 continue
-            failing, names = _tried(catalogue, check, tolerated)
-            if not names:
+            failing, columns = _tried(catalogue, check, tolerated)
+            if not columns:
                 raise
             # Without the files that fail by themselves; if that fails too, without those unlike most.
             some: list[OpenedFile] | None = None
@@ -79,7 +79,12 @@ def find_files(
                 with suppress(*tolerated):
                     some = _files_of(catalogue.lacking(failing), check)
             if some is None:
-                failing |= _unlike_most(names)
+                names = {file: frozenset(c.name for c in those) for file, those in columns.items()}
+                with_units = {
+                    file: frozenset(f"{c.name} in {c.unit or 'no unit'}" for c in those)
+                    for file, those in columns.items()
+                }
+                failing |= _unlike_most(names) or _unlike_most(with_units)
                 some = _files_of(catalogue.lacking(failing), check)
             opened += some
             failed |= failing
@@ -104,10 +109,10 @@ def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
 
 def _tried(
     catalogue: InputCatalogue, check: Check, tolerated: tuple[type[Exception], ...]
-) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
+) -> tuple[dict[Path, Exception], dict[Path, Sequence[Column]]]:
     """Return why files of a folder that have rows fail by themselves, and the columns of the others."""
     failing: dict[Path, Exception] = {}
-    names: dict[Path, frozenset[str]] = {}
+    columns: dict[Path, Sequence[Column]] = {}
     files: Iterable[Path] = (file.path for file in catalogue.read())
     if catalogue.source.kind == "hats":
         known = hats.files_with_rows(catalogue.source.path)
@@ -116,10 +121,10 @@ def _tried(
         try:
             catalog = catalogue.choice.open(file)
             check(catalog)
-            names[file] = frozenset(catalog.names)
+            columns[file] = catalog.columns
         except tolerated as error:
             failing[file] = error
-    return failing, names
+    return failing, columns
 
 
 @lru_cache(maxsize=4)
@@ -141,7 +146,7 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
 
 
 def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
-    """Return the files that have other columns than most."""
+    """Return the files that have other columns, or columns in other units, than most."""
     usual, _ = Counter(names.values()).most_common(1)[0]
     odd: dict[Path, Exception] = {}
     for file, columns in names.items():
@@ -149,8 +154,8 @@ def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
         what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
         if what:
             odd[file] = FormatError(
-                f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct "
-                "the file"
+                f"{file} {what}, but the other files of its folder do not, expected the same columns in the "
+                "same units in all; correct the file"
             )
     return odd
 

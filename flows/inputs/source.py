@@ -277,7 +277,7 @@ def _is_ascii(path: Path) -> bool:
     """Say whether a file is a blank-separated or fixed-width table; by its name, where its content does not say it."""
     try:
         return format_of(path) is FORMATS[ascii_tables.ASCII]
-    except FormatError:
+    except (FormatError, OSError):
         return path.name.lower().endswith(ascii_tables.SUFFIXES)
 
 

@@ -354,6 +354,8 @@ def read_tree(path: Path) -> Tree:
         )
     try:
         return _read(path)
+    except PermissionError:  # the file may be whole
+        raise
     except Exception as error:  # whatever it is, the user's remedy is the same
         raise _damaged(path, str(error) or type(error).__name__) from error
 

@@ -49,7 +49,7 @@ from pydantic import BeforeValidator
 from catalogs.errors import CatalogError
 from catalogs.remote.urls import scrubbed
 from flows.documents import from_document, to_document
-from flows.errors import FlowError, Terminated, UsageError
+from flows.errors import FlowError, Terminated, UsageError, of_files
 from flows.reports.counts import run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import to_markdown
@@ -145,8 +145,7 @@ def words_of(error: BaseException) -> str | None:
         case FlowError() | CatalogError() | Terminated():
             return scrubbed(str(error))  # a URL may be given where a path is expected
         case OSError():
-            place = f"{error.filename}: " if error.filename else ""
-            return scrubbed(f"{place}{error.strerror or error}; every file with a final name is complete")
+            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
     return None
 
 

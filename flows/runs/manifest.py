@@ -62,8 +62,11 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path, tag: str = "") -> FileState:
-        """Return the state of a file as it is now, without reading it; FileNotFoundError where it has gone."""
-        seen = path.stat()
+        """Return the state of a file as it is now, without reading it; FileNotFoundError where it has gone.
+
+        A link that leads nowhere is there, such as one to a disk that is not mounted.
+        """
+        seen = path.stat() if path.exists() or not path.is_symlink() else path.lstat()
         return cls("", seen.st_size, seen.st_mtime_ns, seen.st_ino, tag)
 
     def hashed(self, path: Path) -> FileState:
@@ -291,8 +294,8 @@ def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None
         row_numbers = "" if column else ", or add one of row numbers and classify again"
         raise UsageError(
             f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, "
-            f"expected the column with the names of the objects; name it with {option}{row_numbers}; "
-            f"{nearest(column or 'id', catalog.names)}"
+            f"expected the column with the names of the objects; name it with {option}{row_numbers}"
+            + (f"; {nearest(column, catalog.names)}" if column else "")
         )
     return column
 

@@ -110,8 +110,12 @@ def _read(file: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise SpecificationError(
-            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; this may be "
-            "the catalogue: name the specification"
+            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; "
+            + (
+                "save it as UTF-8"
+                if file.suffix == ".toml"
+                else "this may be the catalogue: name the specification"
+            )
         ) from error
     except OSError as error:
         raise SpecificationError(
@@ -151,16 +155,27 @@ def _problem(detail: ErrorDetails, location: Location) -> str:
     if kind == "extra_forbidden":
         model = _model_at(detail["loc"][:-1])
         known = sorted(set(model.model_fields) - {"base_folder"}) if model else []
-        return f"got an unknown key, expected one of {', '.join(known)}; {nearest(str(location[-1]), known)}"
+        return f"got an unknown key, expected one of {', '.join(known)}{_meant(str(location[-1]), known)}"
     if kind == "missing":
         return f"this key is missing, expected {_expected(detail)}; add it"
     if kind == "union_tag_invalid":
         known = re.findall(r"'(\w+)'", detail["ctx"]["expected_tags"])
         tag = detail["ctx"]["tag"]
-        return f"got kind '{tag}', expected one of {', '.join(known)}; {nearest(tag, known)}"
+        return f"got kind '{tag}', expected one of {', '.join(known)}{_meant(tag, known)}"
     if kind == "union_tag_not_found":
-        return f"got {got!r}, expected a table with the key 'kind'; add kind = '...'"
-    return f"got {got!r}, expected {_expected(detail)}; change it"
+        expected, remedy = "a table with the key 'kind'", "; add kind = '...'"
+    elif kind == "literal_error":
+        expected = detail["ctx"]["expected"]
+        remedy = _meant(str(got), re.findall(r"'([^']*)'", expected))
+    else:
+        expected, remedy = _expected(detail), ""
+    return f"got {got!r}, expected {expected}{remedy or '; change it'}"
+
+
+def _meant(got: str, known: Sequence[str]) -> str:
+    """Return the one of the known names that may be meant, as the end of a sentence that lists them."""
+    hint = nearest(got, known)
+    return f"; {hint}" if hint.startswith("did you mean") else ""
 
 
 def _expected(detail: ErrorDetails) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -55,6 +56,53 @@ def test_files_that_hold_nothing_are_set_aside_too(
     assert run(["classify", *files, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
     assert (list(told["quarantined"]), len(told["files"])) == ([name], 2)
+
+
+def unprivileged(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run `blr` as one who may not read what its mode forbids, which root may."""
+    mortal: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may read anything, and there is no setpriv (Debian: util-linux)")
+        without = "-dac_override,-dac_read_search"
+        mortal = ["setpriv", f"--bounding-set={without}", f"--inh-caps={without}"]
+    program = [sys.executable, "-m", "flows", *command, "--direct", "-q"]
+    return subprocess.run([*mortal, *program], capture_output=True, text=True, check=False)
+
+
+def test_a_file_that_may_not_be_read_is_set_aside_too(release: Path) -> None:
+    """A model that may not be read is not called damaged."""
+    (release / DAMAGED).chmod(0)
+    command = ("classify", "release", "--model", "morphology", "--json")
+    done = unprivileged(*command, "--out", "out")
+    assert done.returncode == 3, done.stderr
+    forbidden = "Permission denied; check its owner and permissions, and those of its folders"
+    assert json.loads(done.stdout)["quarantined"] == {DAMAGED: f"release/{DAMAGED}: {forbidden}"}
+    store = Path(shutil.copytree("models", "own"))
+    (model,) = store.rglob("model.asdf")
+    model.chmod(0)
+    done = unprivileged(*command, "--out", "other", "--store", "own")
+    assert (done.returncode, "damaged" in done.stderr) == (1, False)
+    assert f"blr: error: {model}: {forbidden}" in done.stderr
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
+    release: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no file that was taken back: nothing is retired."""
+    shutil.copy(release / "a.parquet", release / DAMAGED)
+    target = "[target]\npaths = ['release/*']\n\n[label]"
+    Path("spec.toml").write_text((trained / "spec.toml").read_text().replace("[label]", target))
+    nightly = ["reprocess", "spec.toml", "--settle", "0", "--out", "out", "--direct", "-q", "--json"]
+    assert run(nightly) == 0
+    (release / DAMAGED).unlink()
+    (release / DAMAGED).symlink_to("/nowhere/b.parquet")
+    capsys.readouterr()
+    assert run(nightly) == 3
+    told = json.loads(capsys.readouterr().out)
+    said = f"release/{DAMAGED} is a link to /nowhere/b.parquet, which does not exist: is its disk mounted?"
+    assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
+    assert (Path("out") / DAMAGED).is_file()
 
 
 def cut(path: Path) -> bytes:

@@ -196,6 +196,30 @@ BAD = {
         1,
         r"models: got no model 'morfology', expected one of the store's; did you mean 'morphology'",
     ),
+    "table misspelt within the word": (
+        lambda _: change("spec.toml", "[label]", "[labek]"),
+        TRAIN,
+        2,
+        r"labek: got an unknown key, expected one of [\w, ]*; did you mean 'label'\?$",
+    ),
+    "choice misspelt": (
+        lambda _: change("spec.toml", "[label]", '[select]\nby = "stak"\n[label]'),
+        TRAIN,
+        2,
+        r"select.by: got 'stak', expected 'evidence', .* or 'stack'; did you mean 'stack'\?$",
+    ),
+    "specification in Latin-1": (
+        lambda _: Path("spec.toml").write_bytes(Path("spec.toml").read_bytes() + "# é".encode("latin-1")),
+        TRAIN,
+        2,
+        r"spec.toml: got bytes that are not UTF-8 .*; save it as UTF-8$",
+    ),
+    "identifier misspelt": (
+        lambda _: change("spec.toml", 'id = "name"', 'id = "nane"'),
+        TRAIN,
+        1,
+        r"survey.parquet has no column 'nane', expected by catalog.id; did you mean 'name'\?$",
+    ),
     "wrong option": (lambda _: None, ("train", "spec.toml", "--stor", "x"), 2, r"--stor"),
     "no command": (lambda _: None, (), 2, r"blr --help"),
 }

@@ -17,7 +17,7 @@ from flows.errors import SpecificationError
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification, read_specification
 from tests.flows.conftest import write_parquet as write
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, reprocess, train
 
 SPECIFICATION = """
 name = "m"
@@ -236,7 +236,7 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     told = "\n".join(notes)
     notes.clear()
     assert "column 'r' is in 'nanomaggy', but had no unit in training" in told
-    assert "column 'g' has no unit, but was in 'mag' in training" in told
+    assert "column 'g' is without a unit here, unlike in training ('mag')" in told
     assert (
         told.count("the values are used unchanged; if that is right, state the unit under [target.units]")
         == 1
@@ -247,3 +247,25 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     with listening(heard):
         probabilities(folder, there, model)
     assert "the values are used unchanged" not in "\n".join(notes)
+
+
+def test_the_files_are_named_whose_unit_is_another(folder: Path) -> None:
+    write(folder / "survey.parquet", survey())
+    (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
+    model = train(folder / "spec.toml", folder / "models").model
+    (folder / "release").mkdir()
+    for name, unit in (("a", "mag"), ("b", "mag"), ("c", "Jy")):
+        write(folder / "release" / f"{name}.parquet", survey(), g=unit, r="mag")
+    notes: list[str] = []
+    with listening(SimpleNamespace(start=lambda *_: None, advance=lambda _: None, note=notes.append)):
+        files = sorted((folder / "release").iterdir())
+        classify(files, model=model, store=folder / "models", out=folder / "out")
+    assert "\n".join(notes).startswith(
+        "column 'g' (c.parquet) is in 'Jy', but had no unit in training; column 'g' (a.parquet, b.parquet), "
+        "column 'r' are in 'mag', but had no unit in training: the values are used unchanged"
+    )
+    target = "paths = ['release']"
+    (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=target))
+    done = reprocess(folder / "spec.toml", folder / "models", out=folder / "nightly", quiet_seconds=0)
+    assert list(done.quarantined) == ["c.parquet"], "one folder is one catalogue, in one unit"
+    assert "has also ['g in Jy']" in done.quarantined["c.parquet"]
