@@ -66,6 +66,11 @@ def brief(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless there is one."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> str:
     """Return a clause that names the nearest of the `known` names, or the first few of them.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from prefect.context import FlowRunContext
 
+from catalogs.errors import counted
 from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import completed, flow_of, run_logged
 from flows.request import ReviewRequest
@@ -15,7 +16,7 @@ from flows.reviews.selection import ReviewResult
 
 
 def _name(request: ReviewRequest) -> str:
-    return f"review {request.out}: {request.n_objects:,} objects"
+    return f"review {request.out}: {counted(request.n_objects, 'object')}"
 
 
 def _reviewed(request: ReviewRequest) -> ReviewResult:
@@ -31,6 +32,6 @@ def review(request: ReviewRequest) -> ReviewResult:
     with run_logged():
         result = _reviewed(request)
     lists = ", ".join(path.name for path in result.files)
-    chosen = f"{result.top:,} flagged and {result.drawn:,} drawn of {result.n_classified:,} objects"
+    chosen = f"{result.top:,} flagged and {result.drawn:,} drawn of {counted(result.n_classified, 'object')}"
     chosen += f", {result.outliers:,} outliers" if result.outliers else ""
     return completed(result, f"{chosen}, by {result.model}; lists: {lists or 'none'}.")

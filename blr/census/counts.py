@@ -309,6 +309,14 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
     )
 
 
+def _labelled(n: float) -> str:
+    return (
+        "1 object has a label and is counted by it"
+        if n == 1
+        else f"{n:,.0f} objects have a label and are counted by it"
+    )
+
+
 def count_with_labels(
     labelled: LabelledRows,
     target: TargetRows,
@@ -342,7 +350,7 @@ def count_with_labels(
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
         return _of_labels(labelled, counts, n_other, "" if n_other else "; no other is left")
     found = count_classes(labelled, others, assumes=assumes)
-    said = f"{counts.sum():,.0f} objects have a label and are counted by it; of the {n_other:,} others: {found.reason}"
+    said = f"{_labelled(counts.sum())}; of the {n_other:,} others: {found.reason}"
     if found.shares is None and n_other > MOST_UNSAID * target.n_objects:
         return replace(found, reason=said)
     if found.shares is None:
@@ -376,7 +384,7 @@ def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -
     return Counted(
         shares,
         None,
-        f"{counts.sum():,.0f} objects have a label and are counted by it{left}{why}",
+        f"{_labelled(counts.sum())}{left}{why}",
         alternatives=(Alternative("shares", labelled, shares),),
         counted=counts,
     )

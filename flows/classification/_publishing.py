@@ -11,6 +11,7 @@ from pathlib import Path
 
 from blr.census.results import Census
 from blr.decisions import Flag
+from catalogs.errors import counted
 from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
@@ -80,7 +81,7 @@ def write_classification_report(
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     names, n_labelled = [o.name for o in manifest.outputs], model.training.training_counts
     report = ClassificationReport(
-        catalogue=names[0] if len(names) == 1 else f"{len(names):,} files",
+        catalogue=names[0] if len(names) == 1 else f"{counted(len(names), 'file')}",
         summary=summary.totals,
         sky=total_sky([of_file.sky for of_file in counts if of_file.sky is not None]),
         features=_features(model, counts),

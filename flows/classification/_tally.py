@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -58,6 +59,7 @@ def tally_of(
     flags: NDArray[np.int32],
     missing: NDArray[np.bool_],
     sets: NDArray[np.bool_] | None = None,
+    marks: Mapping[str, int] = MappingProxyType({}),
 ) -> Tally:
     """Count a batch: p (n, K), NaN where unclassified; draws (S, K); flags (n,); missing (n, F); sets (n, K)."""
     classified = ~np.isnan(p[:, 0])
@@ -78,6 +80,7 @@ def tally_of(
         draws=tuple(map(tuple, draws.tolist())),
         flags={name: int(np.count_nonzero(flags & bit)) for name, bit in bits.items()},
         missing=tuple(missing.sum(axis=0).tolist()),
+        marks=marks,
         **counted,
     )
 
@@ -128,6 +131,7 @@ def summarise(
         },
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
         sets=None if sets is None else PredictionSets.of(sets, tally.set_sizes, tally.in_sets),
+        marks=dict(sorted(tally.marks.items(), key=lambda one: -one[1])),
     )
 
 

@@ -409,7 +409,9 @@ class Scorer:
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
-        self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets))
+        unlike = np.flatnonzero((flags & int(Flag.OUT_OF_DOMAIN | Flag.BEYOND_LABELS)) != 0)
+        marks = self.reader.marks(batch.take(unlike)) if len(unlike) else {}
+        self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets, marks))
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags, features)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from catalogs.errors import counted
 from flows.cli._printing import (
     capital,
     files_words,
@@ -102,7 +103,7 @@ def _show_classified(result: ClassificationResult) -> None:
     to_do = [name for name, file in result.files.items() if file["to_do"]]
     if result.status == "planned":
         say(
-            f"{result.model} would annotate {len(to_do)} of {len(result.files)} files: "
+            f"{result.model} would annotate {len(to_do)} of {counted(len(result.files), 'file')}: "
             f"{', '.join(to_do) or 'none'}"
         )
     elif result.status == "nothing to do":
@@ -124,7 +125,8 @@ def _show_reprocessed(result: ReleaseResult) -> None:
         if result.quarantined or result.deferred:
             print_tables(trouble_table(result))
         rows = result.summary.n_rows if result.summary else 0
-        say(f"Nothing changed: {len(result.files):,} files, {rows:,} objects, as at release {result.release}")
+        whole = f"{counted(len(result.files), 'file')}, {counted(rows, 'object')}"
+        say(f"Nothing changed: {whole}, as at release {result.release}")
     else:
         print_tables(*run_tables(result).values())
         for sentence in result.repeats:
@@ -146,14 +148,18 @@ def _state(result: ReleaseResult) -> str:
 
 def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
+    from flows.reports.answers import suspected_marks
+
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
         if rows:
-            say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
+            say(f"{counted(rows, 'row')} in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
-        counted = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
-        say(f"To be looked at: {counted or 'none'}, of {result.summary.n_rows:,} objects")
-        if counted:
+        looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
+        for finding in suspected_marks(result.summary):
+            say(f"{finding.what}. {finding.advice}")
+        say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
+        if looks:
             named = () if store == Path("models") else ("--store", store)
             say_next("blr", "review", result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
+from catalogs.errors import counted
 from catalogs.files import atomic_path
 from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
@@ -89,13 +90,15 @@ def _show_started(result: StartedSpecification) -> None:
         say(line)
     if result.columns_file is not None:
         say(f"Columns were recognised by the names in {result.columns_file} too")
-    say(f"{result.path}: {len(result.classes)} classes, {len(result.features)} features")
+    say(f"{result.path}: {counted(len(result.classes), 'class')}, {counted(len(result.features), 'feature')}")
     say("Read it: its classes and features are guesses")
     say_next("blr", "train", result.path)
 
 
 def _show_catalogue(result: CatalogueSummary) -> None:
-    say(f"{result.path}: {result.format}, {result.n_rows:,} rows, {len(result.columns)} columns")
+    say(
+        f"{result.path}: {result.format}, {counted(result.n_rows, 'row')}, {counted(len(result.columns), 'column')}"
+    )
     if result.n_seen < result.n_rows:
         say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")

@@ -144,9 +144,10 @@ class LineListener(Listener):
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Print what begins."""
-        self._what, self._unit, self._total, self._done = what, unit, total, 0
+        self._what, self._total, self._done = what, total, 0
+        self._unit = unit.removesuffix("s") if total == 1 else unit
         self._began = self._said = time.monotonic()
-        self.note(f"{what}: {total:,} {unit}" if total else what)
+        self.note(f"{what}: {total:,} {self._unit}" if total else what)
 
     def advance(self, n: int) -> None:
         """Print how far it is, where there is something new to say."""

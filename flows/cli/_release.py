@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from catalogs.errors import counted
 from flows.cli._printing import plain_table, print_tables, say, show
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def _show_checked(checked: Checked) -> None:
         say(f"  {n:,} because of {cause}")
     verdict = f"{len(checked.stops)} checks say stop" if checked.stops else "no check says stop"
     say(
-        f"{checked.name} {checked.version}: {checked.n_rows:,} rows, {checked.n_replayed:,} scored again; {verdict}"
+        f"{checked.name} {checked.version}: {counted(checked.n_rows, 'row')}, {checked.n_replayed:,} scored again; "
+        f"{verdict}"
     )
 
 
@@ -87,7 +89,7 @@ def _show_verified(verified: Verified) -> None:
     key = " with a key" if verified.with_key else ""
     said = f"{len(verified.faults)} faults" if verified.faults else "all as it was published"
     say(
-        f"{verified.folder}: {verified.files:,} files, signed by {verified.signed_by or 'nobody'}{key}; {said}"
+        f"{verified.folder}: {counted(verified.files, 'file')}, signed by {verified.signed_by or 'nobody'}{key}; {said}"
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.column_names import column_names
-from catalogs.errors import brief
+from catalogs.errors import brief, counted
 from catalogs.expressions.expression import parse
 from catalogs.formats import annotated_columns
 from catalogs.profile.columns import Profile, suspected_texts
@@ -90,7 +90,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
             "remove [label.classes]; else move the cut there"
         )
     if not classes.dropped and not classes.doubtful:
-        yield f"{len(classes.kept)} classes of all {kept:,} labelled rows: every label is in one"
+        yield f"{counted(len(classes.kept), 'class')} of all {kept:,} labelled rows: every label is in one"
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
@@ -98,9 +98,10 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
     if other:
         counts["no number a row"] += len(other)
     if not counts:
-        return f"Left out: none of {n_columns} columns"
+        return f"Left out: none of {counted(n_columns, 'column')}"
     kinds = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
-    return f"Left out: {sum(counts.values())} of {n_columns} columns ({kinds}); each with its reason under [features]"
+    left = f"{sum(counts.values())} of {counted(n_columns, 'column')}"
+    return f"Left out: {left} ({kinds}); each with its reason under [features]"
 
 
 def _offers(chosen: Chosen) -> Iterator[str]:

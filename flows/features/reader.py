@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import holds_text, is_real, numbers_of, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
+from catalogs.column_names import column_names
 from catalogs.errors import CatalogError, ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, expression_name, parse
 from catalogs.formats import TableChoice
@@ -121,6 +122,18 @@ class FeatureReader:
         values = {name: self._usable(name, column) for name, column in raw.items()}
         computed = {name: self._computed(name, raw, values) for name in needed if name not in raw}
         return {name: column for name, column in (values | computed).items() if name in wanted}
+
+    def marks(self, batch: pa.RecordBatch) -> dict[str, int]:
+        """Return which numbers that catalogues write for 'no value' the columns still hold, and in how many rows."""
+        found: dict[str, int] = {}
+        for name, column in self.values(batch).items():
+            if column.dtype.kind in "iuf" and column.ndim == 1:
+                numbers = floats(column)
+                for mark in column_names().sentinels.numbers:
+                    hits = int(np.count_nonzero(np.abs(numbers - mark) <= 1e-7 * abs(mark)))
+                    if hits and abs(mark) > 1:  # 0 and -1 are values of too many columns
+                        found[f"{name} = {mark:g}"] = hits
+        return found
 
     def _usable(self, name: str, values: Array) -> Array:
         """Return a column without what stands for no value, in the unit of the training."""

@@ -21,6 +21,7 @@ from blr.arrays import html_table
 from blr.candidates.candidate import CandidateRow
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
+from catalogs.errors import counted
 from catalogs.files import atomic_path, open_bytes
 from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
@@ -70,7 +71,7 @@ class Model:
 
     def __repr__(self) -> str:
         loss = f"log loss {self.metrics.log_loss:.4f} nats an object on {self.metrics.n:,} rows"
-        size = f"classes {', '.join(self.classes)}; {len(self.features)} features"
+        size = f"classes {', '.join(self.classes)}; {counted(len(self.features), 'feature')}"
         return f"<Model {self.label}: {size}; {loss}, trust {self.trust.verdict}>"
 
     def _repr_html_(self) -> str:

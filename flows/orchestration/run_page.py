@@ -46,7 +46,7 @@ from prefect.states import Completed, Crashed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, counted
 from catalogs.remote.urls import scrubbed
 from flows.documents import from_document, to_document
 from flows.errors import FlowError, Terminated, UsageError, of_files
@@ -93,7 +93,8 @@ def classification_message(result: ClassificationResult) -> str:
     rows = result.summary.n_rows if result.summary else 0
     left = {*result.quarantined, *result.deferred}
     files = {name: file for name, file in result.files.items() if name not in left}
-    whole = f"{_n(len(files), 'file')}, {_n(rows, 'object')}"
+    # A stale copy of a file that is left out is a part of the release all the same.
+    whole = f"{counted(len(files) + len(result.stale), 'file')}, {counted(rows, 'object')}"
     if result.status == "waiting":
         return f"Nothing could be done yet: {_left_out(result) or 'all inputs wait for the next run'}."
     if result.status != "done":
@@ -132,11 +133,9 @@ def _left_out(result: ReleaseResult) -> str:
     }
     left = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
     repeats = "objects are in two files" if result.repeats else ""
-    return "; ".join(filter(None, (left, repeats)))
-
-
-def _n(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    why = next((f"quarantined: {name}: {reason}" for name, reason in result.quarantined.items()), "")
+    more = f" (and {len(result.quarantined) - 1:,} more)" if len(result.quarantined) > 1 else ""
+    return "; ".join(filter(None, (left, repeats, why + more)))
 
 
 def words_of(error: BaseException) -> str | None:
@@ -522,9 +521,10 @@ class _Log(Listener):
     def start(self, what: str, total: int, unit: str) -> None:
         """Log what begins."""
         self._before.start(what, total, unit)
-        self._what, self._unit, self._total, self._done = what, unit, total, 0
+        self._what, self._total, self._done = what, total, 0
+        self._unit = unit.removesuffix("s") if total == 1 else unit
         self._began = self._logged = self._updated = time.monotonic()
-        line = f"{what}: {total:,} {unit}" if total else what
+        line = f"{what}: {total:,} {self._unit}" if total else what
         if line != self._line:
             self._logger.info("%s", line)
         self._line = line

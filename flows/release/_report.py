@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from catalogs.errors import counted
 from catalogs.files import atomic_write_text
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
@@ -44,6 +45,10 @@ def write_release_documents(opened: Opened, checked: Checked, profile: Profile, 
         atomic_write_text(opened.folder / name, text)
 
 
+def _size(profile: Profile) -> str:
+    return f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
+
+
 def render_release(checked: Checked, profile: Profile, before: Profile | None, opened: Opened) -> str:
     """Return the page of a release as HTML: what changed, what looks odd, and the checks by severity."""
     stops, looks = checked.stops, checked.looks
@@ -59,7 +64,7 @@ def render_release(checked: Checked, profile: Profile, before: Profile | None, o
         title=f"{checked.name} {checked.version}",
         version=checked.digest[:12],
         kind="release report",
-        lead=f"{profile.n_rows:,} objects in {len(profile.files):,} files, classified by {model}; {compared}",
+        lead=f"{_size(profile)}, classified by {model}; {compared}",
         made=made_words(made_now(), opened.manifest.code_version),
         use=Answer(question="Can it be signed?", short=short, level=level),
         four=[_answer(checked, kind) for kind in QUESTIONS],
@@ -173,7 +178,7 @@ def _readme(contract: Contract, checked: Checked, profile: Profile) -> str:
     files = "\n".join(f"| data/{f} | {n.get('rows', 0):,} |" for f, n in profile.files.items())
     lines = [
         f"# {checked.name} {checked.version}",
-        f"{profile.n_rows:,} objects in {len(profile.files):,} files, classified by the model {contract.model}.",
+        f"{_size(profile)}, classified by the model {contract.model}.",
         "- `columns.csv`: every column, its type, unit, UCD and meaning",
         "- `KNOWN_ISSUES.md`: what the checks found; `report.html`: the report that was read before signing",
         "- `provenance.json`: W3C PROV; `SHA256SUMS`: `sha256sum -c SHA256SUMS` verifies every file",

@@ -14,10 +14,11 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from blr.calibration import share_interval
+from catalogs.errors import counted
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary
 from flows.reports.data import NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
-from flows.runs.results import Counts
+from flows.runs.results import Counts, Summary, drifted
 
 # Completeness and purity of each class, with intervals, from the objects that judge a model.
 
@@ -210,6 +211,9 @@ def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     return Answer(question="Can I use it?", short=short, level=level)
 
 
+FEWEST_MARKS: Final = 3
+"""Rows with the same number from which it is suspected to stand for no value."""
+MOST_MARKS: Final = 4
 UNLIKE: Final = {
     "OUT_OF_DOMAIN": (
         "unlike the training set",
@@ -237,7 +241,7 @@ def beyond_finding(found: Counts) -> Finding | None:
         return None
     words = UNLIKE[name][0]
     return Finding(
-        what=f"{flag['count']:,} of {found.n_rows:,} objects are {words}, where the labels say little",
+        what=f"{flag['count']:,} of {counted(found.n_rows, 'object')} are {words}, where the labels say little",
         level="bad",
         advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
         f"{found.n_rows - flag['count']:,} objects are left.",
@@ -245,22 +249,39 @@ def beyond_finding(found: Counts) -> Finding | None:
     )
 
 
-def strange_findings(found: Counts, drifted: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield what is strange in a catalogue that was classified, of which some features have drifted."""
+def suspected_marks(found: Counts) -> Iterator[Finding]:
+    """Yield which numbers of a catalogue may stand for no value, though nobody has said so."""
+    marks = {mark: n for mark, n in found.marks.items() if n >= FEWEST_MARKS}
+    if marks:
+        said = ", ".join(f"{mark} in {n:,}" for mark, n in [*marks.items()][:MOST_MARKS])
+        yield Finding(
+            what=f"A mark for 'no value'? {said} of the objects that are unlike the labelled ones",
+            level="care",
+            advice="If so, state it under [target.sentinels] and classify again.",
+            short=f"suspected marks for 'no value' ({', '.join([*marks][:MOST_MARKS])})",
+        )
+
+
+def strange_findings(found: Summary) -> Iterator[Finding]:
+    """Yield what is strange in a catalogue that was classified."""
     for name, (words, short, advice) in UNLIKE.items():
         flag = found.flags.get(name)
         if flag is not None and flag["count"]:
             yield Finding(
-                what=f"{flag['count']:,} of {found.n_rows:,} objects ({flag['share']:.1%}) are {words} ({name})",
+                what=f"{flag['count']:,} of {counted(found.n_rows, 'object')} ({flag['share']:.1%}) are {words} "
+                f"({name})",
                 level="care" if flag["share"] > MUCH_FLAGGED else "plain",
                 advice=advice,
                 short=f"objects {short} ({flag['share']:.1%})",
             )
-    if drifted:
+    yield from suspected_marks(found)
+    odd = drifted(found.drift)
+    if odd:
+        said = "; ".join(f"{name} ({found.drift[name].words})" for name in odd)
         yield Finding(
-            what=f"Features distributed unlike the training's: {', '.join(drifted)}",
+            what=f"Features distributed unlike the training's: {said}",
             level="care",
-            short=f"drifted features ({len(drifted)})",
+            short=f"drifted features ({len(odd)})",
         )
     never = {name: c["expected"] for name, c in found.classes.items() if not c["assigned"]}
     if never and found.n_rows:
@@ -395,7 +416,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             + more,
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
             advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
-            short=f"labels of no class ({_objects(n)})",
+            short=f"labels of no class ({counted(n, 'object')})",
         )
     unlabelled = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)
     if unlabelled:
@@ -421,7 +442,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         yield Finding(
             what=f"{_have(labels.conflicts)} labels in conflict: left out",
             level="care",
-            short=f"labels in conflict ({_objects(labels.conflicts)})",
+            short=f"labels in conflict ({counted(labels.conflicts, 'object')})",
         )
     if labels.disputed:
         yield Finding(
@@ -440,12 +461,8 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
 
 
-def _objects(n: int) -> str:
-    return f"{n:,} object{'' if n == 1 else 's'}"
-
-
 def _have(n: int) -> str:
-    return f"{_objects(n)} {'has' if n == 1 else 'have'}"
+    return f"{counted(n, 'object')} {'has' if n == 1 else 'have'}"
 
 
 def _train(n: int) -> str:
@@ -469,7 +486,7 @@ def _look(report: TrainReport) -> Answer:
     if objects:
         return Answer(
             question=question,
-            short=f"{_objects(len(objects))} whose labels surprise the model most: a wrong label, or what the "
+            short=f"{counted(len(objects), 'object')} whose labels surprise the model most: a wrong label, or what the "
             "features cannot tell.",
             findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
         )

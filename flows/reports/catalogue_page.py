@@ -15,6 +15,7 @@ from typing import Final
 from typing_extensions import TypedDict
 
 from blr.census.results import Census
+from catalogs.errors import counted
 from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
@@ -136,15 +137,16 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
 def _counts(found: Summary) -> Answer:
     """Return how many objects of each class there are, and what that rests on."""
     census = found.census
-    counted = census is not None and counts_said(census)
-    fractions = census_words(census) if census is not None and counted else _summed_words(found)
+    said = census is not None and counts_said(census)
+    classified = (
+        f"{found.n_classified:,} of {counted(found.n_rows, 'object')} {'is' if found.n_rows == 1 else 'are'}"
+    )
+    fractions = census_words(census) if census is not None and said else _summed_words(found)
     return Answer(
         question="How many of each class?",
-        short=f"{found.n_classified:,} of {found.n_rows:,} objects are classified: {fractions}"
-        + (
-            "." if census is None or counted else ", by sums of probabilities; the true counts are not known."
-        ),
-        level="care" if census is not None and not counted else "plain",
+        short=f"{classified} classified: {fractions}"
+        + ("." if census is None or said else ", by sums of probabilities; the true counts are not known."),
+        level="care" if census is not None and not said else "plain",
         findings=() if census is None else census_findings(census),
     )
 
@@ -180,7 +182,7 @@ def _odd(report: ClassificationReport) -> Answer:
         Finding(what=plain_end(words), level="care", short="objects that are in two files")
         for words in report.repeats
     ]
-    odd = (*files, *strange_findings(report.summary, drifted(report.summary.drift)))
+    odd = (*files, *strange_findings(report.summary))
     left = len(files) - MOST_FILES
     more = (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
     return Answer(
@@ -196,7 +198,8 @@ MOST_FILES = 8
 
 def _look(objects: Sequence[NotableObject]) -> Answer:
     short = (
-        f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` draws such."
+        f"{counted(len(objects), 'object')} without a label that would teach the model most. `blr review --budget` "
+        "draws such."
         if objects
         else "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
     )
@@ -248,7 +251,7 @@ def render_classification(report: ClassificationReport) -> str:
         title=f"{name}, release {report.release}",
         version=found.model,
         kind="classification report",
-        lead=f"{found.n_rows:,} objects, sorted into {named([*found.classes])} by {found.model}.",
+        lead=f"{counted(found.n_rows, 'object')}, sorted into {named([*found.classes])} by {found.model}.",
         made=made_words(report.made, provenance.get("blr")),
         use=use,
         four=four,

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source, count_changes
-from catalogs.errors import brief
+from catalogs.errors import brief, counted
 from flows.reports.answers import Finding, Level, begun_small, plain_end
 from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
+from flows.reports.tables import class_count_table, flag_table
 from flows.runs.manifest import FolderStatus
 from flows.runs.results import (
     DRIFTED,
@@ -65,7 +66,7 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
             for name, count in census.classes.items()
         ),
         numeric=frozenset({*range(1, before), *(range(before + 1, before + 4) if with_changes else ())}),
-        note=f"Of {census.n_rows:,} objects with probabilities. "
+        note=f"Of {counted(census.n_rows, 'object')} with probabilities. "
         + " ".join(
             [
                 *(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
@@ -324,11 +325,11 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     if result.summary:
         tables |= _count_tables(result.summary, before)
         if result.summary.census is not None:
-            changes = count_changes(before.census if before else None, result.summary.census)
+            changes = count_changes(before.census, result.summary.census) if before else None
             tables |= census_tables(result.summary.census, changes)
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
-    if result.difference:
+    if result.difference and result.difference.compared:
         tables["difference"] = difference_table(result.difference)
     if result.quarantined or result.deferred:
         tables["troubles"] = trouble_table(result)
@@ -336,6 +337,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
 
 
 def _count_tables(counts: Counts, before: Summary | None) -> dict[str, ReportTable]:
+    if before is None:
+        return {"classes": class_count_table("all files", counts), "flags": flag_table("all files", counts)}
     return {"classes": class_change_table(counts, before), "flags": flag_change_table(counts, before)}
 
 
@@ -362,7 +365,7 @@ def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
         columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
         rows=tuple(_class_row(name, estimate, old.get(name)) for name, estimate in counts.classes.items()),
         numeric=frozenset(range(1, 7)),
-        note=f"{counts.n_rows:,} objects, {before.n_rows if before else 0:,} in the last run. "
+        note=f"{counted(counts.n_rows, 'object')}, {before.n_rows if before else 0:,} in the last run. "
         + (
             f"Without an error: {counts.no_error}."
             if counts.no_error

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from typing_extensions import TypedDict
 
 from blr.census.results import Census
+from catalogs.errors import counted
 from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
 from flows.models.description import Metrics, ModelDescription
@@ -171,7 +172,7 @@ def _confusion(model: ModelDescription) -> Picture:
     off = counts - np.diag(np.diag(counts))
     j, k = np.unravel_index(int(off.argmax()), off.shape)
     most = (
-        f"Most often {model.classes[j]} is taken for {model.classes[k]} ({off[j, k]:,} objects)."
+        f"Most often {model.classes[j]} is taken for {model.classes[k]} ({counted(int(off[j, k]), 'object')})."
         if off[j, k]
         else "No object is taken for one of another class."
     )
@@ -483,6 +484,6 @@ def _lead(model: ModelDescription) -> str:
     names = ", ".join(file["name"] for file in training.inputs)
     held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
     return (
-        f"A model that sorts objects into {named(model.classes)}, trained on {training.n_training:,} objects "
+        f"A model that sorts objects into {named(model.classes)}, trained on {counted(training.n_training, 'object')} "
         f"of {names} ({held}, of {training.n_read:,})."
     )

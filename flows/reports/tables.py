@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from blr.candidates.candidate import CandidateRow
+from catalogs.errors import counted
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription
 from flows.models.model import Model
@@ -358,7 +359,7 @@ def class_count_table(catalogue: str, found: Counts) -> ReportTable:
             for name, c in found.classes.items()
         ),
         numeric=frozenset({1, 2, 3}),
-        note=f"{found.n_rows:,} objects. Assigned: by the largest probability. Expected: sum of "
+        note=f"{counted(found.n_rows, 'object')}. Assigned: by the largest probability. Expected: sum of "
         "probabilities, "
         + (
             f"without an error: {found.no_error}."

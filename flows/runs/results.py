@@ -28,7 +28,8 @@ class Tally:
     expected counts under S draws of the weights, which all objects share, with seven digits for a file.  `flags`
     counts rows by the flag's name, `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,)
     counts the classified rows by the number of classes in their set, and `in_sets` (K,) the sets that have the class;
-    otherwise both are empty.
+    otherwise both are empty.  `marks` counts numbers that catalogues write for 'no value' (`g = -999`) in rows that are
+    unlike the labelled ones.
     """
 
     n_rows: int
@@ -41,6 +42,7 @@ class Tally:
     missing: tuple[int, ...]
     set_sizes: tuple[int, ...] = ()
     in_sets: tuple[int, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def summed(parts: Sequence[Summable]) -> Summable:
 
 def _sum(values: Sequence[Any]) -> Any:
     if isinstance(values[0], Mapping):
-        return {key: sum(value[key] for value in values) for key in values[0]}
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: sum(value.get(key, 0) for value in values) for key in keys}
     if isinstance(values[0], tuple):
         return tuple(map(_sum, zip(*(value for value in values if value), strict=True)))
     return sum(values) if isinstance(values[0], int) else math.fsum(values)  # exact
@@ -354,6 +357,13 @@ class FeatureDrift:
         moved = self.index - self.expected_index > DRIFTED + SIGMAS * self.index_error
         return moved or abs(self.missing_change) > MISSING_MORE + SIGMAS * self.missing_error
 
+    @property
+    def words(self) -> str:
+        """How the distribution differs from the training's, in brief."""
+        if abs(self.missing_change) > MISSING_MORE + SIGMAS * self.missing_error:
+            return f"missing for {self.missing:.0%}, {self.missing - self.missing_change:.0%} in training"
+        return f"mean moved by {self.mean_shift:+.1f} standard deviations".replace("-", "−")
+
 
 def drifted(drift: Mapping[str, FeatureDrift]) -> list[str]:
     """Return the names of the features that have drifted."""
@@ -366,7 +376,7 @@ class Counts:
 
     `model` is `NAME@VERSION` in a summary.  `no_error` says why the errors of the class counts are not known; None
     where they are.  `sets` are the prediction sets, None where none were asked for.  `left_behind` names what the
-    format of a file's copy cannot hold of the input.
+    format of a file's copy cannot hold of the input.  `marks` counts suspected marks of missing values.
     """
 
     model: str = ""
@@ -378,6 +388,7 @@ class Counts:
     missing: Mapping[str, float]
     sets: PredictionSets | None = None
     left_behind: tuple[str, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
+from catalogs.errors import counted
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
@@ -339,7 +340,8 @@ def expectation(planned: TrainingPlan, candidates: int) -> Iterator[str]:
 
     expected = seconds(rows, candidates)
     yield (
-        f"{rows:,} rows, {features} features, {len(planned.classes)} classes, {candidates} candidates: "
+        f"{counted(rows, 'row')}, {counted(features, 'feature')}, {counted(len(planned.classes), 'class')}, "
+        f"{counted(candidates, 'candidate')}: "
         f"some {expected:,.0f} s of a processor"
     )
     if expected > LONG:

@@ -246,6 +246,33 @@ def test_bad_input(
     assert snapshot(work) == found
 
 
+def test_one_file_of_one_object_is_not_said_to_be_several(
+    work: Path, blr: Run, make: SimpleNamespace
+) -> None:
+    columns = {name: values[:1] for name, values in make.survey().items()}
+    make.parquet(Path("one.parquet"), columns | {"type": np.array(["G"])})
+    told = "".join(blr("classify", "one.parquet", "--model", "morphology", "--out", "out", "--direct")[1:])
+    page = re.sub(
+        r"<style>.*?</style>|<[^>]*>", " ", (work / "out" / "report.html").read_text(), flags=re.DOTALL
+    )
+    assert "1 of 1 object is classified" in page
+    assert re.findall(r"\b1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
+
+
+def test_a_mark_that_nobody_stated_is_named(work: Path, blr: Run, make: SimpleNamespace) -> None:
+    """-999 is known of no column in training, and 99 is of jmag; the report says how much of b_j is missing."""
+    columns = make.survey()
+    columns["bmag"][:40], columns["bmag"][200:] = -999, np.nan
+    make.parquet(Path("survey.parquet"), columns)
+    _, out, _ = blr("classify", "survey.parquet", *CLASSIFY)
+    said = re.search(r"A mark for 'no value'\? bmag = -999 in (\d+) of the objects that are unlike", out)
+    assert said is not None, out
+    assert 30 < int(said[1]) <= 40
+    page = (work / "out" / "report.html").read_text()
+    assert re.search(r"b_j \(missing for \d\d%, \d+% in training\)", page)
+    assert "suspected marks for &#39;no value&#39; (bmag = -999)" in page
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_output_folder_that_may_not_be_written(work: Path, blr: Run) -> None:
     (work / "out").mkdir(mode=0o555)

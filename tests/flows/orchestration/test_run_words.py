@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from flows.orchestration.run_page import (
     page_of,
     started_name,
 )
+from flows.reports.counts import run_tables
 from flows.runs.progress import listening, tell
-from tests.flows.verbs import classify
+from flows.runs.results import ReleaseResult
+from tests.flows.verbs import classify, reprocess
 
 MODEL = "morphology@7ef2f804147c"
 
@@ -39,6 +42,33 @@ def test_the_words_of_results(trained: Path, tmp_path: Path) -> None:
     assert classification_message(again) == "Nothing to do: 1 file, 400 objects, as at release 1."
     trial = classify([trained / "survey.parquet"], **asked, limit=10)
     assert classification_message(trial) == "Trial on 10 rows; nothing was written."
+
+
+def test_the_message_names_what_was_quarantined_and_counts_its_stale_copy(
+    trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "release").mkdir()
+    for name in ("a", "b"):
+        shutil.copy(trained / "survey.parquet", tmp_path / "release" / f"{name}.parquet")
+    text = (
+        (trained / "spec.toml").read_text().replace("[label]", "[target]\npaths = ['release/*']\n\n[label]")
+    )
+    (tmp_path / "spec.toml").write_text(text)
+
+    def night() -> ReleaseResult:
+        return reprocess(tmp_path / "spec.toml", trained / "models", out=tmp_path / "out", quiet_seconds=0)
+
+    first = run_tables(night())
+    assert first["classes"].title == "Classes in all files"
+    assert "difference" not in first, "there is nothing to compare a first release with"
+    (tmp_path / "release" / "b.parquet").write_bytes(b"<html>")
+    second = night()
+    message = classification_message(second)
+    assert message.startswith(
+        "Release 1, 1 quarantined: 2 files, 800 objects; annotated now: none; 1 stale; "
+    )
+    assert "quarantined: b.parquet: " in message
+    assert run_tables(second)["classes"].title == "Classes against the last run"
 
 
 def test_few_lines_are_logged_and_all_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
