@@ -25,6 +25,7 @@ def main(page: Path, picture: Path, width: int = 1100, height: int = 800) -> Non
                 "--no-sandbox",
                 "--disable-gpu",
                 "--hide-scrollbars",
+                "--run-all-compositor-stages-before-draw",  # else parts of a page may be blank
                 f"--user-data-dir={profile}",
                 f"--window-size={width},{height}",
                 f"--screenshot={picture.resolve()}",
