@@ -61,6 +61,8 @@ LEAST_A_FILE = 256
 TIGHT = 1e-5
 """Difference of sums of probabilities in single precision that counts as rounding."""
 NOT_SCORED = -2
+NUMBER = re.compile(r"u?int|float|double|halffloat|bool")
+WHOLE = re.compile(r"u?int")
 CONTROL_BATCHES = 8
 """Batches of which rows are kept for negative controls."""
 MADE_ON_EVERY_ROW = {
@@ -209,29 +211,20 @@ class _Pass:
         self.control_rows: list[pa.RecordBatch] = []
         self.control_scorer: Scorer | None = None
         left = {contract.id, contract.ra, contract.dec, *contract.made}
-        self.numbers = tuple(
-            c.name
-            for c in contract.columns
-            if not c.shape
-            and c.name not in left
-            and re.match(r"u?int|float|double|halffloat|bool", c.datatype)
-        )
-        self.positions = tuple(filter(None, (contract.ra, contract.dec)))
-        self.texts = [
-            c.name for c in contract.columns if c.datatype in TEXTS and not c.shape and c.name not in left
-        ]
+        compared = [c for c in contract.columns if not c.shape and c.name not in left]
+        self.numbers = [c.name for c in compared if NUMBER.match(c.datatype)]
+        self.texts = [c.name for c in compared if c.datatype in TEXTS]
+        self.positions = [*filter(None, (contract.ra, contract.dec))]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
         self.sample = differences.Sample((*self.numbers, *self.positions), n_rows=n_rows)
         self.found: Differences | None = None
         if last is not None:
-            whole = frozenset(c.name for c in contract.columns if re.match(r"u?int", c.datatype))
+            whole = frozenset(c.name for c in contract.columns if WHOLE.match(c.datatype))
             old_files = [o.name for o in last.manifest.outputs]
             self.found = Differences(self.files, old_files, whole, findings, f"release {last.version}")
 
-    # One file
-
     def file(self, number: int, output: Output) -> None:
-        """Check a file, row by row beside its input."""
+        """Check a file: its bytes, its columns, what it says of itself, and its rows."""
         path, contract, findings = self.opened.data / output.name, self.contract, self.findings
         if not path.is_file():
             findings.stop("partitions", "a file of the manifest is not here", output.name)
@@ -253,7 +246,7 @@ class _Pass:
         source = self._input(output)
         check_metadata(self.opened, output, catalog, source, findings)
         try:
-            self._rows(number, output, catalog, source)
+            _File(self, number, output, catalog, source).check(output)
         except CatalogError as error:
             findings.stop("checksums", f"the file cannot be read to its end: {error}", output.name)
         except (pa.ArrowInvalid, ValueError, KeyError, TypeError) as error:
@@ -274,109 +267,6 @@ class _Pass:
             return self.scorer.choice.open(path)
         except CatalogError as error:
             self.findings.stop("input columns", f"the input cannot be read: {error}", output.name)
-            return None
-
-    def _rows(self, number: int, output: Output, catalog: Catalog, source: Catalog | None) -> None:
-        """Check the rows of a file, beside its input's where they are as many."""
-        name, n_rows = output.name, catalog.n_rows
-        if n_rows != output.n_rows:
-            said = f"{n_rows:,} rows, the manifest says {output.n_rows:,}"
-            self.findings.stop("metadata", said, name, "", n_rows, output.n_rows, MANIFEST)
-        if source is not None and source.n_rows != n_rows:
-            said = f"{n_rows:,} rows, its input has {source.n_rows:,}"
-            self.findings.stop("rows", said, name, "", n_rows, source.n_rows, "the input")
-        scorer, of = self._scorer_on(catalog, source, output)
-        rows = _RowChecks(self, number, name, scorer, of)
-        if scorer is not None:
-            other = self._other_on(catalog, scorer)
-            rows.replayed = Replayed(scorer, (self.seed, number), self.quota, other=other)
-        same: Mapping[str, int | None] = {}
-        if source is not None and source.n_rows == n_rows:
-            same = catalog.same_columns(source)
-        # Texts in the bytes of the input's are counted already: they are not decoded.
-        left = {self.contract.id, *self.positions, *self.read, *self.opened.manifest.columns}
-        empty = {column: n for column, n in same.items() if n is not None and column not in left}
-        for batch, original in self._beside(catalog, source, of, rows, same, empty):
-            held = batch if of is catalog else original
-            read = None
-            if scorer is not None and held is not None:
-                read = held.select([column for column in self.read if column in held.schema.names])
-            rows.add(batch, read, batch.num_rows / n_rows, catalog)
-            rows.start += batch.num_rows
-        for column in catalog.names:
-            seen = rows.columns.pop(column, None)
-            rows.columns[column] = seen or ColumnProfile(n=n_rows, missing=empty.get(column, 0))
-        rows.report()
-        self.by_file[name] = rows.counts
-        if rows.replayed is not None:
-            self.n_replayed += rows.replayed.n
-            rows.replayed.report(name, self.findings, self.opened.model.label, self.contract.last)
-
-    def _beside(
-        self,
-        catalog: Catalog,
-        source: Catalog | None,
-        of: Catalog,
-        rows: _RowChecks,
-        same: Mapping[str, int | None],
-        empty: Mapping[str, int],
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
-        """Yield the batches of a file, each with its input's where something of it is read.
-
-        Columns in other bytes than the input's are compared by value; the model reads the columns `of` one of the two.
-        """
-        id_, new = self.contract.id, set(self.opened.manifest.columns)
-        if source is None or id_ is None or id_ not in source.names:
-            self.inputs_known = False
-        beside: Iterator[pa.RecordBatch | None] = repeat(None)
-        shared: list[str] = []
-        unproven: list[str] = []
-        if source is not None and source.n_rows == catalog.n_rows:
-            shared = [column for column in catalog.names if column in source.names and column not in new]
-            unproven = [column for column in shared if column not in same]
-            read = [column for column in self.read if of is source and column in source.names]
-            if both := dict.fromkeys([*unproven, *read]):
-                beside = chain(source.batches([*both], BATCH_ROWS), repeat(None))
-        if source is not None and self.inputs_known and id_ is not None and id_ not in shared:
-            self.inputs.add_identifiers(source, id_, rows.number)
-        wanted = [column for column in catalog.names if column not in empty]
-        for batch, original in zip(catalog.batches(wanted, BATCH_ROWS), beside, strict=False):
-            if original is not None:
-                for column in unproven:
-                    wrong = differing(batch.column(column), original.column(column))
-                    rows.fault("input columns", column, "values are not those of the input", wrong)
-                    if column == id_ and wrong.any():
-                        self.inputs.add(rows.number, rows.start, {"hash": identifiers(original.column(id_))})
-                        self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
-            if id_ in batch.schema.names and id_ not in shared:
-                self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
-            yield batch, original
-
-    def _scorer_on(
-        self, catalog: Catalog, source: Catalog | None, output: Output
-    ) -> tuple[Scorer | None, Catalog]:
-        """Return the scorer for a file, or for its input where a slim copy lacks what is read; and that catalogue."""
-        scorer = self.scorer.with_low_confidence(output.summary.low_confidence)
-        for one in (catalog, source):
-            if one is not None and set(scorer.reader.read) <= set(one.names):
-                try:
-                    return scorer.on(one), one
-                except CatalogError as error:
-                    self.findings.stop("units", f"the model cannot read the file: {error}", output.name)
-                    return None, one
-        self.findings.look("replay", "the columns that the model reads are not here", output.name)
-        return None, catalog
-
-    def _other_on(self, catalog: Catalog, scorer: Scorer) -> Scorer | None:
-        """Return the last release's scorer on a file, where it is of another model and reads no further columns."""
-        other, columns = self.old_scorer, set(scorer.reader.read)
-        if other is None or other.model.id == self.opened.model.id or other.columns != scorer.columns:
-            return None
-        if not set(other.reader.read) <= columns <= set(catalog.names):
-            return None
-        try:
-            return other.on(catalog)
-        except CatalogError:
             return None
 
     # After the files
@@ -470,23 +360,6 @@ class _Pass:
                 self.truth.add("before", rows["hash"], rows["class"], rows["p"])
             at += batch.num_rows
 
-    def compare_texts(self, number: int, hashes: Array, batch: pa.RecordBatch, catalog: Catalog) -> None:
-        """Compare the texts of a file's first rows with those of the same file of the last release."""
-        name, id_ = self.files[number], self.contract.id
-        if self.last is None or self.found is None or name not in self.found.old_files:
-            return
-        old = annotated_table(self.last.manifest.prefix or "blr_").open(self.last.data / name)
-        texts = [text for text in self.texts if text in old.names and text in catalog.names]
-        if id_ not in old.names or not texts:
-            return
-        before = next(old.batches([id_, *texts], differences.TEXT_ROWS), None)
-        if not {*texts} <= {*batch.schema.names}:
-            batch = next(catalog.batches(texts, differences.TEXT_ROWS))
-        if before is not None:
-            now = batch.slice(0, differences.TEXT_ROWS).select(texts)
-            was = (identifiers(before.column(id_)), before)
-            self.found.compare_texts(number, (hashes[: differences.TEXT_ROWS], now), was)
-
     def _causes(
         self, new: Mapping[str, Array], old: Mapping[str, Array], sample: differences.Sample
     ) -> Mapping[str, int]:
@@ -520,12 +393,14 @@ class _Pass:
         return negative_controls(self.control_scorer, sample.slice(0, 500), self.findings)
 
 
-class _RowChecks:
-    """The checks of each row of a file, and its counts."""
+class _File:
+    """A file of a release: the checks of its rows beside those of its input, and its counts."""
 
-    def __init__(self, work: _Pass, number: int, name: str, scorer: Scorer | None, catalog: Catalog) -> None:
-        self.work, self.number, self.name, self.scorer, self.catalog = work, number, name, scorer, catalog
-        self.replayed: Replayed | None = None
+    def __init__(
+        self, work: _Pass, number: int, output: Output, catalog: Catalog, source: Catalog | None
+    ) -> None:
+        self.work, self.number, self.name, self.findings = work, number, output.name, work.findings
+        self.catalog, self.source = catalog, source
         self.counts: Counter[str] = Counter()
         self.expected = np.zeros(len(work.contract.classes))
         self.faults: dict[tuple[str, str, str], list[int]] = {}
@@ -533,8 +408,105 @@ class _RowChecks:
         self.columns: dict[str, ColumnProfile] = {}
         self.unknown: set[str] = set()
         self.start = 0
+        self.scorer: Scorer | None = None
+        self.replayed: Replayed | None = None
+        self.read_of = catalog  # or the input, where a slim copy lacks what the model reads
+        scorer = work.scorer.with_low_confidence(output.summary.low_confidence)
+        holding = [c for c in (catalog, source) if c is not None and {*scorer.reader.read} <= {*c.names}]
+        if not holding:
+            self.findings.look("replay", "the columns that the model reads are not here", self.name)
+            return
+        self.read_of = holding[0]
+        try:
+            self.scorer = scorer.on(self.read_of)
+        except CatalogError as error:
+            self.findings.stop("units", f"the model cannot read the file: {error}", self.name)
+            return
+        other = self._other_scorer(self.scorer)
+        self.replayed = Replayed(self.scorer, (work.seed, number), work.quota, other=other)
 
-    def fault(self, check: str, column: str | None, words: str, wrong: Any) -> None:
+    def _other_scorer(self, scorer: Scorer) -> Scorer | None:
+        """Return the last release's scorer, where it is of another model and reads no further columns."""
+        other, columns = self.work.old_scorer, {*scorer.reader.read}
+        if other is None or other.model.id == scorer.model.id or other.columns != scorer.columns:
+            return None
+        if not {*other.reader.read} <= columns <= {*self.catalog.names}:
+            return None
+        try:
+            return other.on(self.catalog)
+        except CatalogError:
+            return None
+
+    def check(self, output: Output) -> None:
+        """Check all rows."""
+        work, n_rows, source = self.work, self.catalog.n_rows, self.source
+        if n_rows != output.n_rows:
+            said = f"{n_rows:,} rows, the manifest says {output.n_rows:,}"
+            self.findings.stop("metadata", said, self.name, "", n_rows, output.n_rows, MANIFEST)
+        if source is not None and source.n_rows != n_rows:
+            said = f"{n_rows:,} rows, its input has {source.n_rows:,}"
+            self.findings.stop("rows", said, self.name, "", n_rows, source.n_rows, "the input")
+        for batch, original in self._beside_input():
+            held = batch if self.read_of is self.catalog else original
+            read = None
+            if self.scorer is not None and held is not None:
+                read = held.select([column for column in work.read if column in held.schema.names])
+            self._add(batch, read)
+            self.start += batch.num_rows
+        self._report()
+        work.by_file[self.name] = self.counts
+        if self.replayed is not None:
+            work.n_replayed += self.replayed.n
+            self.replayed.report(self.name, self.findings, work.opened.model.label, work.contract.last)
+
+    def _beside_input(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
+        """Yield the batches of the file, each with its input's where something of it is read.
+
+        Columns in the input's bytes are not compared again; texts among them are counted by now, and not decoded.
+        """
+        work, catalog, source, id_ = self.work, self.catalog, self.source, self.work.contract.id
+        shared: list[str] = []
+        same: Mapping[str, int | None] = {}
+        if source is not None and source.n_rows == catalog.n_rows:
+            new = {*work.opened.manifest.columns}
+            shared = [column for column in catalog.names if column in source.names and column not in new]
+            same = catalog.same_columns(source)
+        if source is None or id_ is None or id_ not in source.names:
+            work.inputs_known = False
+        elif work.inputs_known and id_ not in shared:
+            work.inputs.add_identifiers(source, id_, self.number)
+        unproven = [column for column in shared if column not in same]
+        beside: Iterator[pa.RecordBatch | None] = repeat(None)
+        if shared and source is not None:
+            read = [c for c in work.read if self.read_of is source and c in source.names]
+            if wanted := dict.fromkeys([*unproven, *read]):
+                beside = chain(source.batches([*wanted], BATCH_ROWS), repeat(None))
+        needed = {id_, *work.positions, *work.read}
+        empty = {c: n for c, n in same.items() if n is not None and c in shared and c not in needed}
+        self.columns = {
+            c: ColumnProfile(n=catalog.n_rows * (c in empty), missing=empty.get(c, 0)) for c in catalog.names
+        }
+        decoded = [column for column in catalog.names if column not in empty]
+        for batch, original in zip(catalog.batches(decoded, BATCH_ROWS), beside, strict=False):
+            if original is not None:
+                self._compare_with_input(batch, original, unproven)
+            if id_ in batch.schema.names and id_ not in shared:
+                work.other.add(self.number, self.start, {"hash": identifiers(batch.column(id_))})
+            yield batch, original
+
+    def _compare_with_input(
+        self, batch: pa.RecordBatch, original: pa.RecordBatch, names: Sequence[str]
+    ) -> None:
+        """Compare columns with the input's by value; keep the identifiers of both where they differ."""
+        work, id_ = self.work, self.work.contract.id
+        for column in names:
+            wrong = differing(batch.column(column), original.column(column))
+            self._fault("input columns", column, "values are not those of the input", wrong)
+            if column == id_ and wrong.any():
+                for ledger, part in ((work.inputs, original), (work.other, batch)):
+                    ledger.add(self.number, self.start, {"hash": identifiers(part.column(id_))})
+
+    def _fault(self, check: str, column: str | None, words: str, wrong: Any) -> None:
         """Note the rows of the batch with a fault; `wrong` (n,) says which."""
         rows = np.flatnonzero(wrong)
         if len(rows):
@@ -542,45 +514,58 @@ class _RowChecks:
             self.faults.setdefault(key, []).extend((self.start + rows[:50]).tolist())
             self.n_faults[key] += len(rows)
 
-    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None, share: float, catalog: Catalog) -> None:
-        """Check a batch; `read` has the columns that the model reads, `share` is the batch's part of the file."""
+    def _add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> None:
+        """Check a batch; `read` has the columns that the model reads."""
         work, contract, names = self.work, self.work.contract, batch.schema.names
         for name in names:
-            self.columns[name] = joined(self.columns.get(name), counted(batch.column(name)))
+            self.columns[name] = joined(self.columns[name], counted(batch.column(name)))
         if any(f"{contract.prefix}{part}" not in names for part in ("class", "flags", "p_max", "model")):
             return
         rows = ledger_rows(batch, contract, contract.prefix, (contract.ra, contract.dec))
         if contract.id in names:
             work.ledger.add(self.number, self.start, rows)
             if not self.start:
-                work.compare_texts(self.number, rows["hash"], batch, catalog)
+                self._compare_texts(rows["hash"], batch)
             inputs = batch.select([]) if read is None else read
-            work.sample.add(batch, rows, self.number, inputs, self.catalog)
+            work.sample.add(batch, rows, self.number, inputs, self.read_of)
             column = batch.column(contract.id)
             blank = pc.equal(pc.binary_length(column), 0) if is_text(column.type) else column.is_null()
             gone = np.asarray(pc.fill_null(blank, True))  # noqa: FBT003  Arrow's own argument
-            self.fault("identifiers", contract.id, "there is no identifier", gone)
+            self._fault("identifiers", contract.id, "there is no identifier", gone)
             if work.truth is not None:
                 work.truth.add("now", rows["hash"], rows["class"], rows["p"])
         with np.errstate(invalid="ignore"):
             beyond, turned = np.abs(rows["dec"]) > 90, (rows["ra"] < -180) | (rows["ra"] > 360)
-            self.fault("ranges", contract.dec, "declinations lie beyond ±90°", beyond)
-            self.fault("ranges", contract.ra, "right ascensions lie outside of −180° to 360°", turned)
+            self._fault("ranges", contract.dec, "declinations lie beyond ±90°", beyond)
+            self._fault("ranges", contract.ra, "right ascensions lie outside of −180° to 360°", turned)
             self._probabilities(batch, rows)
         if read is not None and self.scorer is not None:
-            features = self.scorer.reader.evaluate(read)
-            self._flags_of_features(rows, features.missing, features.inside)
-            if len(work.control_rows) < CONTROL_BATCHES:
-                work.control_rows.append(read.slice(0, 100))
-                work.control_scorer = self.scorer
+            self._flags_of_features(rows, read, self.scorer)
         self._count(rows)
         if self.replayed is not None and read is not None:
             strata = rows["class"].astype(np.int64) * 2 + (rows["flags"] != 0)
-            self.replayed.add(batch, read, strata, self.start, share)
+            self.replayed.add(batch, read, strata, self.start, batch.num_rows / self.catalog.n_rows)
+
+    def _compare_texts(self, hashes: Array, batch: pa.RecordBatch) -> None:
+        """Compare the texts of the first rows with those of the same file of the last release."""
+        last, found, id_ = self.work.last, self.work.found, self.work.contract.id
+        if last is None or found is None or self.name not in found.old_files:
+            return
+        old, n = (
+            annotated_table(last.manifest.prefix or "blr_").open(last.data / self.name),
+            differences.TEXT_ROWS,
+        )
+        texts = [text for text in self.work.texts if text in old.names and text in self.catalog.names]
+        before = next(old.batches([id_, *texts], n), None) if texts and id_ in old.names else None
+        if before is not None:
+            if not {*texts} <= {*batch.schema.names}:
+                batch = next(self.catalog.batches(texts, n))
+            was = (identifiers(before.column(id_)), before)
+            found.compare_texts(self.number, (hashes[:n], batch.slice(0, n).select(texts)), was)
 
     def _probabilities(self, batch: pa.RecordBatch, rows: Mapping[str, Array]) -> None:
         """Check probabilities, classes, and the flags that follow from probabilities."""
-        contract, prefix, fault = self.work.contract, self.work.contract.prefix, self.fault
+        contract, prefix, fault = self.work.contract, self.work.contract.prefix, self._fault
         p_names = [f"{prefix}p_{safe_name(name)}" for name in contract.classes]
         if not {*p_names} <= {*batch.schema.names}:
             return
@@ -626,15 +611,19 @@ class _RowChecks:
         fault("model", f"{prefix}model", f"rows are of another model than {contract.model}", other)
         self.expected += np.nansum(p, axis=1)
 
-    def _flags_of_features(self, rows: Mapping[str, Array], missing: Array, inside: Array) -> None:
-        """Check the flags that say which features are missing, on every row."""
-        flags, name = rows["flags"].astype(np.int64), f"{self.work.contract.prefix}flags"
-        nothing = missing.all(axis=1) | ~inside
+    def _flags_of_features(self, rows: Mapping[str, Array], read: pa.RecordBatch, scorer: Scorer) -> None:
+        """Check the flags that say which features are missing; keep some rows for negative controls."""
+        features, flags = scorer.reader.evaluate(read), rows["flags"].astype(np.int64)
+        name, missing = f"{self.work.contract.prefix}flags", features.missing
+        nothing = missing.all(axis=1) | ~features.inside
         none, some = (flags & int(Flag.UNCLASSIFIABLE)) > 0, (flags & int(Flag.MISSING_INPUT)) > 0
-        self.fault("flags", name, "rows without any feature have probabilities", nothing & ~none)
-        self.fault("flags", name, "rows with features have no probabilities", ~nothing & none)
+        self._fault("flags", name, "rows without any feature have probabilities", nothing & ~none)
+        self._fault("flags", name, "rows with features have no probabilities", ~nothing & none)
         wrong = (missing.any(axis=1) != some) & ~nothing
-        self.fault("flags", name, "MISSING_INPUT is not that of the features", wrong)
+        self._fault("flags", name, "MISSING_INPUT is not that of the features", wrong)
+        if len(self.work.control_rows) < CONTROL_BATCHES:
+            self.work.control_rows.append(read.slice(0, 100))
+            self.work.control_scorer = scorer
 
     def _count(self, rows: Mapping[str, Array]) -> None:
         contract, codes, flags = self.work.contract, rows["class"], rows["flags"]
@@ -647,9 +636,9 @@ class _RowChecks:
         groups = (cells, cells[flags != 0], *(cells[codes == k + 1] for k in range(len(contract.classes))))
         self.work.cells += [np.bincount(group, minlength=size) for group in groups]
 
-    def report(self) -> None:
+    def _report(self) -> None:
         """Report the faults of the file."""
-        findings, contract, last = self.work.findings, self.work.contract, self.work.last
+        findings, contract, last = self.findings, self.work.contract, self.work.last
         # Nothing is known of a new field: its largest galaxy may be larger than all of the last release's.
         new_field = last is not None and last.manifest.find(self.name) is None
         for (check, column, words), rows in self.faults.items():
@@ -658,7 +647,7 @@ class _RowChecks:
             said = f"{n:,} rows: {words}{strange}"
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
         for name, seen in self.columns.items():
-            self.work.columns[name] = joined(self.work.columns.get(name), seen)
+            self.work.columns[name] = joined(self.work.columns.get(name, NOTHING), seen)
             promised = contract.column(name)
             if promised is None or name == contract.id:
                 continue
@@ -688,18 +677,16 @@ def counted(column: pa.Array) -> ColumnProfile:
     return ColumnProfile(n=len(column), missing=missing, minimum=ends[0], maximum=ends[1])
 
 
-def joined(a: ColumnProfile | None, b: ColumnProfile) -> ColumnProfile:
+NOTHING = ColumnProfile(n=0, missing=0)
+
+
+def joined(a: ColumnProfile, b: ColumnProfile) -> ColumnProfile:
     """Return the counts of two parts of a column together."""
-    if a is None:
-        return b
-    low = [part.minimum for part in (a, b) if part.minimum is not None]
-    high = [part.maximum for part in (a, b) if part.maximum is not None]
-    return ColumnProfile(
-        n=a.n + b.n,
-        missing=a.missing + b.missing,
-        minimum=min(low, default=None),
-        maximum=max(high, default=None),
+    low, high = (
+        [x for x in ends if x is not None] for ends in ((a.minimum, b.minimum), (a.maximum, b.maximum))
     )
+    ends = {"minimum": min(low, default=None), "maximum": max(high, default=None)}
+    return ColumnProfile(n=a.n + b.n, missing=a.missing + b.missing, **ends)
 
 
 def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
