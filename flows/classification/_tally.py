@@ -334,6 +334,8 @@ Singles = NDArray[np.float32]
 
 UNKNOWN = -1
 """Class of a row that has no label."""
+LARGEST = 1e18
+"""Largest feature of a row that is kept: of larger ones, such as numbers in the wrong byte order, squares overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +365,8 @@ class CensusRows:
         chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
         each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
         rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])
-        matrix = np.column_stack([weight, labels[rows], probability[rows], X[rows]])
+        features = np.clip(X[rows], -LARGEST, LARGEST)
+        matrix = np.column_stack([weight, labels[rows], probability[rows], features])
         return cls(matrix.astype(np.float32), probability.shape[1])
 
     @property

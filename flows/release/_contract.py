@@ -22,7 +22,8 @@ from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.documents import read_document
 from flows.errors import DocumentError
 from flows.models.model import Model, read_model
-from flows.runs.manifest import MANIFEST, SUMMARY, FlagDetails, Manifest, ObjectColumns, Output
+from flows.models.row_files import ROWS_FILE
+from flows.runs.manifest import MANIFEST, SUMMARY, SUMS, FlagDetails, Manifest, ObjectColumns, Output
 from flows.runs.results import Summary
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
@@ -114,9 +115,10 @@ class Findings:
         *,
         rows: Iterable[int] = (),
     ) -> None:
-        """Note a finding; of many places only the first are named."""
+        """Note a finding; of many places only the first are named, and the first of each column."""
         self.counts[name, verdict] += 1
-        if self.counts[name, verdict] <= MOST_PLACES:
+        known = any((c.name, c.verdict, c.field) == (name, verdict, field) for c in self.found)
+        if self.counts[name, verdict] <= MOST_PLACES or not known:
             numbers = {"number": number, "limit": limit}
             where: dict[str, Any] = {k: None if x is None else float(x) for k, x in numbers.items()}
             where |= {"file": file, "field": field, "source": source, "rows": tuple(rows)[:MOST_ROWS]}
@@ -152,10 +154,11 @@ class Findings:
         """Return all checks, the worst first."""
         bad = {check.name for check in self.found}
         passed = [check_of(name, "pass", what) for name, what in self.done.items() if name not in bad]
+        named = Counter((check.name, check.verdict) for check in self.found)
         more = [
-            check_of(name, verdict, f"{n - MOST_PLACES:,} more places")
-            for (name, verdict), n in self.counts.items()
-            if n > MOST_PLACES
+            check_of(*key, f"{n - named[key]:,} more places")
+            for key, n in self.counts.items()
+            if n > named[key]
         ]
         order = ("stop", "look", "pass")
         return tuple(sorted([*self.found, *more, *passed], key=lambda c: order.index(c.verdict)))
@@ -416,11 +419,19 @@ STRUCTURAL = re.compile(
 )
 REWRITTEN = re.compile(r"pandas|ARROW:schema|IVOA\.|table_meta_yaml")
 """Keys of metadata that list the columns, and so differ in a copy."""
+ADDED = re.compile(r"LONGSTRN$|^table::")
+"""Keys that a copy has for its new columns."""
 OWN_FILES = re.compile(
-    r"manifest\.json|summary\.json|audit\.json|report\.html|(?:hats\.|collection\.)?properties|partition_info\.csv|"
-    r"data_thumbnail\.parquet|\w*map(?:_order_\d+)?\.fits|README.*"
+    r"_(?:files|labelled|census|releases|report)/.*|(?:.*/)?(?:manifest\.json|summary\.json|audit\.json|report\.html|"
+    r"(?:hats\.|collection\.)?properties|partition_info\.csv|data_thumbnail\.parquet|_(?:common_)?metadata|"
+    r"\w*map(?:_order_\d+)?\.fits|README(?:\.(?:md|rst|txt))?)"
 )
-"""Names of files beside the annotated ones."""
+"""Files beside the annotated ones."""
+DOCUMENTS = re.compile(
+    r"(?:release|contract|checks|profile|provenance|signature)\.json|specification\.toml|(?:README|KNOWN_ISSUES)\.md|"
+    rf"{SUMS}|model\.asdf|{re.escape(ROWS_FILE)}|columns\.csv|CITATION\.cff|report\.html"
+)
+"""Files of a release beside its data and companions."""
 
 
 def check_files(opened: Opened, findings: Findings) -> None:
@@ -428,15 +439,16 @@ def check_files(opened: Opened, findings: Findings) -> None:
     n = f"{len(opened.manifest.outputs):,} files"
     findings.ran("checksums", f"{n} have the bytes that were written")
     findings.ran("partitions", f"{n}, as the manifest lists")
-    listed = {o.name for o in opened.manifest.outputs}
-    for path in sorted(opened.data.rglob("*")):
-        relative = path.relative_to(opened.data)
+    listed, beside = {o.name for o in opened.manifest.outputs}, {*opened.contract.companions}
+    for path in sorted(opened.folder.rglob("*")):
+        inside = path.is_relative_to(opened.data)
+        relative = path.relative_to(opened.data if inside else opened.folder)
+        name, known, own = str(relative), *((listed, OWN_FILES) if inside else (beside, DOCUMENTS))
         if path.is_symlink():
-            findings.stop("checksums", "a symbolic link, whose target may change", str(relative))
-        hidden = any(part.startswith(("_", ".")) for part in relative.parts)
-        if hidden or not path.is_file() or relative.as_posix() in listed or OWN_FILES.fullmatch(path.name):
-            continue
-        findings.stop("partitions", "a file that the manifest does not list", str(relative))
+            findings.stop("checksums", "a symbolic link, whose target may change", name)
+        temporary = any(part.startswith(".blr-") for part in relative.parts)
+        if path.is_file() and not temporary and relative.as_posix() not in known and not own.fullmatch(name):
+            findings.stop("partitions", "a file that the manifest does not list", name)
     for quarantined in opened.manifest.quarantined:
         findings.stop("rows", f"not classified: {quarantined.reason}", quarantined.name)
 
@@ -467,10 +479,15 @@ def check_metadata(
             findings.stop("metadata", words, output.name, key, int(value), catalog.n_rows, "the rows")
     if source is None or source.format != catalog.format:
         return
-    for key, value in metadata_of(source).items():
+    original = metadata_of(source)
+    for key, value in original.items():
         if key not in texts or (texts[key] != value and not REWRITTEN.match(key)):
             words = f"the input says {key} = {_short(value)}, the copy {_short(texts.get(key))}"
             findings.stop("metadata", words, output.name, key, None, None, "the input's header")
+    for key in texts:
+        if not (key in original or ADDED.search(key) or REWRITTEN.match(key)):
+            words = f"the copy says {key} = {_short(texts[key])}, the input nothing"
+            findings.look("metadata", words, output.name, key, None, None, "the input's header")
 
 
 def metadata_of(catalog: Catalog) -> dict[str, str]:

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays import column_values, hashed, hashed_strings
+from catalogs.arrays import column_values, decoded, hashed, hashed_strings
 from catalogs.catalog.catalog import Catalog
 from catalogs.formats import TableChoice
 from catalogs.profile.split import healpix_pixels
 from flows.errors import UsageError
 from flows.models.model import Model
-from flows.release._contract import MOST_ROWS, Findings, Profile
+from flows.release._contract import MOST_ROWS, Findings, Profile, Verdict
 from flows.runs.results import MovedObject, Transition
 
 Array = np.ndarray[Any, Any]
@@ -130,6 +130,13 @@ def identifiers(column: pa.Array) -> Array:
     return hashed(np.ma.filled(values, 0) if values.dtype.kind != "O" else values)
 
 
+def _as_texts(column: pa.Array) -> pa.Array:
+    """Return texts, bytes or whole numbers as texts without padding."""
+    binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
+    text = decoded(column) if binary else column
+    return pc.ascii_rtrim(text.cast(pa.string()).fill_null(""), characters=" \0")
+
+
 def places_of(hashes: Array, known: Array) -> tuple[Array, Array]:
     """Return the places (n,) of hashes among those `known`, which are sorted, and whether (n,) they are there."""
     if not len(known):
@@ -161,6 +168,8 @@ ARCSECONDS = 3.0
 """Separation from which an identifier has another position."""
 SIGMA = 1.4826
 """Standard deviation of a Gaussian by its median absolute deviation."""
+FARTHEST = 1e100
+"""Largest change, in spreads of a column: the squares of larger ones overflow."""
 LEAST_IN_GROUP = 10
 CHANGED = 0.15
 """Share of a file's objects that may change class or flag beyond those of other files."""
@@ -246,15 +255,21 @@ def sorted_order(hashes: Array) -> Array:
     return order.take(np.argsort(hashes.take(order), kind="stable"))
 
 
+def elements(name: str, size: int) -> list[str]:
+    """Return the names of a column's elements; of a column of one value a row, its own."""
+    return [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
+
+
 class Sample:
     """The rows whose hashes are multiples of `step`: the same objects in every release.
 
-    Each has its numbers, and what models read of it: `read` and `catalogs` have the rows of each batch, and whose they
-    are; "part" and "at" are a row's place there.
+    Each has its numbers, of which a column has so many (`sizes`), and what models read of it: `read` and `catalogs`
+    have the rows of each batch, and whose they are; "part" and "at" are a row's place there.
     """
 
-    def __init__(self, names: Sequence[str], *, n_rows: int = 0, step: int = 0) -> None:
-        self.names = tuple(names)
+    def __init__(self, sizes: Mapping[str, int], *, n_rows: int = 0, step: int = 0) -> None:
+        self.sizes = sizes
+        self.names = [e for name, size in sizes.items() for e in elements(name, size)]
         self.step = np.uint64(step or max(1, n_rows // SAMPLE_ROWS))
         self.parts: list[dict[str, Array]] = []
         self.read: list[pa.RecordBatch] = []
@@ -271,10 +286,11 @@ class Sample:
         """Add the rows of a batch that belong to the sample; `read` has the columns that models read, of `catalog`."""
         chosen = np.flatnonzero(rows["hash"] % self.step == 0)
         index, n = pa.array(chosen), len(chosen)
-        known = batch.select([name for name in self.names if name in batch.schema.names]).take(index)
         part = {name: np.full(n, np.nan) for name in self.names}
-        part |= {name: floats(column) for name, column in zip(known.schema.names, known.columns, strict=True)}
-        part |= {name: np.where(np.isfinite(values), values, np.nan) for name, values in part.items()}
+        for name in self.sizes.keys() & {*batch.schema.names}:
+            values = floats(batch.column(name).take(index))
+            matrix = np.where(np.isfinite(values), values, np.nan).reshape(n, -1).T
+            part |= dict(zip(elements(name, self.sizes[name]), matrix, strict=False))
         part |= {name: rows[name][chosen] for name in ("hash", "class")}
         part["cell"] = cells_of(rows["ra"][chosen], rows["dec"][chosen])
         part |= {"file": np.full(n, file), "part": np.full(n, len(self.parts)), "at": np.arange(n)}
@@ -353,7 +369,7 @@ class Differences:
     ) -> None:
         self.files, self.old_files, self.whole = files, old_files, whole
         self.findings, self.source = findings, source
-        self.compared = self.vanished = 0
+        self.compared = 0
         self.transitions: Counter[tuple[int, int]] = Counter()
         self.examples: list[tuple[int, int, int, int, float]] = []
         self.seen, self.changed = np.zeros(len(files)), dict[tuple[str, str, str], Array]()
@@ -369,7 +385,6 @@ class Differences:
             place, both = places_of(ours, theirs)
             both[1:] &= ours[1:] != ours[:-1]  # of repeated identifiers, the first
             gone = ~places_of(theirs, ours)[1]
-            self.vanished += int(gone.sum())
             self.old_rows += np.bincount(there["file"], minlength=len(self.old_files))
             self.old_gone += np.bincount(there["file"][gone], minlength=len(self.old_files))
             a, b = here.take(np.flatnonzero(both)), there.take(place[both])
@@ -422,10 +437,8 @@ class Differences:
         _, i, j = np.intersect1d(now[0], was[0], return_indices=True)
         for name in now[1].schema.names if len(i) >= 2 * LEAST_IN_GROUP else ():
             a, b = (
-                pc.ascii_rtrim(batch.column(name).cast(pa.string()).fill_null(""), characters=" \0").take(
-                    rows
-                )
-                for batch, rows in ((now[1], pa.array(i)), (was[1], pa.array(j)))
+                _as_texts(batch.column(name)).take(pa.array(rows))
+                for batch, rows in ((now[1], i), (was[1], j))
             )
             changed = pc.not_equal(a, b)
             new, old = a.filter(changed), b.filter(changed)
@@ -435,7 +448,7 @@ class Differences:
             ]
             if len(cut) >= max(5, len(pairs) / 2):
                 said = f"{len(cut):,} of {len(i):,} texts of '{name}' are cut short: {cut[0]}"
-                self._stop("values", said, "file", file, name, len(cut), 5)
+                self._note("values", said, "file", file, name, len(cut), 5)
             of_others = pc.sum(pc.is_in(new, value_set=b.unique())).as_py() or 0
             self.texts.setdefault(name, []).append((file, len(i), len(new), of_others))
 
@@ -459,15 +472,15 @@ class Differences:
         """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""
         n, findings, source = self.compared, self.findings, self.source
         findings.ran("objects", f"all of the {n:,} objects of the last release are here")
-        for g in np.flatnonzero(self.old_gone > np.maximum(3, 0.05 * self.old_rows)).tolist():
+        for g in np.flatnonzero(self.old_gone).tolist():
             gone, rows = self.old_gone[g], self.old_rows[g]
+            verdict: Verdict = "stop" if gone > max(3, 0.05 * rows) else "look"
             said = f"{gone:,.0f} of {rows:,.0f} objects of the last release are not here"
-            findings.stop("objects", said, self.old_files[g], "", gone / rows, 0.05, source)
-        if self.vanished or not n:
-            said = f"{self.vanished:,} objects of the last release are not here, {n:,} are"
-            findings.look("objects", said, "", "", self.vanished, 0, source)
+            findings.add(verdict, "objects", said, self.old_files[g], "", gone / rows, 0.05, source)
         if n:
             self._report_changes(classes)
+        else:
+            findings.look("objects", "no object of the last release is here", "", "", 0, 0, source)
         names = ("", *classes)
         return {
             "compared": n,
@@ -532,6 +545,7 @@ class Differences:
             if both.sum() >= 20:
                 kept = {what: codes[both] for what, codes in groups.items()}
                 self._values(name, a[both], b[both], kept, tests)
+                self._other_values(name, a[both] != b[both], kept["file"], tests)
 
     def _rounded(self, name: str, a: Floats, b: Floats, files: Array) -> None:
         """Report numbers in double precision that became those of single precision."""
@@ -541,7 +555,7 @@ class Differences:
         (now, _, labels), (was, _, _) = (_group_means(x, files[known]) for x in single)
         for g in np.flatnonzero((now > 0.99) & (was < 0.5)).tolist():
             said = f"'{name}' has lost digits: {now[g]:.0%} of its values are of single precision, were {was[g]:.0%}"
-            self._stop("values", said, "file", labels[g], name, now[g], 0.99)
+            self._note("values", said, "file", labels[g], name, now[g], 0.99)
 
     def _missing(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
         """Report values that the last release had and this one lacks, and missing ones that became one number."""
@@ -556,13 +570,13 @@ class Differences:
             far = outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
             for g in np.flatnonzero(far).tolist():
                 said = f"{values[g]:.1%} {lost}, elsewhere {middle:.1%}"
-                self._stop(check, said, what, labels[g], name, values[g], 0.05)
+                self._note(check, said, what, labels[g], name, values[g], 0.05)
         filled, times = np.unique(a[came], return_counts=True)
         k = int(times.argmax()) if len(times) else 0
         if len(times) and times[k] >= max(5, 0.2 * np.isnan(b).sum()):
             file = int(groups["file"][came & (a == filled[k])][0])
             said = f"{times[k]:,} values of '{name}' that were missing are now {filled[k]:g}"
-            self._stop(check, said, "file", file, name, times[k], 5)
+            self._note(check, said, "file", file, name, times[k], 5)
 
     def _values(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
         """Report a column whose values moved, spread or wrapped, in all or in some groups."""
@@ -570,11 +584,11 @@ class Differences:
         if wrapped.any():
             k = int(np.flatnonzero(wrapped)[0])
             said = f"{wrapped.sum():,} values of '{name}' overflowed: {b[k]:,.0f} became {a[k]:,.0f}"
-            self._stop("values", said, "file", groups["file"][k], name, wrapped.sum(), 0)
+            self._note("values", said, "file", groups["file"][k], name, wrapped.sum(), 0)
             return
         low, high = np.quantile(b, [0.25, 0.75])
         scale = (high - low) / 1.349 or float(b.std()) or max(abs(float(b[0])), 1.0)
-        moved = (a - b) / scale
+        moved = np.clip((a - b) / scale, -FARTHEST, FARTHEST)
         middle = float(np.median(moved))
         spread = SIGMA * float(np.median(np.abs(moved - middle)))
         said = f"'{name}' moved by {middle:+.2f} spreads: its median is {np.median(a):.4g}, was {np.median(b):.4g}"
@@ -584,13 +598,28 @@ class Differences:
             return
         for what, codes in groups.items():
             values, widths, errors, n, labels = _group_medians(moved, codes)
-            for g in np.flatnonzero(outlying(values, 1.253 * errors, tests=tests, floor=0.15)).tolist():
+            far, near = (outlying(values, 1.253 * errors, tests=tests, floor=floor) for floor in (0.15, 0.05))
+            for g in np.flatnonzero(near).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects moved by {values[g]:+.2f} spreads, elsewhere {middle:+.2f}"
-                self._stop("values", said, what, labels[g], name, values[g], 0.15)
+                verdict: Verdict = "stop" if far[g] else "look"
+                limit = 0.15 if far[g] else 0.05
+                self._note("values", said, what, labels[g], name, values[g], limit, verdict=verdict)
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             for g in np.flatnonzero(wide).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects differs by {widths[g]:.2f} spreads, elsewhere {spread:.2f}"
-                self._stop("values", said, what, labels[g], name, widths[g], 0.4)
+                self._note("values", said, what, labels[g], name, widths[g], 0.4)
+
+    def _other_values(self, name: str, changed: Array, files: Array, tests: int) -> None:
+        """Report files whose values changed where those of most files did not, if nothing else told of them."""
+        shares, n, labels = _group_means(changed.astype(float), files)
+        errors, middle = np.sqrt(np.maximum(shares * (1 - shares), 1 / n) / n), _median(shares)
+        far = outlying(shares, errors, tests=tests, floor=CHANGED) & (shares > middle)
+        told = {(c.field, c.file) for c in self.findings.found}
+        for g in np.flatnonzero(far).tolist():
+            if not {(name, self.files[labels[g]]), (name, "")} & told:
+                said = f"{shares[g]:.1%} of the values of '{name}' are other ones, elsewhere {middle:.1%}"
+                limit = middle + CHANGED
+                self._note("values", said, "file", labels[g], name, shares[g], limit, verdict="look")
 
     def new_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
         """Report fields of new objects whose medians lie beyond the last release's values, or that lack a column."""
@@ -605,19 +634,28 @@ class Differences:
             medians, _, _, n, labels = _group_medians(values[known], codes[known])
             for g in np.flatnonzero(((medians < ends[0]) | (medians > ends[1])) & (n >= 20)).tolist():
                 said = f"the median of '{name}' of {n[g]:,.0f} new objects is {medians[g]:.4g}, beyond 96 % of before"
-                self._stop(check, said, "file", labels[g], name, medians[g], ends[int(medians[g] > ends[1])])
+                self._note(check, said, "file", labels[g], name, medians[g], ends[int(medians[g] > ends[1])])
             shares, n, labels = _group_means((~known).astype(float), codes)
             earlier = 1 - len(before) / max(1, len(old[name]))
             for g in np.flatnonzero((shares > 0.95) & (n >= 20) & (earlier < 0.5)).tolist():
                 said = f"{shares[g]:.0%} of the values of '{name}' of new objects are missing, before {earlier:.0%}"
-                self._stop(check, said, "file", labels[g], name, shares[g], 0.95)
+                self._note(check, said, "file", labels[g], name, shares[g], 0.95)
 
-    def _stop(
-        self, check: str, said: str, what: str, label: int, name: str, number: float, limit: float
+    def _note(
+        self,
+        check: str,
+        said: str,
+        what: str,
+        label: int,
+        name: str,
+        number: float,
+        limit: float,
+        *,
+        verdict: Verdict = "stop",
     ) -> None:
-        """Note a fault in a file or in a HEALPix cell."""
+        """Note a fault, or what to look at, in a file or in a HEALPix cell."""
         place = self.files[label] if what == "file" else f"HEALPix cell {label}"
-        self.findings.stop(check, said, place, name, number, limit, self.source)
+        self.findings.add(verdict, check, said, place, name, number, limit, self.source)
 
 
 def report_shares(profile: Profile, before: Profile, findings: Findings, source: str) -> None:
@@ -685,5 +723,7 @@ def cells_of(ra: Floats, dec: Floats) -> NDArray[np.int64]:
 
 
 def floats(column: pa.Array) -> Floats:
-    """Return numbers (n,) in double precision, NaN where they are missing."""
+    """Return numbers, (n,) or (n, k), in double precision, NaN where they are missing; times count their units."""
+    if pt.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
     return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)

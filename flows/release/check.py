@@ -6,6 +6,7 @@ Shapes: n rows, K classes.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections import Counter
@@ -61,7 +62,15 @@ LEAST_A_FILE = 256
 TIGHT = 1e-5
 """Difference of sums of probabilities in single precision that counts as rounding."""
 NOT_SCORED = -2
-NUMBER = re.compile(r"u?int|float|double|halffloat|bool")
+NUMBERS = re.compile(
+    r"(?:fixed_size_list<\w+: (?=u?int|float|double|halffloat))?"
+    r"(?:u?int|float|double|halffloat|bool|timestamp|date|time|duration|decimal)"
+)
+BINARY = {"binary", "large_binary"}
+EXACT = 2**53
+"""Largest whole number up to which doubles have all digits."""
+MOST_ELEMENTS = 16
+"""Most elements of a vector for them to be compared with the last release."""
 WHOLE = re.compile(r"u?int")
 CONTROL_BATCHES = 8
 """Batches of which rows are kept for negative controls."""
@@ -211,12 +220,21 @@ class _Pass:
         self.control_rows: list[pa.RecordBatch] = []
         self.control_scorer: Scorer | None = None
         left = {contract.id, contract.ra, contract.dec, *contract.made}
-        compared = [c for c in contract.columns if not c.shape and c.name not in left]
-        self.numbers = [c.name for c in compared if NUMBER.match(c.datatype)]
-        self.texts = [c.name for c in compared if c.datatype in TEXTS]
+        compared = [c for c in contract.columns if c.name not in left]
+        # Short vectors are compared by element, and whole numbers that doubles do not hold by their digits.
+        sizes = {c.name: math.prod(c.shape) for c in compared if NUMBERS.match(c.datatype)}
+        sizes = {name: size for name, size in sizes.items() if size <= MOST_ELEMENTS}
+        self.numbers = [e for name, size in sizes.items() for e in differences.elements(name, size)]
+        seen = {} if last is None else last.profile.columns
+        long = {name for name, column in seen.items() if (column.maximum or 0) > EXACT}
+        self.texts = [
+            c.name
+            for c in compared
+            if c.datatype in TEXTS | BINARY or (WHOLE.match(c.datatype) and c.name in long)
+        ]
         self.positions = [*filter(None, (contract.ra, contract.dec))]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
-        self.sample = differences.Sample((*self.numbers, *self.positions), n_rows=n_rows)
+        self.sample = differences.Sample(sizes | dict.fromkeys(self.positions, 1), n_rows=n_rows)
         self.found: Differences | None = None
         if last is not None:
             whole = frozenset(c.name for c in contract.columns if WHOLE.match(c.datatype))
@@ -327,7 +345,7 @@ class _Pass:
             )
             return {}
         ledger = differences.Ledger(self.scratch, "last")
-        sample = differences.Sample(self.sample.names, step=int(self.sample.step))
+        sample = differences.Sample(self.sample.sizes, step=int(self.sample.step))
         for number, name in enumerate(found.old_files):
             self._read_last(number, last, name, ledger, sample)
         found.match(self.ledger, ledger)
@@ -350,7 +368,7 @@ class _Pass:
         if self.contract.id not in catalog.names:
             return
         ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
-        wanted = (self.contract.id, *positions, *ours, *self.sample.names, *self.read)
+        wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
         read, at = [column for column in self.read if column in catalog.names], 0
         for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names]):
             rows = ledger_rows(batch, self.contract, prefix, positions)

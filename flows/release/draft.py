@@ -50,6 +50,7 @@ from flows.release.replay import mismatches, settings_of
 from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
+from flows.runs.release_store import RETIRED
 from flows.runs.results import Transition
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
@@ -123,7 +124,8 @@ def _adopted(run: Path, data: Path) -> Manifest:
             raise UsageError(
                 f"--run: got a symbolic link {path}, expected files of the run's own; replace it by the file"
             )
-        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+        hidden = relative.parts[0] == RETIRED or any(part.startswith(".") for part in relative.parts)
+        if path.is_file() and not hidden:
             copy_file(path, data / relative)
     outputs = []
     for output in manifest.outputs:

@@ -279,6 +279,16 @@ def shortened(file: File) -> None:
     file.columns["hubble"] = np.array([str(text).strip()[:2] for text in file.columns["hubble"]])
 
 
+def other_byte_order(file: File) -> None:
+    file.columns["bmag"] = file.columns["bmag"].astype(">f8").view("<f8").astype(float)
+
+
+def left(data: Path) -> None:
+    (path,) = data.glob("field-4.*")
+    (data / "_old").mkdir()
+    (data / "_old" / path.name).write_bytes(path.read_bytes())
+
+
 def negative(file: File) -> None:
     file.set("name", slice(6), "-1")
 
@@ -314,5 +324,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(24, "a boolean inverted", "values", "'notngc'", source=lambda f: f.columns.update(notngc=~f.columns["notngc"].astype(bool))),
         Fault(25, "texts of other rows", "values", "those of other objects", source=shifted),
         Fault(26, "texts cut short", "values", "are cut short", source=shortened, fields=tuple(range(10)), place="field"),
+        Fault(27, "numbers in another byte order", "ranges", "'bmag' reaches", source=other_byte_order),
+        Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
 }  # fmt: skip

@@ -90,3 +90,18 @@ def test_the_weights_of_each_class_add_up_to_its_rows(tmp_path: Path) -> None:
     for some in (rows, rows.sorted(), rows.thinned(40), stored):
         assert {k: round(float(some.weight[some.known == k].sum())) for k in truth} == truth
     assert len(stored.weight) == 40
+
+
+def test_rows_whose_numbers_are_in_another_byte_order_do_not_end_a_census(
+    trained: Path, make: SimpleNamespace
+) -> None:
+    """Such numbers, up to 1e308, are beyond single precision, in which rows of a census are kept."""
+    survey = make.survey(400, seed=9)
+    name = next(
+        name
+        for name, values in survey.items()
+        if np.asarray(values).dtype == float and name not in {"ra", "dec"}
+    )
+    survey[name] = np.asarray(survey[name]).astype(">f8").view("<f8").astype(float)
+    found = table_census(pd.DataFrame(survey), model="morphology", store=trained / "models")
+    assert found.classes
