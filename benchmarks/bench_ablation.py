@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 import catalogs
-from blr.candidates.choice import choose
+from blr.candidates.candidate import choose
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store
@@ -136,7 +136,7 @@ MECHANISMS = (
     ),
     Mechanism("refined posterior", selected("posterior", "laplace"), code="blr/posterior/variational.py"),
     Mechanism(
-        "several scales of the prior", selected("scale", "maximised"), code="blr/selection/prior_scale.py"
+        "several scales of the prior", selected("scale", "maximised"), code="blr/selection/evidence.py"
     ),
     Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),

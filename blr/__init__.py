@@ -12,10 +12,8 @@ if (
     from blr.basis.base import Basis
     from blr.basis.kinds import fit_basis
     from blr.boundary import decision_boundary
-    from blr.candidates.candidate import Candidate
-    from blr.candidates.choice import Selection
+    from blr.candidates.candidate import Candidate, Selection
     from blr.candidates.training import TrainedClassifier, fit_default
-    from blr.class_shares import class_priors
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
     from blr.estimators import DefaultClassifier, LaplaceClassifier
@@ -27,7 +25,7 @@ if (
     from blr.selection.compare import average, compare, leave_one_out
     from blr.selection.evidence import fit_evidence
     from blr.selection.label_noise import estimate_label_noise
-    from blr.shift import density_ratio
+    from blr.shift import class_priors, density_ratio
 
     __version__: str
 
@@ -40,11 +38,11 @@ _HOME = {
     "GaussianPrior": "gaussian",
     "LaplaceClassifier": "estimators",
     "Posterior": "posterior.kinds",
-    "Selection": "candidates.choice",
+    "Selection": "candidates.candidate",
     "TrainedClassifier": "candidates.training",
     "average": "selection.compare",
     "bridge_evidence": "posterior.sampling",
-    "class_priors": "class_shares",
+    "class_priors": "shift",
     "compare": "selection.compare",
     "decide": "decisions",
     "decision_boundary": "boundary",

@@ -22,21 +22,18 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
-from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate
-from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, LeftOut, Selection
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.targets import label_likelihood, resolve_targets
 from blr.missing.moments import Domain, excess_spread
-from blr.posterior.ensemble import averaged
-from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior, averaged
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
-from blr.selection.evidence import fit_evidence
-from blr.selection.prior_scale import fit_scales
+from blr.selection.evidence import fit_evidence, fit_scales
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 

@@ -38,18 +38,20 @@ from blr.candidates.candidate import (
     Candidate,
     CandidatePart,
     CandidateRow,
+    Ranking,
+    Selection,
+    choose,
     default_candidates,
+    mixed,
 )
-from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
-from blr.class_shares import class_priors, log_prior_shift
 from blr.classifier import Classifier, Member
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
 from blr.missing.patterns import excess, training_noise
 from blr.predictive.mixture import Scores, estimate_temperature
-from blr.shift import DensityRatio, density_ratio
+from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.census.results import StatedAssumption
-from blr.class_shares import em_shares
+from blr.shift import em_shares
 
 LEVEL = 0.95
 MODEL_ROWS = 20.0

@@ -27,12 +27,10 @@ from scipy.special import expit, logsumexp, ndtri
 from blr.arrays import Matrix, Vector, mid_ranks
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.posterior.ensemble import draw_probabilities
-from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior, draw_probabilities
 from blr.sums import evenly_spread
 from blr.threads import single_threaded_blas
-from blr.trust.importance import log_posterior, whitened_density
-from blr.trust.verdict import Finding, Trust
+from blr.trust.verdict import Finding, Trust, log_posterior, whitened_density
 
 # Number of chains for N D up to: long chains where a move is dear, many where it is not.
 _CHAINS = ((1e5, 32), (1e6, 16), (np.inf, 8))

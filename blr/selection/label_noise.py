@@ -18,7 +18,7 @@ from blr.gaussian import GaussianPrior
 from blr.likelihood.targets import even_confusion, label_likelihood, most_likely_class
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.selection.prior_scale import log_hyperprior
+from blr.selection.evidence import log_hyperprior
 from blr.sums import Rows, activations, skewness_term
 from blr.threads import single_threaded_blas
 

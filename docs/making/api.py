@@ -11,7 +11,7 @@ MODULES = {
     "blr": "Numerics: arrays and tables in, arrays and posteriors out.",
     "catalogs": "Catalogues: tables in, tables out, streamed.",
     "flows": "Training and classification of whole catalogues, from Python.",
-    "blr.selection.prior_scale": "Fits that are integrated over the scale of the prior.",
+    "blr.selection.evidence": "Fits that are integrated over the scale of the prior.",
     "blr.selection.compare": "Weights of candidates that predict left-out rows best.",
     "blr.calibration": "How good probabilities are.",
     "catalogs.profile.split": "Rows that are held out, and pixels of the sky.",

@@ -26,8 +26,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import positions
-from flows.features.reader import FeatureBatch
-from flows.features.split import Place, known_place
+from flows.features.reader import FeatureBatch, Place, known_place
 from flows.runs.manifest import ObjectColumns, is_labelled
 from flows.runs.results import (
     ClassEstimate,

@@ -33,8 +33,7 @@ from flows.classification._class_shares import with_shares
 from flows.classification._tally import EXPLAINED, object_columns
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
-from flows.features.reader import FeatureBatch
-from flows.features.split import known_place
+from flows.features.reader import FeatureBatch, known_place
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model

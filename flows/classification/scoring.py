@@ -16,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
-from blr.class_shares import class_priors
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, pairwise_confidence
 from blr.missing.patterns import excess
 from blr.predictive.mixture import Scores
+from blr.shift import class_priors
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, check_columns, old_columns

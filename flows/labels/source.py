@@ -30,8 +30,7 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, brief, nearest
 from catalogs.sky.positions import PositionTree, PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
-from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader
-from flows.features.split import position_unit
+from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader, position_unit
 from flows.inputs.opening import Piece, Workers
 from flows.inputs.source import fetched_sources, resolve_sources
 from flows.labels.reader import (

@@ -36,12 +36,17 @@ from flows.engines.engine import current_engine, in_order
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import (
     FeatureReader,
+    Place,
     check_marks,
+    held_out,
     in_units_of_the_first,
+    known_place,
+    position_unit,
+    split_columns,
+    split_places,
     training_reader,
     training_table,
 )
-from flows.features.split import Place, held_out, known_place, position_unit, split_columns, split_places
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
     AnnotatorNames,

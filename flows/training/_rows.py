@@ -30,7 +30,7 @@ from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine
 from flows.errors import EngineError
-from flows.features.split import sides
+from flows.features.reader import sides
 from flows.labels.reader import AnnotatorNames
 from flows.specification.specification import Specification
 

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.calibration import log_loss
-from blr.candidates.candidate import JudgedCandidate
-from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.candidate import JudgedCandidate, LeftOut, Selection
 from blr.candidates.fits import FittedCandidate
 from blr.candidates.rows import TrainingSet, wrong_labels
 from blr.candidates.training import Training, votes_phi
@@ -40,8 +39,14 @@ from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
-from flows.features.reader import apply_sentinels, found_leaks, label_columns_reader, without_sentinels
-from flows.features.split import known_place, position_unit
+from flows.features.reader import (
+    apply_sentinels,
+    found_leaks,
+    known_place,
+    label_columns_reader,
+    position_unit,
+    without_sentinels,
+)
 from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
 from flows.models.description import (

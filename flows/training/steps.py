@@ -35,8 +35,8 @@ from blr.calibration import (
     reliability_curve,
     skill,
 )
-from blr.candidates.choice import Ranking
-from blr.candidates.choice import choose as choose_candidates
+from blr.candidates.candidate import Ranking
+from blr.candidates.candidate import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.candidates.training import TrainedClassifier, Training
 from blr.classifier import Classifier
@@ -50,8 +50,7 @@ from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
 from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
-from flows.features.reader import training_reader, training_table
-from flows.features.split import split_columns
+from flows.features.reader import split_columns, training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.source import RemoteSource, resolve_sources
 from flows.models.description import (

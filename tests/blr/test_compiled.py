@@ -21,7 +21,7 @@ from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
 from blr.predictive.binary import binary_integrals
 from blr.predictive.softmax import InnerPoints, MixtureSums, inner_points, softmax_series
 from blr.selection.evidence import fit_evidence
-from blr.trust import importance
+from blr.trust import verdict
 
 pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the loops in C were not built here")
 
@@ -198,7 +198,7 @@ def test_rows_of_draws_of_two_classes(n: int, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng(n)
     a = np.concatenate([[0.0, 90.0, -90.0], 20 * rng.normal(size=5 * n - 3)])[: 5 * n]
     a, t = a.reshape(5, 1, n), rng.choice([0.0, 0.3, 1.0], n)[None]
-    close(*both(lambda: importance._logistic_rows(a.copy(), t)), 1e-12)
+    close(*both(lambda: verdict._logistic_rows(a.copy(), t)), 1e-12)
 
 
 def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> None:
@@ -215,7 +215,7 @@ def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> Non
 def test_rows_of_draws(K: int, n: int, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n])
     a, t = 20 * rng.normal(size=(6, K, n)), np.ascontiguousarray(rng.dirichlet(np.ones(K), n).T)
-    close(*both(lambda: importance._softmax_rows(a.copy(), t)), 1e-12)
+    close(*both(lambda: verdict._softmax_rows(a.copy(), t)), 1e-12)
 
 
 def test_fits_are_the_same_with_and_without(both: Callable[..., Any]) -> None:

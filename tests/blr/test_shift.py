@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import blr
-from blr.class_shares import class_priors, log_prior_shift
 from blr.predictive.binary import binary_exact
-from blr.shift import density_ratio, sandwich
+from blr.shift import class_priors, density_ratio, log_prior_shift, sandwich
 
 
 def gaussian_sets(shift: float, n: int = 4000) -> tuple[np.ndarray, np.ndarray]:

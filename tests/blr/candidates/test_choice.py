@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blr
-from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
+from blr.candidates.candidate import LeftOut, choose, integrated_share, mixed
 from blr.selection.compare import compare
 from tests.flows.candidates import CANDIDATE
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 import blr
 from blr.basis.kinds import fit_basis
-from blr.candidates.candidate import Candidate
-from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.candidate import Candidate, LeftOut, Selection
 from blr.candidates.fits import fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.classifier import Classifier, Member

@@ -22,7 +22,7 @@ from blr.census.shares import (
     shares_if_same,
     shares_if_shares,
 )
-from blr.class_shares import em_shares
+from blr.shift import em_shares
 
 
 def two_normals(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blr.arrays import Matrix, Vector
-from blr.fitting.separation import find_collinearity
+from blr.fitting.newton import find_collinearity
 from blr.sums import Rows
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-import blr.fitting.separation
+import blr.fitting.newton
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
+from blr.fitting.newton import Separation, find_separation
 from blr.fitting.problem import Stream
-from blr.fitting.separation import Separation, find_separation
 from blr.sums import Rows
 
 
@@ -140,9 +140,7 @@ def test_a_start_and_a_stream_change_nothing(noise: tuple[Matrix, Vector]) -> No
     assert find_separation(Stream(chunks, lambda t, w: (t, w), 4, 2), 2, 4)[0] == "none"
     data = Rows(Phi, (Phi[:, 1] > 0).astype(float))
     theta = np.array([0.0, 3.0, 0.0, 0.0])
-    _, *terms = data.accumulate(
-        blr.fitting.separation.likelihood_terms(blr.fitting.separation.Bernoulli(), theta)
-    )
+    _, *terms = data.accumulate(blr.fitting.newton.likelihood_terms(blr.fitting.newton.Bernoulli(), theta))
     assert find_separation(data, 2, 4, (theta, *terms))[0] == "complete"
 
 
@@ -150,11 +148,9 @@ def test_a_start_far_off_is_left_by_newton_steps(
     noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Phi, t = noise
-    monkeypatch.setattr(blr.fitting.separation, "_by_program", None)  # overlap is proven without it
+    monkeypatch.setattr(blr.fitting.newton, "_by_program", None)  # overlap is proven without it
     data, theta = Rows(Phi, t), np.array([0.0, 3.0, 0.0, 0.0])
-    _, *terms = data.accumulate(
-        blr.fitting.separation.likelihood_terms(blr.fitting.separation.Bernoulli(), theta)
-    )
+    _, *terms = data.accumulate(blr.fitting.newton.likelihood_terms(blr.fitting.newton.Bernoulli(), theta))
     assert find_separation(data, 2, 4, (theta, *terms))[0] == "none"
 
 
@@ -169,7 +165,7 @@ def test_a_prior_that_outweighs_the_data_has_a_verdict(noise: tuple[Matrix, Vect
 
 def test_too_large_to_tell_says_so(noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = noise
-    monkeypatch.setattr(blr.fitting.separation, "_LARGEST_PROGRAM", 20)
+    monkeypatch.setattr(blr.fitting.newton, "_LARGEST_PROGRAM", 20)
     rare = (np.arange(200) < 5).astype(float)
     t[:5] = 1
     assert separation(np.column_stack([Phi, rare]), t)[0] in {"unknown", "quasi"}
@@ -196,5 +192,5 @@ def test_a_program_that_no_method_ends_is_unknown(
     t[:5] = 1
     with_rare = np.column_stack([Phi, rare])
     assert separation(with_rare, t)[0] == "quasi"
-    monkeypatch.setattr(blr.fitting.separation, "_MOST_STEPS", 0)
+    monkeypatch.setattr(blr.fitting.newton, "_MOST_STEPS", 0)
     assert separation(with_rare, t)[0] == "unknown"

@@ -21,8 +21,8 @@ from blr.likelihood.likelihoods import (
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
-from blr.selection.prior_scale import fit_scales
-from blr.trust.importance import draw_terms
+from blr.selection.evidence import fit_scales
+from blr.trust.verdict import draw_terms
 from tests.blr.likelihood.test_likelihood import metric
 
 PAIRS = {

@@ -13,7 +13,7 @@ from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import bridge_evidence, sample_posterior
-from blr.trust.importance import log_posterior
+from blr.trust.verdict import log_posterior
 from tests.blr.conftest import Twin
 
 REFERENCES = json.loads((Path(__file__).parents[2] / "reference" / "bridge.json").read_text(encoding="utf-8"))

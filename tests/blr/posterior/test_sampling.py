@@ -19,7 +19,7 @@ from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
-from blr.trust.importance import draw_terms, whitened_density
+from blr.trust.verdict import draw_terms, whitened_density
 from tests.blr.conftest import Twin, fitted
 
 REFERENCES = json.loads(

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 import blr
 from blr.arrays import Matrix
-from blr.selection.prior_scale import SCALES, ScaleFit, fit_scales, log_hyperprior
+from blr.selection.evidence import SCALES, ScaleFit, fit_scales, log_hyperprior
 
 
 def problem(n: int = 80, F: int = 3, seed: int = 0, slope: float = 1.5) -> tuple[Matrix, np.ndarray]:

@@ -12,7 +12,7 @@ from blr.fitting.newton import SolverPrior, maximise
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, likelihood_terms
-from blr.trust.importance import fit_pareto, laplace_ratios, smooth
+from blr.trust.verdict import fit_pareto, laplace_ratios, smooth
 from tests.blr.conftest import Twin
 
 

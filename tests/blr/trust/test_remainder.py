@@ -8,7 +8,7 @@ from scipy.integrate import quad
 
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
-from blr.trust.importance import evidence_left
+from blr.trust.verdict import evidence_left
 
 
 @pytest.mark.parametrize("variance", [0.5, 4.0, 50.0])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.candidates.choice import Ranking
+from blr.candidates.candidate import Ranking
 from blr.candidates.fits import FittedCandidate
 from flows.cli._models import show_trained
 from flows.documents import from_document, to_document
