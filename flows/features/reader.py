@@ -387,13 +387,13 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
         return expression.evaluate(values)
     except ExpressionError as error:
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
-        marked = (
-            f"the column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert the column, "
-            f"or state the texts that mean 'no value' under {MEANT}; "
-            if texts
-            else ""
-        )
-        raise ExpressionError(f"feature '{name}': {marked}{error}") from error
+        if not texts or any(mark in expression.text for mark in "'\""):  # it compares text itself
+            raise ExpressionError(f"feature '{name}': {error}") from error
+        raise ExpressionError(
+            f"feature '{name}' = '{expression.text}': the column '{texts[0]}' holds text"
+            f"{_others(words_of(values[texts[0]]))}, expected numbers; convert the column, or state the texts that "
+            f"mean 'no value' under {MEANT}"
+        ) from error
 
 
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE, Team
-from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, wait_for
+from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, end, wait_for
 from tests.flows.watching import listener
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
@@ -310,6 +311,21 @@ def test_no_secret_is_told(team: Team) -> None:
     told += [path.read_text() for path in team.folder.rglob("*.json")]
     for secret in secrets:
         assert not [text for text in told if secret in text]
+
+
+def test_sigterm_ends_a_worker_whose_server_is_gone(tmp_path: Path) -> None:
+    prefect, before = Prefect(tmp_path), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # where tests run in the background of a script, which lets its programs ignore the signal
+        with prefect.server() as server:
+            prefect.cli("work-pool", "create", "blr", "--type", "process", cwd=tmp_path)
+            with prefect.worker("blr") as worker:
+                wait_for(lambda: "started!" in (tmp_path / "worker.log").read_text(), "the worker")
+                end(server)
+                time.sleep(5)  # so that the worker has noticed
+                worker.terminate()
+                worker.wait(timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 SILENCE = 10

@@ -259,6 +259,13 @@ def test_one_file_of_one_object_is_not_said_to_be_several(
     assert re.findall(r"\b1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
 
 
+def test_text_where_numbers_were(blr: Run, make: SimpleNamespace) -> None:
+    make.parquet(Path("survey.parquet"), make.survey() | {"bmag": np.full(400, "faint")})
+    status, _, err = blr("classify", "survey.parquet", *CLASSIFY)
+    said = "feature 'b_j' = 'bmag - jmag': the column 'bmag' holds text (no number, but 'faint'), expected numbers; "
+    assert (status, said in err, "parentheses" in err) == (1, True, False)
+
+
 def test_a_mark_that_nobody_stated_is_named(work: Path, blr: Run, make: SimpleNamespace) -> None:
     """-999 is known of no column in training, and 99 is of jmag; the report says how much of b_j is missing."""
     columns = make.survey()
