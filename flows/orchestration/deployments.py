@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentTriggerTypes
 from prefect.events.actions import ActionTypes, CallWebhook, ChangeFlowRunState, DoNothing, SendNotification
 from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Schedule
 from pydantic import TypeAdapter, ValidationError
 
@@ -282,7 +284,25 @@ def serve(file: Path, *, limit: int) -> None:
     for category in (ResourceWarning, RuntimeWarning):
         # Prefect's runner does not await its end, nor close its client.
         warnings.filterwarnings("ignore", category=category)
-    prefect.serve(*served(file), limit=limit, print_starting_message=False)
+    ours = served(file)
+    _check_not_a_teams(ours)
+    prefect.serve(*ours, limit=limit, print_starting_message=False)
+
+
+def _check_not_a_teams(ours: Sequence[RunnerDeployment]) -> None:
+    """Raise UsageError where workers run deployments of these names: serving would replace them, and pause them."""
+    pools: dict[str, str] = {}
+    with get_client(sync_client=True) as client:
+        for one in ours:
+            with suppress(ObjectNotFound):
+                pool = client.read_deployment_by_name(f"{one.flow_name}/{one.name}").work_pool_name
+                pools |= {str(one.name): pool} if pool else {}
+    if pools:
+        raise UsageError(
+            f"the server has deployments for the workers of a team: {', '.join(pools)}, of the pool "
+            f"'{next(iter(pools.values()))}', expected a server without them, since `blr serve` would replace and then "
+            "pause them; start a worker, or unset PREFECT_API_URL"
+        )
 
 
 def served(file: Path) -> list[RunnerDeployment]:

@@ -66,6 +66,26 @@ def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team:
         assert deployment["concurrency_limit"] is None, "its lease would kill long runs"
 
 
+def test_a_laptop_does_not_take_the_teams_deployments(team: Team) -> None:
+    """`blr serve` in a shell that has the team's settings would replace them, and pause them at its end."""
+    before = team.prefect.find("deployments")
+    done = subprocess.run(
+        [PROGRAMS / "blr", "serve"],
+        cwd=team.folder,
+        env=team.prefect.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "the server has deployments for the workers of a team: train, classify" in done.stderr
+    kept = ("id", "work_pool_name", "paused", "entrypoint", "pull_steps")
+    assert [[d[k] for k in kept] for d in team.prefect.find("deployments")] == [
+        [d[k] for k in kept] for d in before
+    ]
+
+
 def test_a_stranger_gets_nothing(team: Team) -> None:
     for password in ("", "blr:guess"):
         status, answer = team.prefect.ask("POST", "/flow_runs/filter", {}, password=password)
