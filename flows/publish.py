@@ -103,6 +103,5 @@ def _prepared(request: ProposeRequest) -> dict[str, str]:
 def _form(checked: Checked, link: str) -> str:
     """Return what stands above the form, in Markdown: what stops the release, what to look at, the report."""
     bad = [c for c in checked.checks if c.verdict != "pass"]
-    said = f"{len(checked.stops)} checks say stop" if checked.stops else "No check says stop"
     lines = [f"- {c.verdict}, {c.name}: {literal(c.found)} {literal(c.place)}" for c in bad[:20]]
-    return "\n".join([f"**{said}.** [Report]({link})", "", *lines])
+    return "\n".join([f"**{checked.verdict.capitalize()}.** [Report]({link})", "", *lines])

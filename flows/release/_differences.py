@@ -53,9 +53,7 @@ class Truth:
         hashes, labels = [], []
         for batch in catalog.batches([names[id_column.casefold()], label]):
             hashes.append(identifiers(batch.column(0)))
-            text = pc.ascii_rtrim(batch.column(1).cast(pa.string()).fill_null(""), characters=" ")
-            numbers = pc.index_in(text, pa.array(["", *classes], pa.string())).fill_null(0)
-            labels.append(np.asarray(numbers, np.int16))
+            labels.append(class_numbers(batch.column(1), classes))
         codes = np.concatenate([np.empty(0, np.int16), *labels])
         if not (codes > 0).any():
             raise UsageError(
@@ -135,6 +133,12 @@ def _as_texts(column: pa.Array) -> pa.Array:
     binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
     text = decoded(column) if binary else column
     return pc.ascii_rtrim(text.cast(pa.string()).fill_null(""), characters=" \0")
+
+
+def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:
+    """Return the classes (n,) by number: from 1 on, 0 for none, -1 for a text that is not among them."""
+    text = pc.ascii_rtrim(column.cast(pa.string()).fill_null(""), characters=" ")
+    return np.asarray(pc.index_in(text, pa.array(["", *classes], pa.string())).fill_null(-1), np.int16)
 
 
 def places_of(hashes: Array, known: Array) -> tuple[Array, Array]:
@@ -642,20 +646,12 @@ class Differences:
                 self._note(check, said, "file", labels[g], name, shares[g], 0.95)
 
     def _note(
-        self,
-        check: str,
-        said: str,
-        what: str,
-        label: int,
-        name: str,
-        number: float,
-        limit: float,
-        *,
-        verdict: Verdict = "stop",
+        self, check: str, said: str, what: str, label: int, *about: Any, verdict: Verdict = "stop"
     ) -> None:
-        """Note a fault, or what to look at, in a file or in a HEALPix cell."""
+        """Note a fault, or what to look at, in a file or in a HEALPix cell: the column, the number and its limit."""
         place = self.files[label] if what == "file" else f"HEALPix cell {label}"
-        self.findings.add(verdict, check, said, place, name, number, limit, self.source)
+        where: tuple[Any, ...] = (place, *about, self.source)
+        self.findings.add(verdict, check, said, *where)
 
 
 def report_shares(profile: Profile, before: Profile, findings: Findings, source: str) -> None:

@@ -54,7 +54,7 @@ def render_release(checked: Checked, profile: Profile, before: Profile | None, o
     stops, looks = checked.stops, checked.looks
     level: Level = "bad" if stops else "care" if looks else "good"
     short = {
-        "bad": f"No: {len(stops)} checks say stop ({', '.join(stops)}).",
+        "bad": f"No: {checked.verdict} ({', '.join(stops)}).",
         "care": f"Yes, after a look at {', '.join(looks)}.",
         "good": "Yes: all checks pass.",
     }[level]

@@ -116,6 +116,12 @@ class Checked:
         return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == "stop"))
 
     @property
+    def verdict(self) -> str:
+        """How many checks say stop, in words."""
+        n = len(self.stops)
+        return f"{n} checks say stop" if n > 1 else f"{'one' if n else 'no'} check says stop"
+
+    @property
     def looks(self) -> tuple[str, ...]:
         """The names of the checks that say look."""
         return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == "look"))
@@ -745,9 +751,7 @@ def ledger_rows(
         number = name in names and (pt.is_floating(t := batch.column(name).type) or pt.is_integer(t))
         values = floats(batch.column(name)) if number else np.full(n, np.nan)
         rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
-    text = pc.ascii_rtrim(batch.column(f"{prefix}class").cast(pa.string()).fill_null(""), characters=" ")
-    codes = pc.index_in(text, pa.array(["", *contract.classes], pa.string())).fill_null(-1)
-    rows["class"] = np.asarray(codes, np.int16)
+    rows["class"] = differences.class_numbers(batch.column(f"{prefix}class"), contract.classes)
     rows["flags"] = np.nan_to_num(floats(batch.column(f"{prefix}flags"))).astype(np.int32)
     rows["p"] = floats(batch.column(f"{prefix}p_max")).astype(np.float32)
     return rows

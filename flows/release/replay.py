@@ -26,6 +26,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
+from flows.release._differences import class_numbers
 from flows.request import ReplayRequest
 from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
@@ -263,10 +264,10 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     scorer, read = scorer.on(catalog), list(scorer.reader.read)
     names = dict.fromkeys([*read, *(c.name for c in scorer.columns if c.name in catalog.names)])
     replayed = Replayed(scorer, (request.seed, 0), None if catalog.n_rows <= request.rows else request.rows)
-    classes, start = pa.array(model.classes, pa.string()), 0
+    start = 0
     for batch in catalog.batches([*names]):
-        kinds = pc.index_in(batch.column(f"{scorer.prefix}class").cast(pa.string()), classes)
-        strata, share = np.asarray(kinds.fill_null(-1)), batch.num_rows / catalog.n_rows
+        strata = class_numbers(batch.column(f"{scorer.prefix}class"), model.classes)
+        share = batch.num_rows / catalog.n_rows
         replayed.add(batch, batch.select(read), strata, start, share)
         start += batch.num_rows
     return ReplayResult(
