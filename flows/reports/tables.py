@@ -161,6 +161,7 @@ TERMS = (
     ),
     ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
     ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
+    ("slope", "of calibration: 1 where probabilities are those seen, below 1 too sure, above 1 too cautious"),
     (
         "M, effective parameters",
         "the number of functions, and how many of their weights the labels determine",
