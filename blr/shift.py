@@ -106,6 +106,8 @@ _CLIP = 0.99
 _LEVEL = 0.9
 Parts = Callable[[], Iterable[Vector]]
 """Gives the parts (n,), the same ones each time; all values are finite."""
+Area = tuple[float, float, float]
+"""The area under the ROC curve of two sets, and its 90 % interval."""
 _BITS = 16
 _SIGN = np.uint64(1 << 63)
 
@@ -130,10 +132,11 @@ class DensityRatio:
     @property
     def advice(self) -> str:
         """What the diagnostic means, in words."""
-        return _advice(self.auc, self.auc_low)
+        return advice(self.auc, self.auc_low)
 
 
-def _advice(auc: float, auc_low: float) -> str:
+def advice(auc: float, auc_low: float) -> str:
+    """Return what the area under the ROC curve and the lower end of its interval mean, in words."""
     if auc < 0.55 or auc_low <= 0.5:
         return "training and target sets can hardly be distinguished: no weights are needed"
     if auc < 0.9:
@@ -190,10 +193,10 @@ def density_ratio(
     counts = np.concatenate([train_weight / train_weight.mean(), np.ones(len(other))])
     score = _out_of_fold(both, is_target, counts, threads)
     own, theirs = score[: len(Phi)], score[len(Phi) :]
-    compared = compare_scores(lambda: [own], theirs)
-    ratio = compared.ratio(own)
+    area, highest = compare_scores(lambda: [own], theirs)
+    ratio = clipped_ratio(own, highest)
     weight = rescaled(ratio, train_weight)
-    return DensityRatio(weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high)
+    return DensityRatio(weight, float(weight.sum()), ratio, *area)
 
 
 def require_enough_rows(n_train: int, n_target: int) -> None:
@@ -205,34 +208,21 @@ def require_enough_rows(n_train: int, n_target: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ComparedScores:
-    """How far the scores of two sets are apart, and the score beyond which ratios of densities are clipped."""
-
-    highest: float
-    auc: float
-    auc_low: float
-    auc_high: float
-
-    @property
-    def advice(self) -> str:
-        """What the areas mean, in words."""
-        return _advice(self.auc, self.auc_low)
-
-    def ratio(self, score: Vector) -> Vector:
-        """Return the ratios of densities (n,) of rows with these scores, up to a factor."""
-        return np.asarray(np.exp(np.minimum(score - self.highest, 0.0)))
+def clipped_ratio(score: Vector, highest: float) -> Vector:
+    """Return the ratios of densities (n,) of rows with these scores, up to a factor; alike beyond the `highest`."""
+    return np.asarray(np.exp(np.minimum(score - highest, 0.0)))
 
 
-def compare_scores(train: Parts, target: Vector) -> ComparedScores:
-    """Return what the scores of the training rows, which come in parts, and of the target's rows say of the two sets.
+def compare_scores(train: Parts, target: Vector) -> tuple[Area, float]:
+    """Return how far the scores of the training rows, which come in parts, and of the target's rows are apart.
 
-    A score is the logit that a row is one of the target, out of fold.
+    A score is the logit that a row is one of the target, out of fold.  The second number is the score beyond which
+    ratios of densities are clipped.
     """
     highest = quantile(train, _CLIP)  # of logarithms: one row far out would leave all others a ratio of 0
     area, deviation = auc(train, target)
     reach = -float(ndtri((1 - _LEVEL) / 2)) * deviation
-    return ComparedScores(highest, area, max(0.0, area - reach), min(1.0, area + reach))
+    return (area, max(0.0, area - reach), min(1.0, area + reach)), highest
 
 
 def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:

@@ -204,28 +204,20 @@ def overdispersion(X: Matrix, votes: Matrix, *, rng: np.random.Generator) -> flo
     return max(1.0, chi2 / freedom) if freedom > 0 else 1.0
 
 
-@dataclass(frozen=True)
-class EstimatedNoise:
-    """Shares of wrong labels, the number of rows behind them, and the kind of basis of the flexible model."""
-
-    noise: LabelNoise
-    n_rows: int
-    basis: str
-
-    @property
-    def confusion(self) -> Matrix:
-        """The confusion (K, K), or by annotator (A, K, K); one matrix says that nobody errs."""
-        confusion = self.noise.confusion
-        nobody = (np.einsum("...kk->...k", confusion) == 1).all()
-        return np.eye(confusion.shape[-1]) if nobody else confusion
+def fitted_confusion(noise: LabelNoise) -> Matrix:
+    """Return the confusion (K, K), or by annotator (A, K, K); one matrix says that nobody errs."""
+    confusion = noise.confusion
+    nobody = (np.einsum("...kk->...k", confusion) == 1).all()
+    return np.eye(confusion.shape[-1]) if nobody else confusion
 
 
 def wrong_labels(
     data: TrainingSet, *, n_annotators: int = 0, rng: np.random.Generator, on_step: Any = None
-) -> EstimatedNoise:
+) -> tuple[LabelNoise, int, str]:
     """Return the shares of wrong labels in the training rows, by a model of the features of the highest evidence.
 
-    Where the rows have annotators, the shares are those of `n_annotators`; the rows need not have all of them.
+    With them come the number of rows behind them, and the kind of basis of the model.  Where the rows have annotators,
+    the shares are those of `n_annotators`; the rows need not have all of them.
     """
     rows, K = data.rows, len(data.classes)
     chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_LABELS])
@@ -244,10 +236,10 @@ def wrong_labels(
             on_step()
     _, kind, Phi = max(tried, key=lambda one: one[0])
     if rows.annotator is None:
-        return EstimatedNoise(estimate_label_noise(Phi, t, **options), len(chosen), kind)
+        return estimate_label_noise(Phi, t, **options), len(chosen), kind
     present, who = np.unique(rows.annotator[chosen], return_inverse=True)
     estimate = estimate_label_noise(Phi, t, annotator=who, **options)
-    return EstimatedNoise(_of_all_annotators(estimate, present, n_annotators), len(chosen), kind)
+    return _of_all_annotators(estimate, present, n_annotators), len(chosen), kind
 
 
 def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:

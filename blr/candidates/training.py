@@ -45,7 +45,14 @@ from blr.candidates.candidate import (
     mixed,
 )
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
-from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
+from blr.candidates.rows import (
+    LabelledRows,
+    TrainingSet,
+    density_weights,
+    fitted_confusion,
+    overdispersion,
+    wrong_labels,
+)
 from blr.classifier import Classifier, Member
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
@@ -677,7 +684,8 @@ def _confusion(data: TrainingSet, noise: ArrayLike | str, seed: int) -> Matrix:
         raise ValueError(f"noise must be 'estimated', a share or a matrix (K, K), got {noise!r}")
     who = data.rows.annotator
     rng = np.random.default_rng([seed, 0x6E6F6973])
-    return wrong_labels(data, n_annotators=0 if who is None else int(who.max()) + 1, rng=rng).confusion
+    found, _, _ = wrong_labels(data, n_annotators=0 if who is None else int(who.max()) + 1, rng=rng)
+    return fitted_confusion(found)
 
 
 def _check_lengths(n: int, **given: Any) -> None:

@@ -162,20 +162,13 @@ FEWEST_PRESENT = 12
 
 @dataclass(frozen=True)
 class Presence:
-    """The classes in which a column is measured most and least often, with the shares of their rows."""
+    """The classes in which a column is measured most and least often, with the shares of their rows, and in words."""
 
     most: str
     most_share: float
     least: str
     least_share: float
-
-    @property
-    def shown(self) -> str:
-        """The difference in words."""
-        return (
-            f"measured for {self.most_share:.0%} of class '{self.most}' and {self.least_share:.0%} of class "
-            f"'{self.least}'"
-        )
+    shown: str
 
 
 def measured(values: Array) -> Array:
@@ -204,7 +197,9 @@ def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Pr
         share = np.bincount(inverse, weights=measured(values), minlength=len(texts)) / counts
         most, least = usable[share[usable].argmax()], usable[share[usable].argmin()]
         if share[most] - share[least] >= UNEVEN:
-            uneven[name] = Presence(texts[most], float(share[most]), texts[least], float(share[least]))
+            a, high, b, low = texts[most], float(share[most]), texts[least], float(share[least])
+            shown = f"measured for {high:.0%} of class '{a}' and {low:.0%} of class '{b}'"
+            uneven[name] = Presence(a, high, b, low, shown)
     return uneven
 
 

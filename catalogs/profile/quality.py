@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,15 +120,6 @@ OTHER_COORDINATES = (2, 3)
 """Elements of a vector of a position: two angles, or a direction in space."""
 
 
-@dataclass(frozen=True)
-class OtherPosition:
-    """The columns of a position, of which kind it is, and how a right ascension and a declination come of them."""
-
-    kind: str
-    columns: tuple[str, ...]
-    remedy: str
-
-
 def parts_of_positions(names: Collection[str]) -> set[str]:
     """Return the columns, elements of vectors among them, that are parts of positions by their names together."""
     vector = column_names().positions.vector
@@ -136,12 +127,16 @@ def parts_of_positions(names: Collection[str]) -> set[str]:
     return {*_sexagesimal(names), *_galactic(names), *vectors}
 
 
-def find_other_position(catalog: Catalog) -> OtherPosition | None:
-    """Return the position of a catalogue without a column of right ascension, or None."""
+def find_other_position(catalog: Catalog) -> tuple[tuple[str, ...], str] | None:
+    """Return the columns of the position of a catalogue without a column of right ascension, or None.
+
+    With them comes a sentence: of which kind the position is, and how a right ascension and a declination come of it.
+    """
+    make = "to split or match by position, make two columns in degrees,"
     parts = _sexagesimal(catalog.names)
     if parts:
         remedy = "RA = 15 (h + m / 60 + s / 3600), Dec = +-(d + m / 60 + s / 3600)"
-        return OtherPosition("parts of sexagesimal angles", parts, remedy)
+        return parts, f"parts of sexagesimal angles: {make} {remedy}"
     for column in catalog.columns:
         short = pt.is_fixed_size_list(column.datatype) and column.datatype.list_size in OTHER_COORDINATES
         ucd = (column.ucd or "").lower()
@@ -149,7 +144,7 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
             column_names().positions.vector.fullmatch(column.name)
             or ucd.startswith(("pos.eq", "pos.cartesian"))
         ):
-            return OtherPosition("a vector", (column.name,), "its elements in two columns, in degrees")
+            return (column.name,), f"a vector: {make} its elements in two columns, in degrees"
     by_ucd = [
         c.name
         for axis in ("lon", "lat")
@@ -158,9 +153,8 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
     ]
     galactic = _galactic(catalog.names) or (tuple(by_ucd) if len(by_ucd) == len(OTHER_COORDINATES) else ())
     if galactic:
-        return OtherPosition(
-            "galactic coordinates", galactic, "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
-        )
+        by = "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
+        return galactic, f"galactic coordinates: {make} {by}"
     return None
 
 
@@ -496,26 +490,6 @@ class Quality:
     absent: dict[str, int]
 
 
-@dataclass
-class _Sky:
-    """Counts positions batch by batch: those near another, those that are not there, and those out of range."""
-
-    places: tuple[str, str, PositionUnit]
-    neighbours: NeighbourCounter = field(default_factory=lambda: NeighbourCounter(SAME_PLACE))
-    without: int = 0
-    out_of_range: int = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch."""
-        ra, dec, unit = self.places
-        values = batch_values(batch, [ra, dec])
-        place = positions(values[ra], values[dec], unit)
-        known = np.isfinite(place.ra)
-        self.without += int((~known).sum())
-        self.out_of_range += place.out_of_range
-        self.neighbours.add(place.ra[known], place.dec[known])
-
-
 def quality(
     catalog: Catalog,
     *,
@@ -529,8 +503,20 @@ def quality(
 
     `places` are the columns of the position, right ascension first, and their unit.
     """
-    sky = None if places is None else _Sky(places)
-    also = None if sky is None else sky.add
+    neighbours, without, out_of_range = NeighbourCounter(SAME_PLACE), 0, 0
+
+    def count_places(batch: pa.RecordBatch) -> None:
+        nonlocal without, out_of_range
+        assert places is not None  # noqa: S101  no batch is counted otherwise
+        ra, dec, unit = places
+        values = batch_values(batch, [ra, dec])
+        place = positions(values[ra], values[dec], unit)
+        known = np.isfinite(place.ra)
+        without += int((~known).sum())
+        out_of_range += place.out_of_range
+        neighbours.add(place.ra[known], place.dec[known])
+
+    also = None if places is None else count_places
     seen = profile(catalog, limit=limit, choice=choice, also=also, progress=progress)
     named = seen.columns.get(identifier or "")
     outliers = {name: outlier_share(seen, name) for name in seen.columns}
@@ -540,9 +526,9 @@ def quality(
         constant=tuple(name for name, c in seen.columns.items() if c.constant),
         duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),
         repeated_identifiers=None if named is None else named.distinct.repeated,
-        repeated_positions=None if sky is None else sky.neighbours.near_another,
-        positions_without=None if sky is None else sky.without,
-        positions_out_of_range=None if sky is None else sky.out_of_range,
+        repeated_positions=None if places is None else neighbours.near_another,
+        positions_without=None if places is None else without,
+        positions_out_of_range=None if places is None else out_of_range,
         outliers=dict(sorted(((n, s) for n, s in outliers.items() if s > 0), key=lambda e: -e[1])[:MOST]),
         n_files=len(catalog.partitions),
         absent={c.name: c.absent for c in catalog.columns if c.absent},

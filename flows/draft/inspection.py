@@ -27,6 +27,7 @@ from catalogs.formats import TableChoice
 from catalogs.profile.columns import (
     Choice,
     ColumnProfile,
+    Presence,
     Profile,
     as_number_column,
     not_numbers,
@@ -127,16 +128,6 @@ class PositionSummary:
     remarks: tuple[str, ...]
 
 
-class PresenceSummary(TypedDict):
-    """The classes in which a column is measured most and least often, with the shares of their rows, and in words."""
-
-    most: str
-    most_share: float
-    least: str
-    least_share: float
-    shown: str
-
-
 class DraftedClass(TypedDict):
     """A class that `blr init` makes of labels: its rows, and the labels or the range of numbers that are in it."""
 
@@ -161,7 +152,7 @@ class LabelSummary:
     drafted: Mapping[str, DraftedClass]
     leaks: tuple[Leak, ...]
     gains: Mapping[str, float]
-    presence: Mapping[str, PresenceSummary]
+    presence: Mapping[str, Presence]
     bookkeeping: tuple[str, ...]
 
 
@@ -364,10 +355,9 @@ def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> I
 def _other_position(catalog: Catalog, seen: Profile) -> PositionSummary | None:
     """Return a position in other columns than two, which a specification cannot name as they are."""
     other = find_other_position(catalog)
-    if other is None or not all(goes_round(seen, name) for name in other.columns):
+    if other is None or not all(goes_round(seen, name) for name in other[0]):
         return None
-    remark = f"{other.kind}: to split or match by position, make two columns in degrees, {other.remedy}"
-    return PositionSummary(ra=None, dec=None, unit=None, columns=tuple(other.columns), remarks=(remark,))
+    return PositionSummary(ra=None, dec=None, unit=None, columns=other[0], remarks=(other[1],))
 
 
 def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
@@ -403,12 +393,7 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
         drafted={c.name: DraftedClass(rows=c.rows, spellings=c.spellings) for c in drafted},
         leaks=tuple(leaks),
         gains={name: max(0.0, gains[name]) for name in order},
-        presence={
-            name: PresenceSummary(
-                most=p.most, most_share=p.most_share, least=p.least, least_share=p.least_share, shown=p.shown
-            )
-            for name, p in uneven.items()
-        },
+        presence=uneven,
         bookkeeping=tuple(n for n in order if gains[n] > 0.05 and n not in named and bookkeeping(seen, n)),
     )
 

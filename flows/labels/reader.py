@@ -111,12 +111,8 @@ class LabelReader:
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Conflicts:
-    """How many objects have labels of several classes, and the labels of some of them, by name or place."""
-
-    n: int = 0
-    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+Conflicts = tuple[int, Mapping[str, tuple[str, ...]]]
+"""How many objects have labels of several classes, and the labels of some of them, by name or place."""
 
 
 @dataclass

@@ -234,7 +234,7 @@ class LabelSource:
     def conflicts(self) -> Conflicts:
         """The objects that a table labels twice, differently."""
         table = self.by_id if self.by_id is not None else self.by_place
-        return Conflicts() if table is None else table.conflicts
+        return (0, {}) if table is None else table.conflicts
 
 
 def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -293,7 +293,7 @@ class LabelNames:
             name: tuple(dict.fromkeys(kinds[code] for code in codes[group == differing[name]].tolist()))
             for name in sorted(differing)[:SHOWN]
         }
-        return cls(names, codes, tuple(kinds), keys[~bad], first[~bad], Conflicts(len(differing), shown))
+        return cls(names, codes, tuple(kinds), keys[~bad], first[~bad], (len(differing), shown))
 
     def __len__(self) -> int:
         """L, the number of objects with a label."""
@@ -350,7 +350,7 @@ class LabelPlaces:
             name = f"{ra[i]:.6f} {dec[i]:+.6f}"
             names[name] = tuple(dict.fromkeys([*names.get(name, ()), *labels]))
         ra, dec, texts = (np.delete(x, list(differing)) for x in (ra, dec, texts))
-        conflicts = Conflicts(len(names), {name: names[name] for name in sorted(names)[:SHOWN]})
+        conflicts = (len(names), {name: names[name] for name in sorted(names)[:SHOWN]})
         return cls(ra, dec, texts, radius, conflicts, PositionTree(ra, dec, radius=radius))
 
     def __len__(self) -> int:
@@ -448,7 +448,7 @@ def repeated_in_conflict(
         for one, (first, last) in zip(some.tolist(), rows, strict=True):
             known[one] = tuple(classes[k] for k in np.unique(index[first:last]).tolist())
     found = search(np.array(sorted(known), dtype=np.uint64)) if known else {}
-    return Conflicts(n, {name: known[its_hash] for name, its_hash in found.items()})
+    return n, {name: known[its_hash] for name, its_hash in found.items()}
 
 
 RARE = 20

@@ -497,15 +497,15 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
     """
     weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
-        conflicts=source.conflicts.n,
-        conflicting=dict(source.conflicts.shown),
+        conflicts=source.conflicts[0],
+        conflicting=dict(source.conflicts[1]),
         joined=source.n_joined,
         unplaced=source.n_unplaced,
         shared=source.n_shared,
         reviewed=source.n_reviewed,
         answered=len(source.reviews.labels),
-        repeated=None if repeated is None else repeated.n,
-        repeating=None if repeated is None else repeated.shown,
+        repeated=None if repeated is None else repeated[0],
+        repeating=None if repeated is None else repeated[1],
         disputed=len(source.reviews.votes),
         disputing=source.reviews.shown_disputes,
         weighted=len(weights),

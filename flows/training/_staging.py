@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from blr.calibration import log_loss
 from blr.candidates.candidate import JudgedCandidate, LeftOut, Selection
 from blr.candidates.fits import FittedCandidate
-from blr.candidates.rows import TrainingSet, wrong_labels
+from blr.candidates.rows import TrainingSet, fitted_confusion, wrong_labels
 from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
@@ -347,19 +347,19 @@ def label_confusion(
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
     step = partial(tell().advance, 1)
-    estimated = wrong_labels(data, n_annotators=len(annotators), rng=rng, on_step=step)
-    common = estimated.noise.common or estimated.noise
+    estimated, n_rows, basis = wrong_labels(data, n_annotators=len(annotators), rng=rng, on_step=step)
+    common = estimated.common or estimated
     record = WrongLabels(
         by="class",
-        rows=estimated.n_rows,
-        basis=estimated.basis,
+        rows=n_rows,
+        basis=basis,
         rates=_rates(common, classes),
         confusion=tuple(map(tuple, common.confusion.tolist())),
     )
     if column is not None:
-        by_annotator = {name: _rates(estimated.noise, classes, a) for a, name in enumerate(annotators)}
+        by_annotator = {name: _rates(estimated, classes, a) for a, name in enumerate(annotators)}
         record = replace(record, by="annotator", column=column, annotators=by_annotator)
-    return estimated.confusion, record
+    return fitted_confusion(estimated), record
 
 
 def _rates(

@@ -26,7 +26,7 @@ from blr.candidates.training import compared as compared_sets
 from blr.classifier import Classifier
 from blr.posterior.kinds import LaplacePosterior
 from blr.selection.evidence import fit_evidence
-from blr.shift import FOLDS, ComparedScores, DensityRatio, compare_scores, require_enough_rows
+from blr.shift import FOLDS, Area, advice, clipped_ratio, compare_scores, require_enough_rows
 from blr.sums import Chunk, chunk_rows
 from blr.threads import default_threads
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
@@ -184,17 +184,16 @@ def compared(
     """
     rows = rows_of(data)
     weighted = specification.shift.density_weights
-    found: ComparedScores | DensityRatio
     try:
         if stored is not None and weighted:
             engine = current_engine(default_threads())
             other = data.moments.impute(target.X, target.missing)
             degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
-            found = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
+            area = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
             ratio = stored.at(RATIO, rows.numbers)
         else:
             found = compared_sets(data, target.X, target.missing)
-            ratio = found.ratio
+            area, ratio = (found.auc, found.auc_low, found.auc_high), found.ratio
     except ValueError as error:
         if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
@@ -209,10 +208,10 @@ def compared(
         with_weights = replace(rows, weight=weight)
     difference = TargetShift(
         target=target.origin,
-        auc=float(found.auc),
-        auc_low=float(found.auc_low),
-        auc_high=float(found.auc_high),
-        advice=found.advice,
+        auc=float(area[0]),
+        auc_low=float(area[1]),
+        auc_high=float(area[2]),
+        advice=advice(*area[:2]),
         density_weights=weighted,
         n_training=n_training,
         n_effective=n_effective,
@@ -312,7 +311,7 @@ def _read_of_both(stored: StoredRows, fold: int | None, mean_weight: float | Non
 
 def compare_shards(
     stored: StoredRows, rows: TrainingRows, filled: Floats, target: Floats, engine: Engine, *, degree: int
-) -> ComparedScores:
+) -> Area:
     """Return how the labelled rows differ from the target (T, F), and write the density ratio of each labelled row.
 
     `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
@@ -329,11 +328,11 @@ def compare_shards(
     fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
     stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))
     theirs = _scores(fits, basis, target, stored.n_rows)
-    compared = compare_scores(lambda: (stored.read(SCORE, shard) for shard in stored.shards), theirs)
-    stored.add(RATIO, lambda shard: compared.ratio(stored.read(SCORE, shard)))
+    area, highest = compare_scores(lambda: (stored.read(SCORE, shard) for shard in stored.shards), theirs)
+    stored.add(RATIO, lambda shard: clipped_ratio(stored.read(SCORE, shard), highest))
     for name in (SCORE, TARGET):
         stored.remove(name)
-    return compared
+    return area
 
 
 def _basis(stored: StoredRows, filled: Floats, target: Floats, engine: Engine, degree: int) -> Basis:

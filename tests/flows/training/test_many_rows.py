@@ -162,7 +162,7 @@ def peak_of(n: int, folder: Path) -> float:
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
         stored.add("filled", lambda shard: stored.read("X", shard))
         assert RowCounts.of_all(stored.each(), 2).n_rows == n
-        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", lambda _: {}).n == 0
+        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", lambda _: {})[0] == 0
         # Two threads hold one shard or two, as they happen to meet.
         shards = TrainingShards(stored, 2, ThreadEngine(1), held_out_too=False)
         X = np.concatenate([one["X"] for one in rows.parts])
