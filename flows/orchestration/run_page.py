@@ -23,6 +23,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
+from httpx import TransportError  # what Prefect's client raises
 from prefect import Flow, flow
 from prefect.artifacts import (
     create_link_artifact,
@@ -145,6 +146,11 @@ def words_of(error: BaseException) -> str | None:
             return scrubbed(str(error))  # a URL may be given where a path is expected
         case OSError():
             return scrubbed(f"{of_files(error)}; every file with a final name is complete")
+        case TransportError():
+            return (
+                f"Prefect's server no longer answers ({error}); every file with a final name is complete: run the same "
+                "command again, with --direct where no server is wanted"
+            )
     return None
 
 

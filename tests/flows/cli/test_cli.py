@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from httpx import ConnectError
 
+from flows.cli._printing import exit_status
 from flows.cli.app import run
 from flows.models.model import SCHEMA_VERSION, digest, read_tree, write_tree
 from flows.models.store import Store
@@ -259,6 +261,14 @@ def test_one_file_of_one_object_is_not_said_to_be_several(
     assert re.findall(r"\b1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
 
 
+def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """As when `blr ui` ends in another terminal while a training is at work."""
+    assert exit_status(ConnectError("[Errno 111] Connection refused")) == 1
+    told = capsys.readouterr().err
+    assert "Prefect's server no longer answers ([Errno 111] Connection refused); every file" in told
+    assert "error in blr" not in told
+
+
 def test_text_where_numbers_were(blr: Run, make: SimpleNamespace) -> None:
     make.parquet(Path("survey.parquet"), make.survey() | {"bmag": np.full(400, "faint")})
     status, _, err = blr("classify", "survey.parquet", *CLASSIFY)
@@ -451,6 +461,7 @@ class Heard(io.StringIO):
         print('numpy' in sys.modules, 'prefect' in sys.modules, file=sys.stdout, flush=True)
         os._exit(0)
 sys.stderr = Heard()
+from flows.cli._printing import exit_status
 from flows.cli.app import run
 run(['train', 'nothing.toml', '--direct'])
 """
