@@ -461,7 +461,6 @@ class Heard(io.StringIO):
         print('numpy' in sys.modules, 'prefect' in sys.modules, file=sys.stdout, flush=True)
         os._exit(0)
 sys.stderr = Heard()
-from flows.cli._printing import exit_status
 from flows.cli.app import run
 run(['train', 'nothing.toml', '--direct'])
 """
