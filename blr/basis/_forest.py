@@ -197,11 +197,11 @@ class Forest(Basis):
     @cached_property
     def _depth(self) -> NDArray[np.int32]:
         """Number of tests to the deepest leaf of each tree, (T,)."""
-        depth, nodes = np.zeros(len(self.root), np.int32), [np.array([root]) for root in self.root]
-        for t, at in enumerate(nodes):
-            while (inner := at[self.child[at] != at]).size:
-                depth[t] += 1
-                at = np.concatenate([self.child[inner], self.child[inner] + 1])  # noqa: PLW2901  one level down
+        depth, at, tree, level = np.zeros(len(self.root), np.int32), self.root, np.arange(len(self.root)), 0
+        while (inner := self.child[at] != at).any():
+            at, tree, level = self.child[at[inner]], tree[inner], level + 1
+            depth[tree] = level
+            at, tree = np.concatenate([at, at + 1]), np.concatenate([tree, tree])
         return depth
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:

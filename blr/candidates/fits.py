@@ -47,6 +47,11 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
+FOLDED_OF_CLASS, MOST_FOLDED, FOLDS = 25, 500, 3
+"""Rows for each class below which those of a stack are left out of refits by folds; at most how many rows, and folds.
+
+Refits take as long as the fits again and again, so that rows are few; of more rows for each class they gain nothing.
+"""
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
@@ -138,6 +143,28 @@ class Problem:
         group = self.data.rows.group[self.data.rows.training]
         _, first, of_row = np.unique(group, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(first))[of_row])  # so that names of groups change nothing
+
+    @cached_property
+    def fold(self) -> NDArray[np.intp]:
+        """The fold (N,) of each row in memory: each class is spread over all folds, and groups stay together.
+
+        It is the same for all candidates.
+        """
+        rows = self.data.rows
+        group = np.arange(len(self.X)) if self.group is None else self.group
+        _, first, of_row = np.unique(group, return_index=True, return_inverse=True)
+        drawn = np.random.default_rng([self.seed, 0x666F6C64]).permutation(len(first))
+        by_class = drawn[np.argsort(rows.target[rows.training][first[drawn]], kind="stable")]
+        fold = np.empty(len(first), dtype=np.intp)
+        fold[by_class] = np.arange(len(first)) % FOLDS
+        return fold[of_row]
+
+    def without(self, chosen: NDArray[np.bool_]) -> Problem:
+        """Return the same problem without some of the rows in memory (N,)."""
+        rows = self.data.rows
+        held_out = rows.held_out.copy()
+        held_out[np.flatnonzero(rows.training)[chosen]] = True
+        return replace(self, data=replace(self.data, rows=replace(rows, held_out=held_out)))
 
     @cached_property
     def response(self) -> Response:
@@ -303,7 +330,9 @@ def fit_candidate(
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         incomplete = IncompleteRows.of(data, problem.columns)
-        unseen = left_out(parts, incomplete, group=problem.group, on_part=step)
+        few = len(problem.X) < min(FOLDED_OF_CLASS * len(data.classes), MOST_FOLDED)
+        folded = selection.by == "stack" and few
+        unseen = left_out(problem, parts, incomplete, folded=folded, on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
         unseen = left_out_of_sample(problem, parts, on_rows=progress.advance)
@@ -409,27 +438,51 @@ class IncompleteRows:
 
 
 def left_out(
+    problem: Problem,
     parts: Sequence[Part],
     incomplete: IncompleteRows | None,
     *,
-    group: NDArray[np.uint64] | None,
+    folded: bool,
     on_part: Callable[[], None],
 ) -> LeftOut:
-    """Return the rows' left-out probabilities: of each part by one Newton step from its fit to all rows.
+    """Return the rows' left-out probabilities, of each part by one Newton step from its fit to all rows.
 
-    Rows of an equal `group` (N,) are left out together.
+    Where they are `folded`, by a refit without each fold.  Rows of a group are left out together.
     """
     share, weight = recorded_shares(parts[0].laplace)
     filled: Matrix | float = 0.0
     integrated: Matrix | float = 0.0
     for part in parts:
-        unseen = leave_one_out_probability(part.served, records=False, group=group)[0]
+        if folded:
+            unseen = _without_folds(problem, part)
+        else:
+            unseen = leave_one_out_probability(part.served, records=False, group=problem.group)[0]
         filled = filled + part.weight * unseen
         if incomplete is not None:
             integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, unseen)
         on_part()
     whole = None if incomplete is None else np.asarray(integrated)
     return LeftOut(np.asarray(filled), weight[:, None] * share, whole)
+
+
+def _without_folds(problem: Problem, part: Part) -> Matrix:
+    """Return the probabilities (N, K) of the rows of each fold by the part's fit without them.
+
+    Of few rows one step is far off where a row has much weight in the fit: too kind to linear models of nearly
+    separable classes, and too strict with Gaussian processes of several classes.
+    """
+    p = np.empty((len(problem.X), len(problem.data.classes)))
+    for k in range(FOLDS):
+        own = problem.fold == k
+        if not own.any():
+            continue
+        rest = problem.without(own)
+        basis = rest.basis(part.width)
+        q: Posterior = rest.at_scale(basis, part.scale)
+        if part.served.kind == "refined":
+            q = refine(q, draft=True)
+        p[own] = q.prediction(basis(problem.X[own])).probability
+    return p
 
 
 def left_out_of_sample(problem: Problem, parts: Sequence[Part], *, on_rows: Callable[[int], None]) -> LeftOut:

@@ -301,7 +301,7 @@ def performance_table(model: ModelDescription) -> ReportTable:
         note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
         "better. Moderated: averaged over the weights that the labels allow; plug-in: of the best weights alone. "
         "Calibration error: the mean difference between stated probability and observed share."
-        + ("" if held_out else " Left out: by one Newton step from the fits to all rows."),
+        + ("" if held_out else " Left out: by refits where rows are few, else by one Newton step."),
     )
 
 
