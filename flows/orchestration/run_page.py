@@ -108,6 +108,7 @@ def classification_message(result: ClassificationResult) -> str:
         f"annotated now: {now or 'none'}",
         _changed(result),
         _left_out(result),
+        _quarantined(result),
         f"unlike the training set: {', '.join(result.drifted)}" if result.drifted else "",
     ]
     return f"{'; '.join(filter(None, parts))}."
@@ -134,9 +135,14 @@ def _left_out(result: ReleaseResult) -> str:
     }
     left = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
     repeats = "objects are in two files" if result.repeats else ""
+    return "; ".join(filter(None, (left, repeats)))
+
+
+def _quarantined(result: ReleaseResult) -> str:
+    """Return the first file that was quarantined, and why."""
     why = next((f"quarantined: {name}: {reason}" for name, reason in result.quarantined.items()), "")
     more = f" (and {len(result.quarantined) - 1:,} more)" if len(result.quarantined) > 1 else ""
-    return "; ".join(filter(None, (left, repeats, why + more)))
+    return why + more
 
 
 def words_of(error: BaseException) -> str | None:

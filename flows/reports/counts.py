@@ -14,7 +14,6 @@ from blr.census.results import Census, CountChange, SelectionCensus, SelectionQu
 from catalogs.errors import brief, counted
 from flows.reports.answers import Finding, Level, begun_small, plain_end
 from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
-from flows.reports.tables import class_count_table, flag_table
 from flows.runs.manifest import FolderStatus
 from flows.runs.results import (
     DRIFTED,
@@ -325,7 +324,7 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     if result.summary:
         tables |= _count_tables(result.summary, before)
         if result.summary.census is not None:
-            changes = count_changes(before.census, result.summary.census) if before else None
+            changes = count_changes(before.census if before else None, result.summary.census)
             tables |= census_tables(result.summary.census, changes)
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
@@ -337,8 +336,6 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
 
 
 def _count_tables(counts: Counts, before: Summary | None) -> dict[str, ReportTable]:
-    if before is None:
-        return {"classes": class_count_table("all files", counts), "flags": flag_table("all files", counts)}
     return {"classes": class_change_table(counts, before), "flags": flag_change_table(counts, before)}
 
 
