@@ -511,6 +511,12 @@ def publish(request: PublishRequest) -> ReleaseState:
             opened_draft(series, version)  # raises the error
         folder = draft if draft.is_dir() else final  # a killed run had given the draft its name already
         signature = signed(folder, series.name, version)
+        drafted = read_document(ReleaseRecord, folder / RECORD).drafted
+        if since := [e for e in log.events if e.when > drafted]:
+            raise ReleaseRefusedError(
+                f"{series.name} {version}: {since[-1].version} was {since[-1].what} after this was drafted, and is not "
+                "what it was compared with; draft and check it again"
+            )
         for path in release_files(folder):
             path.chmod(0o444)
             flush_to_disk(path)
@@ -574,11 +580,19 @@ def rollback(request: RollbackRequest) -> ReleaseState:
                 f"--to: got '{target or 'nothing'}'{is_latest}, "
                 f"expected one of: {', '.join(versions) or 'none is published'}"
             )
+        folder = series.folder / event.folder
+        if series.store is None:
+            whole = (folder / SUMS).is_file() and digest_of(folder) == event.digest
+            if changed := changed_files(folder) if whole else [f"{SUMS}: it is missing or was changed"]:
+                raise ReleaseRefusedError(
+                    f"{folder}: got other files than were published ({'; '.join(changed[:5])}), expected the same; "
+                    "bring them back from a copy, or name another version with --to"
+                )
         series.commit(
             log, before, replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
         )
     about = {"digest": event.digest, "latest": event.version, "who": who, "why": request.why}
-    folder, remarks = series.folder / event.folder, (f"{log.latest} stays published",)
+    remarks = (f"{log.latest} stays published",)
     return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,36 @@ def test_a_published_version_never_changes(here: Path, capsys: pytest.CaptureFix
         "CITATION.cff: it is missing",
     ):
         assert said in faults
+
+
+def test_what_was_drafted_before_another_version_was_published_is_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is compared with the version before that one."""
+    sign()
+    words = ["release", "draft", "parquet", "3", "--run", str(here / "parquet-2" / "run")]
+    assert run([*words, "--store", str(here / "models")]) == 0
+    assert run(["release", "check", "parquet", "3"]) == 0
+    assert run(["release", "sign", "parquet", "3"]) == 0
+    time.sleep(1.1)  # times have whole seconds
+    assert run(["release", "publish", "parquet", "3"]) == 0
+    capsys.readouterr()
+    assert run(["release", "publish", "parquet", "2"]) == 1
+    assert "3 was published after this was drafted" in capsys.readouterr().err
+    assert log()["latest"] == "3"
+
+
+@pytest.mark.usefixtures("here")
+def test_no_rollback_to_a_version_whose_files_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    sign()
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    path = Path("releases/parquet/1/data/field-3.parquet")
+    path.unlink()
+    assert run(["release", "rollback", "parquet", "--why", "noise"]) == 1
+    assert "data/field-3.parquet: it is missing" in capsys.readouterr().err
+    shutil.rmtree("releases/parquet/1")
+    assert run(["release", "rollback", "parquet", "--why", "noise"]) == 1
+    assert log()["latest"] == "2"
 
 
 @pytest.mark.usefixtures("here")
