@@ -158,10 +158,13 @@ class FitsPartition(Partition):
             sources = [
                 (p, stack.enter_context(open_tables(p.path, p.stamp, p.restored))) for p in (self, other)
             ]
-            at_once = max(1, READ_BYTES // max(1, self.table.row_bytes))
+            at_once = max(1, READ_BYTES // max(1, 2 * self.table.row_bytes))
+            held = [np.empty((min(at_once, self.n_rows), p.table.row_bytes), np.uint8) for p, _ in sources]
             for start in range(0, self.n_rows if width else 0, at_once):
-                n = min(at_once, self.n_rows - start)
-                ours, their = (stored_rows(source, p.table, p.first + start, n) for p, source in sources)
+                ours, their = (rows[: self.n_rows - start] for rows in held)
+                for (p, source), rows in zip(sources, (ours, their), strict=True):
+                    place = (p.first + start) * p.table.row_bytes
+                    source.fill(rows, p.table.hdu.data_offset + place)
                 a, b = (rows.view(f"u{word}")[:, : len(differs)] for rows in (ours, their))
                 if (wrong := a != b).any():
                     differs |= wrong.any(axis=0)
@@ -212,12 +215,6 @@ class FitsPartition(Partition):
 def bare(column: FitsColumn) -> FitsColumn:
     """Return a column without what is said of it beside the place and the meaning of its bytes."""
     return replace(column, unit=None, ucd=None, description=None)
-
-
-def stored_rows(source: Source, table: Table, start: int, n_rows: int) -> Bytes:
-    """Return rows as they are stored, (n_rows, bytes of a row)."""
-    width = table.row_bytes
-    return source.read(table.hdu.data_offset + start * width, n_rows * width).reshape(n_rows, width)
 
 
 def _batch(
