@@ -6,7 +6,7 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 Units of a catalogue are compared with those of the first one of a training: converted where unambiguous, else refused.
 A column of which one side states no unit is taken as it is, with a remark; magnitudes are in mag without one.
 Fluxes of [photometry] are converted there, by their zero points.
-Rows that no fit sees are told by a salted hash of what the specification names: the same for every model.
+A salted hash of what the specification names chooses the rows that no fit sees: the same ones for every model.
 """
 
 from __future__ import annotations
