@@ -47,7 +47,7 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
-FOLDED_OF_CLASS, MOST_FOLDED, FOLDS = 25, 500, 3
+FOLDED_OF_CLASS, MOST_FOLDED, FOLDS = 25, 500, 5
 """Rows for each class below which those of a stack are left out of refits by folds; at most how many rows, and folds.
 
 Refits take as long as the fits again and again, so that rows are few; of more rows for each class they gain nothing.

@@ -614,13 +614,13 @@ class Differences:
                 self._note("values", said, what, labels[g], name, widths[g], 0.4)
 
     def _other_values(self, name: str, changed: Array, files: Array, tests: int) -> None:
-        """Report files whose values changed where those of most files did not, if nothing else told of them."""
+        """Report files whose values changed where those of most files did not, if no other finding names them."""
         shares, n, labels = _group_means(changed.astype(float), files)
         errors, middle = np.sqrt(np.maximum(shares * (1 - shares), 1 / n) / n), _median(shares)
         far = outlying(shares, errors, tests=tests, floor=CHANGED) & (shares > middle)
-        told = {(c.field, c.file) for c in self.findings.found}
+        named = {(c.field, c.file) for c in self.findings.found}
         for g in np.flatnonzero(far).tolist():
-            if not {(name, self.files[labels[g]]), (name, "")} & told:
+            if not {(name, self.files[labels[g]]), (name, "")} & named:
                 said = f"{shares[g]:.1%} of the values of '{name}' are other ones, elsewhere {middle:.1%}"
                 limit = middle + CHANGED
                 self._note("values", said, "file", labels[g], name, shares[g], limit, verdict="look")
