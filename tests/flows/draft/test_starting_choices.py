@@ -109,7 +109,7 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy: Path) -> N
 def test_presence_is_told_by_inspect(legacy: Path) -> None:
     told = inspect_catalog(catalogs.open(legacy), label="CLASS").label.presence
     assert list(told) == ["PARALLAX_X"]
-    assert (told["PARALLAX_X"]["most"], told["PARALLAX_X"]["least_share"]) == ("STAR", 0.0)
+    assert (told["PARALLAX_X"].most, told["PARALLAX_X"].least_share) == ("STAR", 0.0)
 
 
 def test_presence_of_texts_and_of_small_classes() -> None:
