@@ -281,9 +281,13 @@ class _Growth:
         """Return trees with the class shares in each node, and the rows' out-of-bag logits (N, C)."""
         shares, weight, rng, n_groups = self.shares, self.weight, self.rng, self._n_groups
         total, count, grown = np.zeros_like(shares), np.zeros(len(shares)), []
+        w = np.ones(len(shares)) if weight is None else weight
         for seed in rng.integers(2**31 - 1, size=number).tolist():
             drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[self.of_row]
-            tree = self._tree(seed, shares, drawn * (np.ones(1) if weight is None else weight))
+            own = drawn * w
+            if not own.any():  # few rows have a weight: this tree sees them all
+                drawn, own = np.ones_like(drawn), w
+            tree = self._tree(seed, shares, own)
             value, unseen = tree.sums / tree.total[:, None], drawn == 0
             total[unseen] += value[tree.at[unseen]]
             count[unseen] += 1
@@ -304,6 +308,9 @@ class _Growth:
         unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(len(shares) // 16, *_LEAVES))
         for k in range(min(_FOLDS, self._n_groups)):
             own = w * (fold != k)
+            known = own.any()
+            if not known:  # no row is left to learn from: the fold keeps the shares of all rows
+                own = w
             a = np.zeros(t.shape)
             for seed in rng.integers(2**31 - 1, size=rounds).tolist():
                 p = scipy.special.expit(a + start) if two else scipy.special.softmax(a + start, axis=0)
@@ -313,7 +320,8 @@ class _Growth:
                 value = _RATE * tree.sums / (h + _RIDGE)
                 a += value.T[:, tree.at]
                 grown.append((tree, value * rounds))
-            unseen[:, fold == k] = a[:, fold == k]
+            if known:
+                unseen[:, fold == k] = a[:, fold == k]
         return grown, np.ascontiguousarray(unseen.T)
 
     @property

@@ -229,9 +229,10 @@ def verdict_of(answers: Sequence[TrustAnswer], numbers: dict[str, float]) -> Tru
 
 
 def logistic_loss(data: TrainingSet, outcome: ArrayLike) -> float | None:
-    """Return the log loss of a logistic regression on the rows that judge, in nats; None where labels may be wrong.
+    """Return the log loss of a logistic regression on the rows that judge, in nats.
 
-    `outcome` are the classes (n,) of these rows, or the shares (n, K) of their votes.
+    It is None where labels may be wrong, or all rows are one group.  `outcome` are the classes (n,) of these rows, or
+    the shares (n, K) of their votes.
 
     It has the features as they are, missing ones at conditional means, and plug-in probabilities; the precision of its
     weights is the one of four that predicts best.  Where no rows are held out, each fifth of the rows is predicted by a
@@ -246,6 +247,8 @@ def logistic_loss(data: TrainingSet, outcome: ArrayLike) -> float | None:
     p = np.empty((len(PRECISIONS), len(fold), K))
     for number in np.unique(fold[judging]):
         seen, unseen = np.flatnonzero(rows.training & (fold != number)), fold == number
+        if not len(seen):
+            return None
         seen = seen[:: -(-len(seen) // MOST_FITTED)]
         basis = fit_basis("linear", data.filled[seen])
         Phi, new = basis(data.filled[seen]), basis(data.filled[unseen])

@@ -331,7 +331,7 @@ def fit_candidate(
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         incomplete = IncompleteRows.of(data, problem.columns)
         few = len(problem.X) < min(FOLDED_OF_CLASS * len(data.classes), MOST_FOLDED)
-        folded = selection.by == "stack" and few
+        folded = selection.by == "stack" and few and bool(problem.fold.any())  # of two groups at least
         unseen = left_out(problem, parts, incomplete, folded=folded, on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")

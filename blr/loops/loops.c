@@ -403,8 +403,8 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in all trees.  A node is its feature, the bits of
- * its threshold, its child, and the number of its leaf; a leaf is its own child. */
+/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in all trees.  A node is its
+ * feature, the bits of its threshold, its child, and the number of its leaf; a leaf is its own child. */
 static PyObject *forest_sums(PyObject *self, PyObject *args)
 {
     TAKE({"X", "FN", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},

@@ -107,6 +107,16 @@ def test_a_row_is_judged_by_trees_that_have_not_seen_its_group(*, boosted: bool)
     assert np.corrcoef(apart, y)[0, 1] > 0.5
 
 
+@pytest.mark.parametrize("boosted", [False, True])
+def test_one_group_or_few_rows_of_weight_have_trees_that_have_seen_them(*, boosted: bool) -> None:
+    X, y = rows(30)
+    one = forest(X, y, group=np.zeros(30), boosted=boosted)
+    assert np.isfinite(one(X)).all()
+    np.testing.assert_allclose(one.out_of_bag, one.out_of_bag[:1].repeat(30, axis=0), atol=1e-12)
+    few = forest(X, y, weight=np.eye(30)[3] + np.eye(30)[4], boosted=boosted)
+    assert np.isfinite(few.training_design(X)).all()
+
+
 def test_logits_of_new_rows_are_of_all_trees_and_bounded() -> None:
     X, y = rows()
     basis = forest(X, y)

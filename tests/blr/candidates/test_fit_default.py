@@ -151,3 +151,12 @@ def test_a_verdict_is_red_only_where_the_error_is_surely_large(
     mean: float, error: float, colour: str
 ) -> None:
     assert colour_of(mean, error) == colour
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 30])
+@pytest.mark.parametrize("n", [2, 30])
+def test_few_rows_and_groups_are_enough_for_all_candidates(n: int, n_groups: int) -> None:
+    """Fewer groups than folds are left out by steps."""
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    trained = blr.fit_default(X, np.arange(n) % min(n, 3), group=np.arange(n) % n_groups, threads=1)
+    assert trained.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(n))
