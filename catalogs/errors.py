@@ -106,7 +106,7 @@ def require_columns(where: object, wanted: Iterable[str], known: Collection[str]
 def _of_another_band(name: str, other: str) -> bool:
     """Say whether two names differ in one character alone, wherever it stands, and both have a band's there.
 
-    Long words are not named after bands: `polinomial` is `polynomial` misspelt.
+    Long words are not named after bands: one that differs in a letter is misspelt.
     """
     if max(map(len, re.findall(r"[a-z]+", f"{name} {other}".lower())), default=0) > LONGEST_OF_BAND:
         return False

@@ -488,7 +488,7 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
         U = gaussian.inverse_cholesky.reshape(-1, C, M)
         B = np.einsum("icm,nm->nci", U, Phi, optimize=True).reshape(n * C, -1)
         V_all = B @ B.T
-        own = np.einsum("anc,ncd->and", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
+        own = np.einsum("amc,mcd->amd", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
         V_all = np.linalg.solve(np.eye(n * C) - own, V_all)
         mean = a - (V_all @ g.ravel()).reshape(n, C)
         return about.output_probability(mean, V_all.reshape(n, C, n, C)[np.arange(n), :, np.arange(n)])

@@ -25,7 +25,6 @@ __all__ = [
     "INK",
     "MUTED",
     "SURFACE",
-    "Floats",
     "ReadableFeature",
     "SvgAxes",
     "circles",
