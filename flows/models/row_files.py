@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -228,6 +229,13 @@ class KnownLabels:
         one = target[start] == target[end]  # sorted by class within an object
         return cls(key[start[one]], features[start[one]], target[start[one]])
 
+    @cached_property
+    def _some_object_has(self) -> NDArray[np.bool_]:
+        """Whether the hash of an object's features ends like this: one look in a small table tells most rows."""
+        found = np.zeros(int(_ENDS) + 1, dtype=np.bool_)
+        found[self.features & _ENDS] = True
+        return found
+
     def classes(self, X: Floats, identifiers: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
         """Return the class (n,) of rows with features X (n, F), -1 where it is not known.
 
@@ -238,7 +246,7 @@ class KnownLabels:
         if not len(self.key) or not len(X):
             return found
         features = _of_features(X)
-        rows = np.flatnonzero(np.isin(features, self.features))
+        rows = np.flatnonzero(self._some_object_has[features & _ENDS])  # of all others, next to none
         if len(rows):
             key = _keys(identifiers(rows), features[rows])
             place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
@@ -257,6 +265,7 @@ def row_keys(identifiers: Array, X: Floats) -> tuple[Hashes, Hashes]:
     return key, features
 
 
+_ENDS = np.uint64(2**20 - 1)
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
 
