@@ -14,6 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+"""Indices of rows, columns, classes or bins."""
+
 Vector = NDArray[np.float64]
 """A float64 array of one dimension."""
 

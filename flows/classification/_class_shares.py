@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from blr.arrays import Floats, Mask, Places
 from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.shares import LabelledRows
@@ -31,7 +32,6 @@ from flows.runs.manifest import SelectedColumn
 from flows.runs.results import ShiftRecord
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
-Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
 Estimate = Callable[[], Shift]
 
@@ -148,7 +148,6 @@ def _by_class(model: Model, shares: Floats) -> dict[str, float]:
 
 # Bins of an expression over a model's features, for labelled rows and for classified ones.
 
-Places = NDArray[np.intp]
 
 MISSING = "missing"
 """The bin of rows where the expression has no value."""
@@ -236,7 +235,7 @@ class SelectedClass:
     column: SelectedColumn
     expected: Selection
 
-    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> NDArray[np.bool_]:
+    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> Mask:
         """Return which rows (n,) with features X (n, F) are selected; none without probabilities (NaN)."""
         single = probability[:, self.k].astype(np.float32)  # as the copies have it
         return np.asarray(single >= row_thresholds(self.column, features, X).astype(np.float32))

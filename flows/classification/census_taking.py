@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import catalogs
+from blr.arrays import Places
 from blr.census.bins import (
     BinnedRows,
     BinShares,
@@ -344,7 +344,7 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     return ""
 
 
-def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, NDArray[np.intp]]:
+def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, Places]:
     """Return the rows of the target, and their classes (N,) by label, -1 without one."""
     K = rows.classes
     values = rows.matrix.astype(np.float64)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from blr.arrays import Floats, Mask, Places
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
@@ -58,8 +58,6 @@ from flows.specification.toml_file import read_specification
 #
 # A review spreads its objects in this space, and looks in it for what is far from all labelled objects.
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
@@ -67,7 +65,7 @@ class FeatureSpace:
 
     scorer: Scorer
     novelty: Novelty
-    targets: NDArray[np.intp]  # (N,) the class of each labelled object
+    targets: Places  # (N,) the class of each labelled object
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -83,7 +81,7 @@ class FeatureSpace:
         features = self.scorer.reader.evaluate(batch)
         return self.scorer.classifier.moments.whitened(features.X, features.missing)
 
-    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    def distances(self, points: Floats) -> tuple[Floats, Places]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
         distance, row = self.novelty.distance(points)
         return distance, self.targets[row]
@@ -342,7 +340,7 @@ def _of_class(
 
 
 def _probabilities(
-    scorer: Scorer, scores: Scores, x: Floats, missing: NDArray[np.bool_]
+    scorer: Scorer, scores: Scores, x: Floats, missing: Mask
 ) -> tuple[ClassProbabilities, ...]:
     sampled, error = sampled_probability(scorer.classifier, x, missing)
     return tuple(

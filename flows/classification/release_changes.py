@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from blr.arrays import Array
 from blr.census.results import CountChange, count_changes
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import batch_values, hashed
@@ -46,8 +47,7 @@ from flows.runs.results import (
 # by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any
 # catalogue. Shapes: n rows, K classes.
 
-Array = np.ndarray[Any, Any]
-Floats = NDArray[np.float32]
+Singles = NDArray[np.float32]
 
 MOVED = 0.1
 """Change in the probability of some class from which an object counts as moved."""
@@ -76,7 +76,7 @@ class _Rows:
 
     classes: Array
     flags: Array
-    p: Floats
+    p: Singles
     ids: Array
 
     def __getitem__(self, chosen: Array) -> _Rows:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, pairwise_confidence
@@ -63,8 +63,6 @@ from flows.version import code_version
 
 # The columns that `output.columns = "full"` adds, in their order, and those that a slim copy keeps.
 
-Array = np.ndarray[Any, Any]
-
 
 def full_arrays(scores: Scores) -> list[Array]:
     """Return the further columns, (n,) each, of scores with intervals; NaN where a row is unclassifiable."""
@@ -106,8 +104,6 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
 
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
-
-Floats = NDArray[np.float64]
 
 
 STATED_ZERO = "in every set: the specification states the threshold 0"
@@ -320,7 +316,7 @@ class Scorer:
         F = len(self.model.features)
         return summed([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
 
-    def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
+    def _counted(self, X: Floats, missing: Mask) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
     def kept_for_census(
@@ -348,9 +344,7 @@ class Scorer:
         nothing = CensusRows.of(np.empty((0, len(self.model.classes))), np.empty((0, F)), 1)
         return joined([nothing, *self.census]).sorted()
 
-    def _keep_for_census(
-        self, batch: pa.RecordBatch, probability: Floats, X: Floats, inside: NDArray[np.bool_]
-    ) -> None:
+    def _keep_for_census(self, batch: pa.RecordBatch, probability: Floats, X: Floats, inside: Mask) -> None:
         """Keep some of the rows inside, with probabilities (n, K) at the class shares of the training."""
         known = None
         if self.known is not None:
@@ -393,7 +387,7 @@ class Scorer:
             return scores.probability
         return self._scores(replace(self.classifier, log_prior_shift=None), features).probability
 
-    def _sets(self, p: Floats, unmoved: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    def _sets(self, p: Floats, unmoved: Floats, inside: Mask) -> Mask | None:
         """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
         record, rule = self.sets or (None, None)
         if record is None or rule is None:
@@ -461,7 +455,7 @@ def _digest(features: FeatureBatch) -> bytes:
     return digest.digest()
 
 
-def _spread(values: Array, inside: NDArray[np.bool_], fill: float) -> Array:
+def _spread(values: Array, inside: Mask, fill: float) -> Array:
     """Return values of the rows inside as values of all rows, `fill` elsewhere."""
     if inside.all():
         return values

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import catalogs
+from blr.arrays import Array, Floats, Mask, Places
 from blr.census.fraction_map import (
     REGION_SCALES,
     FractionDesign,
@@ -60,8 +61,6 @@ from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 
-Array = np.ndarray[Any, Any]
-Floats = NDArray[np.float64]
 
 OPTIONAL = ("weight", "inclusion_probability", "how")
 """Columns of lists of objects that say how an object came into it."""
@@ -104,7 +103,7 @@ class MapRows:
 
     pixel: NDArray[np.int64]
     p: Floats
-    selected: NDArray[np.bool_]
+    selected: Mask
     X: Floats
     names: Array | None
 
@@ -181,7 +180,6 @@ def _answers(
 # The model predicts whether an object is of the class, from the classifier's probability, the quantities and the
 # region. For a contamination, it is fitted to the selected labelled objects only: which of them are of other classes.
 
-Mask = NDArray[np.bool_]
 Pixels = NDArray[np.int64]
 
 DRAWS = 128
@@ -251,7 +249,7 @@ def surveyed(work: MapWork) -> Survey:
     )
 
 
-def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> NDArray[np.intp]:
+def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> Places:
     """Return the places of names that are known and were not seen before, and note them as seen."""
     places = []
     for i, name in enumerate(names):
@@ -272,7 +270,7 @@ def _edges(values: Floats) -> Floats:
     return np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1))) if values.size else np.empty(0)
 
 
-def bin_of(x: Floats, edges: Floats) -> NDArray[np.intp]:
+def bin_of(x: Floats, edges: Floats) -> Places:
     """Return the bin (n,) of values, -1 outside; the last bin has its upper end."""
     if len(edges) < 2:
         return np.full(len(x), -1, dtype=np.intp)
@@ -280,7 +278,7 @@ def bin_of(x: Floats, edges: Floats) -> NDArray[np.intp]:
     return np.where((x >= edges[0]) & (x <= edges[-1]), place, -1)
 
 
-def _covariates(request: MapRequest, rows: MapRows) -> tuple[Floats, Floats, NDArray[np.intp]]:
+def _covariates(request: MapRequest, rows: MapRows) -> tuple[Floats, Floats, Places]:
     """Return the classifier's expectation (n,), the quantities with whether a row is selected, and its region."""
     expected = 1 - rows.p if request.what == "contamination" else rows.p
     # All rows of a contamination's fit are selected: there the last column is constant and has no effect.
@@ -575,7 +573,7 @@ def _unit(work: MapWork, j: int) -> str | None:
     return expression.unit({name: units.get(name) for name in expression.names})
 
 
-def _fraction(fractions: Fractions, i: int, *, k: NDArray[np.bool_], n: NDArray[np.bool_]) -> MappedFraction:
+def _fraction(fractions: Fractions, i: int, *, k: Mask, n: Mask) -> MappedFraction:
     values = (fractions.expected[i], fractions.fraction[i], fractions.low[i], fractions.high[i])
     expected, fraction, low, high = (float(x) if np.isfinite(x) else None for x in values)
     return MappedFraction(

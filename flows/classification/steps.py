@@ -7,10 +7,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from blr.arrays import Array
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
 from flows.classification._plan import (
@@ -91,7 +89,7 @@ def trial(
     return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
 
 
-def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[Row]:
+def _rows(new: Mapping[str, Array], n: int) -> list[Row]:
     rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
     return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from blr.arrays import Floats
 from catalogs.arrays import is_real, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
@@ -44,7 +44,7 @@ ALIKE, FEWEST_ROWS = 0.8, 50
 COLOUR = "colour"
 
 
-def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:
+def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, Floats]) -> list[str]:
     """Return the columns of `rows` (n,) that hold magnitudes, by themselves or as those of three bands together."""
     known = {c.name for c in columns if is_magnitude(c, rows[c.name])}
     may_be: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.fl
     return [c.name for c in columns if c.name in known or c.name in together]
 
 
-def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]) -> bool:
+def _rise_together(names: Sequence[str], rows: Mapping[str, Floats]) -> bool:
     """Say whether numbers in several bands are as alike as one object's magnitudes are.
 
     Sizes are alike too, but spread by factors.
@@ -200,8 +200,6 @@ def _nearest(names: Sequence[str], band: str | None) -> str:
         return names[len(names) // 2]
     return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))
 
-
-Floats = NDArray[np.float64]
 
 REDDENING = re.compile(r"e_?\(?b[_-]?m?v", re.IGNORECASE)
 MOSTLY = 0.9

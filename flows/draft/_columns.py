@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.arrays import Floats, Mask, Places
 from blr.fitting.quick import softmax_quickly
 from blr.selection.grouping import group_classes
 from catalogs.catalog.catalog import Column, Element
@@ -53,14 +54,14 @@ def columns_of(text: str) -> set[str]:
     return {f"{name}[{index[0]}]" if index else name for name, index in parse(text).cells}
 
 
-def evaluated(text: str, evidence: Evidence) -> NDArray[np.float64]:
+def evaluated(text: str, evidence: Evidence) -> Floats:
     """Return the values (n,) of an expression in the labelled rows."""
     expression = parse(text)
     values = expression.evaluate({name: _values(evidence, name) for name in expression.names})
     return np.asarray(values, dtype=np.float64)
 
 
-def _values(evidence: Evidence, name: str) -> NDArray[np.float64]:
+def _values(evidence: Evidence, name: str) -> Floats:
     """Return the values (n,) of a column, or (n, k) of a vector's elements, NaN where none was measured."""
     if name in evidence.rows:
         return evidence.rows[name]
@@ -89,7 +90,7 @@ MOSTLY = 0.5
 
 
 def line_ratios(
-    columns: Mapping[str, Column], names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]
+    columns: Mapping[str, Column], names: Sequence[str], rows: Mapping[str, Floats]
 ) -> dict[str, tuple[str, list[str]]]:
     """Return the ratios of the lines among `names`, each an expression with the columns above its bar.
 
@@ -155,7 +156,7 @@ def presence_features(texts: Sequence[str], evidence: Evidence) -> dict[str, tup
     }
 
 
-def telling(missing: Mapping[str, NDArray[np.bool_]], classes: NDArray[np.object_]) -> list[str]:
+def telling(missing: Mapping[str, Mask], classes: NDArray[np.object_]) -> list[str]:
     """Return the names of what is `missing` (n,) in a way that tells the class (n,), those that tell most first.
 
     What is missing in nearly the same rows is one thing.  Of m such things one tells the class if the log likelihood
@@ -176,7 +177,7 @@ def telling(missing: Mapping[str, NDArray[np.bool_]], classes: NDArray[np.object
     return [name for name in distinct if gains[name] > np.log(len(distinct))]
 
 
-def _gain(missing: NDArray[np.bool_], classes: NDArray[np.object_]) -> float:
+def _gain(missing: Mask, classes: NDArray[np.object_]) -> float:
     """Return by how much the log likelihood ratio exceeds its number of free parameters, in nats."""
     _, k = np.unique(classes.astype(str), return_inverse=True)
     counts = np.stack([np.bincount(k[where], minlength=k.max() + 1) for where in (missing, ~missing)])
@@ -185,8 +186,6 @@ def _gain(missing: NDArray[np.bool_], classes: NDArray[np.object_]) -> float:
     ratio = float((counts[seen] * np.log(counts[seen] / expected[seen])).sum())
     return ratio - (counts.shape[1] - 1)
 
-
-Floats = NDArray[np.float64]
 
 FOLDS = 5
 MOST_ROWS, MOST_WEIGHTS = 2000, 800
@@ -243,7 +242,7 @@ def alike(features: Sequence[Floats], labels: NDArray[Any]) -> tuple[str, dict[s
 
 def _left_out(
     features: Sequence[Floats], labels: NDArray[Any], most: int
-) -> tuple[list[str], NDArray[np.intp], Floats]:
+) -> tuple[list[str], Places, Floats]:
     """Return the classes, those (m,) of some rows, and their probabilities (m, K) by fits without the rows' fold.
 
     There are no more than `most` rows, and none of a class that has a single one of them.
@@ -274,7 +273,7 @@ def _design(X: Floats) -> NDArray[np.float32]:
     return np.column_stack([np.ones(len(X)), Z]).astype(np.float32)
 
 
-def _folds(t: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+def _folds(t: Places, rng: np.random.Generator) -> Places:
     """Return the fold (n,) of each row, those of each class spread over all."""
     fold = np.empty(len(t), dtype=np.intp)
     for k in range(int(t.max()) + 1):
@@ -319,7 +318,7 @@ class Chosen:
     most: int = MOST_FEATURES
     called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.
-    measured: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    measured: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def add(self, name: str, expression: str, remark: str = "") -> None:
         """Add a feature, or keep it as a spare one where there are enough."""
@@ -481,7 +480,7 @@ def _brightness(missing: Mapping[str, float]) -> str:
     return best[(len(best) - 1) // 2]
 
 
-def _is_absolute(values: NDArray[np.float64]) -> bool:
+def _is_absolute(values: Floats) -> bool:
     return bool(float(np.nanmedian(values)) < BRIGHTEST)
 
 
@@ -538,7 +537,7 @@ def _nested(seen: Profile, rows: Mapping[str, Floats], names: Sequence[str]) -> 
     return sorted(pairs, key=lambda pair: [from_the_middle(name) for name in pair])
 
 
-def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
+def _together(x: Floats, y: Floats) -> bool:
     """Say whether two columns (n,) rise together; what is the same in every row does not."""
     return bool(np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
 

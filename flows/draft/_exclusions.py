@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import mid_ranks
+from blr.arrays import Floats, mid_ranks
 from catalogs.arrays import is_text, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import Naming, column_names
@@ -37,7 +37,6 @@ from flows.draft._bands import band_and_kind
 # magnitude or that of a planet's transit, and 'sn' may be a supernova. Where name and values disagree, the column
 # counts as a measurement. Shapes: n rows.
 
-Floats = NDArray[np.float64]
 
 DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from blr.arrays import Floats
 from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, element_columns, verified
 from catalogs.catalog.new_columns import standard_columns
@@ -535,7 +536,7 @@ def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> Starting
     return StartingClasses(kept, dropped, doubtful, cut)
 
 
-def _cut(values: NDArray[np.float64], rows: NDArray[np.int_]) -> float:
+def _cut(values: Floats, rows: NDArray[np.int_]) -> float:
     """Return where numbers, of so many rows each, are cut in two: 0 of T types, a half of shares, else the median."""
     whole = next((w for w in (1.0, 100.0) if 0.9 * w < values.max() <= w), None)
     usual = 0.0 if values.min() < 0 or whole is None else 0.5 * whole

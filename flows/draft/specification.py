@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from blr.arrays import mid_ranks
+from blr.arrays import Floats, Mask, mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from catalogs.arrays import plain_texts, stripped_texts
 from catalogs.catalog.catalog import Catalog, Element
@@ -50,8 +50,6 @@ from flows.errors import TrainingError
 from flows.features.reader import found_leaks, without_sentinels
 from flows.labels.source import RARE
 from flows.specification.toml_file import parse_specification
-
-Floats = NDArray[np.float64]
 
 SAME_ORDER = 0.9995
 """Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
@@ -122,7 +120,7 @@ LONGEST = 40
 
 
 def offered(
-    seen: Profile, evidence: Evidence, labelled: NDArray[np.bool_], chosen: Chosen
+    seen: Profile, evidence: Evidence, labelled: Mask, chosen: Chosen
 ) -> list[tuple[str, float, dict[str, str]]]:
     """Return which columns left out are offered, what each tells, and its features; those that tell most first.
 
@@ -156,7 +154,7 @@ def _features(name: str, values: Any, evidence: Evidence) -> dict[str, str]:
     return {_word(f"{name}_{t}"): f"{quoted(name)} == '{t}'" for t in _those_that_tell(where, evidence)}
 
 
-def _those_that_tell(where: dict[str, NDArray[np.bool_]], evidence: Evidence) -> list[str]:
+def _those_that_tell(where: dict[str, Mask], evidence: Evidence) -> list[str]:
     """Return the values whose rows (n,) tell the class; of two one, since the other one says the same."""
     found = telling(where, evidence.classes)
     opposite = len(found) == 2 and bool((where[found[0]] ^ where[found[1]]).all())
@@ -345,8 +343,8 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
 
 
 def _coordinates(
-    catalog: Catalog, seen: Profile, labels: Any, numbers: Mapping[str, NDArray[np.float64]]
-) -> dict[str, NDArray[np.float64]]:
+    catalog: Catalog, seen: Profile, labels: Any, numbers: Mapping[str, Floats]
+) -> dict[str, Floats]:
     """Return the coordinates (n,) of the rows with a class: columns of `numbers`, and texts in degrees."""
     found = dict(numbers)
     place = described_positions(catalog, seen)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask
 from catalogs.arrays import batch_values, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
@@ -127,9 +128,6 @@ def written_unit(expression: Expression, units: Units) -> str | None:
     return expression.unit({name: flux_unit(text) or text for name, text in own.items()})
 
 
-Array = np.ndarray[Any, Any]
-
-
 @dataclass(frozen=True)
 class ColumnMapping:
     """What a catalogue has in the place of each of our columns; a column of the same name, unless another is named."""
@@ -193,8 +191,6 @@ class ColumnMapping:
         except ExpressionError as error:
             raise ExpressionError(f"target.expressions.{name}: {error}") from error
 
-
-Floats = NDArray[np.float64]
 
 INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
 """How the name of a state's indicator ends."""
@@ -283,7 +279,7 @@ class DerivedColumns:
             otherwise=blank,
         )
 
-    def indicator(self, name: str, values: Array, state: State) -> NDArray[np.bool_]:
+    def indicator(self, name: str, values: Array, state: State) -> Mask:
         """Return which rows (n,) of a column are in a state."""
         states = self.states(name, values)
         return np.zeros(len(values), dtype=bool) if states is None else states == state

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask
 from catalogs.arrays import holds_text, is_real, numbers_of, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.column_names import column_names
@@ -86,7 +87,7 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
 
 
 def split_places(
-    specification: Specification, values: Mapping[str, np.ndarray[Any, Any]], unit: PositionUnit = "deg"
+    specification: Specification, values: Mapping[str, Array], unit: PositionUnit = "deg"
 ) -> NDArray[np.int64] | NDArray[np.uint64]:
     """Return what the split of rows (n,) goes by: the finest pixel, or the key of what the columns name.
 
@@ -101,7 +102,7 @@ def split_places(
 
 def held_out(
     specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], *, trial: bool = False
-) -> tuple[NDArray[np.bool_], NDArray[np.uint64], split.SplitSummary, str]:
+) -> tuple[Mask, NDArray[np.uint64], split.SplitSummary, str]:
     """Return which rows are held out (N,), of their `split_places` (N,), their groups (N,), and a summary.
 
     The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
@@ -134,7 +135,7 @@ def held_out(
 
 def sides(
     specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], order: int | None
-) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+) -> tuple[Mask, NDArray[np.uint64]]:
     """Return which rows are held out (N,) and their group (N,), of their `split_places` (N,).
 
     As `held_out` does, with the `order` of the pixels that other rows gave.
@@ -178,8 +179,6 @@ def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -
     )
 
 
-Array = np.ndarray[Any, Any]
-
 SHOWN = 4
 """Texts that a message names."""
 MEANT = "catalog.sentinels (target.sentinels of a target), not_detected or masked"
@@ -189,11 +188,11 @@ MEANT = "catalog.sentinels (target.sentinels of a target), not_detected or maske
 class FeatureBatch:
     """The features of some rows: X (n, F), missing (n, F), errors (n, F) or None, inside (n,)."""
 
-    X: NDArray[np.float64]
-    missing: NDArray[np.bool_]
-    errors: NDArray[np.float64] | None
-    inside: NDArray[np.bool_]
-    not_detected: NDArray[np.bool_] | None = None  # (n,), where some column was looked at and not seen
+    X: Floats
+    missing: Mask
+    errors: Floats | None
+    inside: Mask
+    not_detected: Mask | None = None  # (n,), where some column was looked at and not seen
 
 
 @dataclass(frozen=True)
@@ -283,7 +282,7 @@ class FeatureReader:
         column, state = asked
         return self.derived.indicator(column, raw[column], state).astype(np.float64)
 
-    def _undetected(self, batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
+    def _undetected(self, batch: pa.RecordBatch) -> Mask | None:
         """Return which rows (n,) have a column of a feature that was looked at and not seen."""
         used = {cell for e in self.features.values() for one in e.cells for cell in self.derived.cells(*one)}
         asked = sorted(cell for cell in used if cell[0] in self.derived.not_detected)
@@ -307,7 +306,7 @@ class FeatureReader:
                 counts[name, state] += int(np.count_nonzero(states == state))
         return counts
 
-    def select(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+    def select(self, batch: pa.RecordBatch) -> Mask:
         """Return the rows (n,) that `where` wants; all without one."""
         if self.where is None:
             return np.ones(batch.num_rows, dtype=bool)
@@ -329,7 +328,7 @@ class FeatureReader:
         X[missing] = 0.0
         return FeatureBatch(X, missing, errors, self.select(batch), self._undetected(batch))
 
-    def _unmeasured(self, values: Mapping[str, Array], missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _unmeasured(self, values: Mapping[str, Array], missing: Mask) -> Mask:
         """Return which rows (n,) have no value in any column that a feature is made of.
 
         A feature such as `isfinite(jmag)` has a value there all the same, which is no measurement.
@@ -341,9 +340,7 @@ class FeatureReader:
             unmeasured &= missing[:, j] | (expression.tells_presence & ~present)
         return unmeasured
 
-    def _matrix(
-        self, expressions: Mapping[str, Expression], values: Mapping[str, Array], n: int
-    ) -> NDArray[np.float64]:
+    def _matrix(self, expressions: Mapping[str, Expression], values: Mapping[str, Array], n: int) -> Floats:
         X = np.empty((n, len(expressions)))
         for j, (name, expression) in enumerate(expressions.items()):
             result = _evaluated(name, expression, values)
@@ -356,9 +353,7 @@ class FeatureReader:
             X[:, j] = result
         return X
 
-    def _error_matrix(
-        self, values: Mapping[str, Array], shape: tuple[int, ...]
-    ) -> NDArray[np.float64] | None:
+    def _error_matrix(self, values: Mapping[str, Array], shape: tuple[int, ...]) -> Floats | None:
         """Return one-sigma errors (n, F), as they are: 0 where a feature states none."""
         if not self.errors:
             return None

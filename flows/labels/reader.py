@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
+from blr.arrays import Array, Floats, Mask, Places
 from catalogs.arrays import batch_values, plain_texts, unique_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
 from catalogs.sky.photometry import floats
 from flows.errors import SpecificationError, TrainingError
 from flows.specification.catalog import Label, LabelRange, label_of, label_ranges
-
-Array = np.ndarray[Any, Any]
 
 DOUBTFUL = re.compile(
     r".*\?.*|.+:|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
@@ -104,7 +103,7 @@ class LabelReader:
             return -1
         return next((r.k for r in self.ranges if r.holds(x)), -1)
 
-    def read(self, texts: Array) -> NDArray[np.intp]:
+    def read(self, texts: Array) -> Places:
         """Return the class index (n,) of each label."""
         distinct, inverse, _ = unique_texts(texts)
         index = np.array([self.index(text) for text in distinct], dtype=np.intp)
@@ -122,7 +121,7 @@ class LabelledRows:
     column: str
     counts: Counter[str] = field(default_factory=Counter)
 
-    def __call__(self, values: Mapping[str, Array]) -> NDArray[np.bool_]:
+    def __call__(self, values: Mapping[str, Array]) -> Mask:
         """Return which rows (n,) of a batch have one."""
         texts = plain_texts(values[self.column])
         counts = Counter(texts.tolist())
@@ -204,9 +203,7 @@ class AnnotatorNames:
         return tuple(self._numbers)
 
 
-def annotator_groups(
-    names: Sequence[str], counts: NDArray[np.integer]
-) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+def annotator_groups(names: Sequence[str], counts: NDArray[np.integer]) -> tuple[Places, tuple[str, ...]]:
     """Return the group of each annotator (A,), as a number, and the groups' names.
 
     `counts` (A,) are numbers of training rows.  Rows that name nobody are of the others.
@@ -217,9 +214,6 @@ def annotator_groups(
     group[own] = np.arange(len(own))
     listed = tuple(names[i] for i in own)
     return group, listed if len(own) == len(names) else (*listed, OTHERS)
-
-
-Floats = NDArray[np.float64]
 
 
 def vote_counts(label: Label, values: Mapping[str, Array]) -> Floats:

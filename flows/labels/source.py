@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 import catalogs
+from blr.arrays import Array, Places
 from catalogs.arrays import batch_values, hashed, hashed_strings, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import standard_columns
@@ -42,8 +43,6 @@ from flows.labels.reader import (
     require_exact,
 )
 from flows.specification.specification import Specification
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -276,7 +275,7 @@ class LabelNames:
     codes: NDArray[np.int32]
     kinds: tuple[str, ...]
     keys: NDArray[np.uint64]
-    rows: NDArray[np.intp]
+    rows: Places
     conflicts: Conflicts
 
     @classmethod
@@ -357,7 +356,7 @@ class LabelPlaces:
         """L, the number of places with a label."""
         return len(self.labels)
 
-    def nearest(self, ra: Array, dec: Array) -> tuple[Array, NDArray[np.intp]]:
+    def nearest(self, ra: Array, dec: Array) -> tuple[Array, Places]:
         """Return the labels (n,) of the nearest places within the radius, '' where none is, and their numbers or -1."""
         number = self.tree.nearest(ra, dec)
         texts = np.full(len(ra), "", dtype=object)

@@ -19,15 +19,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from blr.arrays import Array, Floats, Mask, Places
 from blr.calibration import Skill, paired_gain
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
 from flows.models.store import SkillSummary
 
-Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
-Array = np.ndarray[Any, Any]
 
 ROWS_FILE = "labelled_rows.parquet"
 
@@ -125,7 +124,7 @@ class JudgedRows:
         found = _read(folder, "name", "group", "log_loss", "target", "assigned", of="judged")
         return None if found is None else cls(*found)
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Self:
+    def __getitem__(self, rows: Places) -> Self:
         """Return some of the rows."""
         return type(self)(**{name: column[rows] for name, column in vars(self).items()})
 
@@ -186,13 +185,13 @@ def compare_classes(
     return tuple(changes)
 
 
-def _shares(given: NDArray[np.bool_], here: NDArray[np.bool_]) -> tuple[float, float | None]:
+def _shares(given: Mask, here: Mask) -> tuple[float, float | None]:
     """Return completeness and purity of the rows (N,) that are `given` a class which those `here` have."""
     right, n_given = int(np.count_nonzero(given & here)), int(np.count_nonzero(given))
     return right / int(np.count_nonzero(here)), right / n_given if n_given else None
 
 
-def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> NDArray[np.float64]:
+def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> Floats:
     place = np.searchsorted(name, rows.name)
     known = (place < len(name)) & (name[np.minimum(place, len(name) - 1)] == rows.name)
     total = np.bincount(place[known], rows.log_loss[known], minlength=len(name))
@@ -210,7 +209,7 @@ class KnownLabels:
 
     key: Hashes
     features: Hashes
-    target: NDArray[np.intp]
+    target: Places
 
     @classmethod
     def read(cls, folder: Path, *, classes: int) -> Self | None:
@@ -219,7 +218,7 @@ class KnownLabels:
         return None if found is None else cls.of(*found)
 
     @classmethod
-    def of(cls, key: Hashes, features: Hashes, target: NDArray[np.intp]) -> Self:
+    def of(cls, key: Hashes, features: Hashes, target: Places) -> Self:
         """Return the labels of rows with the hashes of `row_keys`; an object with two classes is left out."""
         named = np.flatnonzero(key)
         named = named[np.lexsort((target[named], key[named]))]
@@ -230,13 +229,13 @@ class KnownLabels:
         return cls(key[start[one]], features[start[one]], target[start[one]])
 
     @cached_property
-    def _some_object_has(self) -> NDArray[np.bool_]:
+    def _some_object_has(self) -> Mask:
         """Whether the hash of an object's features ends like this: one look in a small table tells most rows."""
         found = np.zeros(int(_ENDS) + 1, dtype=np.bool_)
         found[self.features & _ENDS] = True
         return found
 
-    def classes(self, X: Floats, identifiers: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
+    def classes(self, X: Floats, identifiers: Callable[[Places], Array]) -> Places:
         """Return the class (n,) of rows with features X (n, F), -1 where it is not known.
 
         `identifiers` returns those of some rows by number, as numbers or texts: it is asked only for rows with the
@@ -298,7 +297,7 @@ class LabelledObjects:
 
     identifier: NDArray[np.bytes_]
     position: Floats
-    target: NDArray[np.intp]
+    target: Places
     X: Floats
 
     @classmethod
@@ -334,7 +333,7 @@ class UnseenRows:
     """
 
     probability: Floats
-    target: NDArray[np.intp]
+    target: Places
     weight: Floats
     X: Floats
 

@@ -18,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blr.arrays import Floats
+
 __all__ = [
     "CLASSES",
     "DARK",
@@ -229,9 +231,6 @@ def _band(column: str) -> str | None:
     if not _BAND.fullmatch(left):
         return None
     return left.upper() if left.lower() in _CAPITALS or (len(left) > 1 and left[0] in "wWnNfF") else left
-
-
-Floats = NDArray[np.float64]
 
 
 def text_width(text: str) -> float:

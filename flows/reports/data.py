@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, NotRequired
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
 from flows.documents import read_document
 from flows.models.description import (
@@ -27,8 +27,6 @@ from flows.models.description import (
     WrongLabels,
     WrongLabelShare,
 )
-
-Array = np.ndarray[Any, Any]
 
 
 class NotableObject(TypedDict):
@@ -159,12 +157,9 @@ FEWEST_VALUES: Final = 10
 # The picture is wider than the bulk of the data by this share, to show how confidence decreases outside.
 MARGIN: Final = 0.3
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
 
 def boundary_picture(
-    classifier: Classifier, X: Floats, missing: Mask, labels: NDArray[np.intp], *, names: Sequence[str]
+    classifier: Classifier, X: Floats, missing: Mask, labels: Places, *, names: Sequence[str]
 ) -> BoundaryPicture | None:
     """Return the picture over the two features that separate the classes most; None with fewer than two that vary.
 
@@ -198,7 +193,7 @@ def boundary_picture(
     )
 
 
-def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
+def separation(X: Floats, missing: Mask, labels: Places) -> Floats:
     """Return, for each feature (F,), the share of its variance that lies between the classes' means.
 
     It is computed from the rows that have the feature, and multiplied by the share of these rows: a feature that few

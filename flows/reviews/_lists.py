@@ -25,6 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from blr.arrays import Floats, Places
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import Catalog
@@ -191,9 +192,6 @@ def _quoted(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell
 
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
-
 SCORES = ("class", "mutual_info", "flags")
 MISSING = "missing"
 """The bin of the rows where the expression has no value."""
@@ -216,7 +214,7 @@ class Space(Protocol):
     def points(self, batch: pa.RecordBatch) -> Floats:
         """Return the points (n, D) of a batch's rows."""
 
-    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    def distances(self, points: Floats) -> tuple[Floats, Places]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 import catalogs
+from blr.arrays import Floats, Places
 from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
 from catalogs.arrays import batch_values, plain_texts
@@ -358,9 +359,7 @@ def _texts(
 # The first pass counts classes by their probability and finds the strata; the second counts the strata, and keeps of
 # each the objects with the smallest random numbers.  Shapes: K classes, G levels, H strata, n rows.
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Places = NDArray[np.intp]
 
 PER_STRATUM = 16
 """Objects of a stratum on average, from which follows how many strata there are."""

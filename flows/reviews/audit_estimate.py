@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from blr.arrays import Floats, Mask, Places
 from blr.census.audit import Possible, Strata, audited_share, joined_strata
 from blr.census.prediction_sets import learn_sets
 from blr.census.results import Census, ClassCensus, SelectionQuality
@@ -47,9 +47,6 @@ from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
 from flows.runs.results import Summary
 
-Bools = NDArray[np.bool_]
-Places = NDArray[np.intp]
-
 LEVEL = 0.95
 SINGLE = 1 - 1e-6
 """The probabilities of copies are in single precision: one that is as large as a threshold must not fall below it."""
@@ -65,7 +62,7 @@ class Sample:
     design: AuditDesign
     stratum: Places
     answer: Places
-    probability: NDArray[np.float64]
+    probability: Floats
     group: Places
 
     @classmethod
@@ -108,7 +105,7 @@ class Sample:
             [self.design.classes.index(s["class_given"]) for s in self.design.strata], dtype=np.intp
         )
 
-    def share(self, hits: Bools, misses: Bools, possible: Possible, level: float = LEVEL) -> AuditedInterval:
+    def share(self, hits: Mask, misses: Mask, possible: Possible, level: float = LEVEL) -> AuditedInterval:
         """Return the share of hits (n,) among hits and misses (n,); `possible` is by the design's strata (H,)."""
         J = len(self.strata.n_rows)
         place = self.group[self.stratum]
@@ -118,7 +115,7 @@ class Sample:
         share, low, high = (float(number) for number in found)
         return AuditedInterval(value=share if np.isfinite(share) else None, low=low, high=high)
 
-    def count(self, k: int, domain: Bools, level: float = LEVEL) -> AuditedInterval:
+    def count(self, k: int, domain: Mask, level: float = LEVEL) -> AuditedInterval:
         """Return the number of objects of a class in the strata (H,) of a domain."""
         inside, is_class = domain[self.stratum], self.answer == k
         rows = sum(s["n_rows"] for s, d in zip(self.design.strata, domain, strict=True) if d)
@@ -129,7 +126,7 @@ class Sample:
             high=share["high"] * rows,
         )
 
-    def judged(self, k: int, domain: Bools) -> AuditedClass:
+    def judged(self, k: int, domain: Mask) -> AuditedClass:
         """Return the count of a class in the strata (H,) of a domain, and how well it was assigned there."""
         inside, selected = domain[self.stratum], self.given[self.stratum] == k
         chosen, others = domain & (self.given == k), domain & (self.given != k)

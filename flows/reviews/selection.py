@@ -13,6 +13,7 @@ import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
+from blr.arrays import Floats, Mask, Places
 from blr.census.spread import informed_sizes, spread_sample
 from blr.decisions import WORTH_A_LOOK
 from blr.explanation import MOST_COMPARED, relative
@@ -39,7 +40,6 @@ from flows.runs.release_store import output_folder
 #
 # Shapes: n rows, D dimensions.
 
-Floats = NDArray[np.float64]
 SEARCHED = 100_000
 """Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
 SPARE = 10
@@ -107,7 +107,7 @@ class OutlierSearch:
         return [*once.values()][: self._n]
 
 
-def apart(points: Floats, radius: float, most: int) -> NDArray[np.intp]:
+def apart(points: Floats, radius: float, most: int) -> Places:
     """Return the first points (m,) of (n, D) farther than the radius from all chosen before; `most` at most."""
     left, chosen = np.arange(len(points)), list[int]()
     while left.size and len(chosen) < most:
@@ -124,7 +124,6 @@ def apart(points: Floats, radius: float, most: int) -> NDArray[np.intp]:
 # Two passes.  The first adds up mutual information by stratum; the second draws a pool of bounded size in proportion to
 # it, of which `blr.census.spread` draws the list.  Shapes: n rows, D dimensions, H strata.
 
-Places = NDArray[np.intp]
 
 POOL, POOL_OF_ONE = 10_000, 20
 """Objects in the pool: so many, or so many for each that is wanted."""
@@ -243,7 +242,7 @@ def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
     return quota
 
 
-def _taken(place: Places, first: Floats, passed: Floats) -> NDArray[np.bool_]:
+def _taken(place: Places, first: Floats, passed: Floats) -> Mask:
     """Return which rows (n,) of a batch a systematic sample takes, by stratum, with probabilities `first` (n,).
 
     `passed` (H,) is how far each stratum has come, modulo 1, and moves on.

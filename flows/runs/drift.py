@@ -18,11 +18,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.arrays import Floats, Mask
 from catalogs.profile.columns import Distribution
 from flows.runs.results import FeatureCounts, FeatureDrift
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Reference = Mapping[str, "Distribution"]
 
 BINS = 10

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from blr.arrays import Mask
 from catalogs.arrays import is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
@@ -308,7 +309,7 @@ LABELLED_NAMES = ("_labelled", "names.parquet")
 """Path of the names in an output folder."""
 
 
-def is_labelled(names: NDArray[np.object_], labelled: pa.Array) -> NDArray[np.bool_]:
+def is_labelled(names: NDArray[np.object_], labelled: pa.Array) -> Mask:
     """Return a mask (n,) of the names that belong to labelled objects."""
     found = pc.is_in(pa.array(names.tolist(), pa.string()), value_set=labelled)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)

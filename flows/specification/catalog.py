@@ -13,9 +13,9 @@ from itertools import chain, combinations
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from blr.arrays import Floats
 from blr.selection.grouping import Grouping
 from catalogs.catalog.catalog import Checksums
 from catalogs.errors import ExpressionError, nearest
@@ -441,7 +441,7 @@ def check_noise(noise: Any, classes: Sequence[str]) -> None:
             raise ValueError(f"noise: got '{name}', expected one of the classes; {nearest(name, classes)}")
 
 
-def stated_confusion(noise: Any, classes: Sequence[str]) -> NDArray[np.float64]:
+def stated_confusion(noise: Any, classes: Sequence[str]) -> Floats:
     """Return p(recorded | true class), (K, K), from stated shares; labels of a class without a share are right."""
     K = len(classes)
     rows = noise if isinstance(noise, Mapping) else dict.fromkeys(classes, noise)

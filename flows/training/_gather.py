@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask, Places
 from blr.missing.patterns import training_noise
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
@@ -86,9 +87,6 @@ from flows.training._rows import (
     named_pieces,
     write_split,
 )
-
-Array = np.ndarray[Any, Any]
-Floats = NDArray[np.float64]
 
 # Batches of labelled catalogues as training rows.
 
@@ -281,8 +279,8 @@ def _row_labels(
     labels: LabelReader,
     values: Mapping[str, Array],
     texts: NDArray[np.object_],
-    chosen: NDArray[np.bool_],
-) -> tuple[NDArray[np.intp], NDArray[np.object_], Floats | None, NDArray[np.bool_]]:
+    chosen: Mask,
+) -> tuple[Places, NDArray[np.object_], Floats | None, Mask]:
     """Return of each training row its number in the batch, label, weight by reviews, and whether it shares an object.
 
     All are (m,), of the rows in the mask `chosen` (n,), whose labels are the `texts` (n,).  The weight is None where
@@ -566,9 +564,7 @@ def _repeated(
     )
 
 
-def _joined(
-    parts: Sequence[Part], held: NDArray[np.bool_], group: NDArray[np.uint64], magnitude: str
-) -> TrainingRows:
+def _joined(parts: Sequence[Part], held: Mask, group: NDArray[np.uint64], magnitude: str) -> TrainingRows:
     """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     return TrainingRows(

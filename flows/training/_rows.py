@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask
 from blr.basis.base import Basis, Standardisation
 from blr.candidates.fits import fit_targets
 from blr.candidates.rows import LabelledRows, TrainingSet
@@ -33,8 +34,6 @@ from flows.errors import EngineError
 from flows.features.reader import sides
 from flows.labels.reader import AnnotatorNames
 from flows.specification.specification import Specification
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ def rows_of(data: TrainingSet) -> TrainingRows:
     return rows
 
 
-def rows_at(rows: TrainingRows, chosen: NDArray[np.bool_]) -> TrainingRows:
+def rows_at(rows: TrainingRows, chosen: Mask) -> TrainingRows:
     """Return the rows in a mask (N,)."""
     arrays = {name: array for name, array in vars(rows).items() if isinstance(array, np.ndarray)}
     of_all = {"confusion", "magnitude_name"}
@@ -83,8 +82,6 @@ def read_rows(folder: Path) -> TrainingRows:
         **{name: np.load(path, allow_pickle=False) for name, path in paths.items() if path.exists()}
     )
 
-
-Array = np.ndarray[Any, Any]
 
 SHARD_ROWS = 65_536
 """Rows of a shard: about ten megabytes, which fit into the memory of any worker."""
@@ -364,7 +361,7 @@ class Collected:
 
     most: int | None
     folder: Callable[[], Path] | None
-    held_out: Callable[[Any], NDArray[np.bool_]] | None = None
+    held_out: Callable[[Any], Mask] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
     annotators: AnnotatorNames = field(default_factory=AnnotatorNames)
@@ -448,7 +445,7 @@ PIECE_ROWS = 1_000_000
 """Approximate number of rows whose hashes are sorted at once."""
 
 
-def held_out_function(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
+def held_out_function(specification: Specification) -> Callable[[Places], Mask] | None:
     """Return a function that says by their places which rows are held out; None if that depends on other rows."""
     if specification.split.by == "healpix" or not specification.split.held_out:
         return None

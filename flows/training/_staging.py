@@ -14,11 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats, Mask
 from blr.calibration import log_loss
 from blr.candidates.candidate import JudgedCandidate, LeftOut, Selection
 from blr.candidates.fits import FittedCandidate
@@ -74,8 +73,6 @@ from flows.training._rows import (
 )
 from flows.training._target import TargetRows, compared, read_arrays, write_target
 
-Floats = NDArray[np.float64]
-
 INGESTED = "ingested.json"
 """File of the description, the last one to be written: where it exists, the ingest is complete."""
 SHARDS = "shards"
@@ -110,7 +107,7 @@ def training_set(
     return TrainingSet(rows, moments.impute(rows.X, rows.missing), features, classes, moments)
 
 
-def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
+def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, Mask, Floats]:
     """Return features, their mask of missing values, and weights of the rows that the moments are estimated from."""
     training = np.ones(len(rows.target), bool) if held_out_too else rows.training
     weight = np.ones(int(training.sum())) if rows.weight is None else rows.weight[training]
@@ -375,7 +372,7 @@ def _rates(
 
 
 def with_recorded_losses(
-    noise: WrongLabels, rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
+    noise: WrongLabels, rows: TrainingRows, seen: Mask, recorded: Floats, class_shares: Floats
 ) -> WrongLabels:
     """Return the record with the log losses of recorded and of true classes; unchanged where labels are right.
 
@@ -427,7 +424,7 @@ def catalog_quality(
     )
 
 
-def _suspects(seen: Profile, labels: np.ndarray[Any, Any], names: Sequence[str]) -> dict[str, str]:
+def _suspects(seen: Profile, labels: Array, names: Sequence[str]) -> dict[str, str]:
     """Return the columns that may tell how objects were chosen, by their presence or as distances, each with why.
 
     `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
@@ -443,7 +440,7 @@ def _suspects(seen: Profile, labels: np.ndarray[Any, Any], names: Sequence[str])
 
 def _class_reader(
     specification: Specification, catalog: Catalog, source: LabelSource
-) -> Callable[[Mapping[str, np.ndarray[Any, Any]]], np.ndarray[Any, Any]] | None:
+) -> Callable[[Mapping[str, Array]], Array] | None:
     """Return a function from columns to the classes (n,) of rows, '' where the class is missing.
 
     The classes may be in a column, in a separate table, or given by votes.  None where the catalogue lacks a column

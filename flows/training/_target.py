@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from blr.arrays import Floats, Mask
 from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
 from blr.calibration import log_loss
@@ -52,8 +52,6 @@ from flows.training._rows import (
     shards_of,
 )
 
-Floats = NDArray[np.float64]
-
 TARGET_ROWS = 50_000
 """Most rows of the target that are compared, taken at equal distances: the error of the AUC is then 0.003."""
 MOST_READ = 5_000_000
@@ -65,7 +63,7 @@ class TargetRows:
     """Rows of the target: X (T, F), 0 where `missing`; and the whole target that they are of."""
 
     X: Floats
-    missing: NDArray[np.bool_]
+    missing: Mask
     origin: ComparedTarget
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Vector
+from blr.arrays import Floats, Mask, Places, Vector
 from blr.calibration import (
     ReliabilityCurve,
     calibration_error,
@@ -500,13 +500,11 @@ BINS: Final = 12
 CURVE: Final = np.linspace(0, 1, 201)
 """Shares of reviewed objects at which the curve of the errors found is computed."""
 
-Floats = NDArray[np.float64]
-
 
 def evaluate(
     probability: Floats,
     plugin: Floats,
-    truth: NDArray[np.intp],
+    truth: Places,
     *,
     class_shares: Floats,
     classes: tuple[str, ...],
@@ -553,16 +551,14 @@ def evaluate(
     )
 
 
-def _confusion(
-    truth: NDArray[np.intp], assigned: NDArray[np.intp], n_classes: int
-) -> tuple[tuple[int, ...], ...]:
+def _confusion(truth: Places, assigned: Places, n_classes: int) -> tuple[tuple[int, ...], ...]:
     """Return the confusion matrix (K, K): numbers of rows by true class and by assigned class."""
     pairs = np.bincount(truth * n_classes + assigned, minlength=n_classes**2)
     return tuple(map(tuple, pairs.reshape(n_classes, n_classes).tolist()))
 
 
 def _statement(
-    p: Floats, outcome: NDArray[np.intp] | Floats, wrong: NDArray[np.bool_], classes: tuple[str, ...]
+    p: Floats, outcome: Places | Floats, wrong: Mask, classes: tuple[str, ...]
 ) -> tuple[Floats, Floats, str]:
     """Return the probability whose reliability is drawn (N,), whether its class is the true one (N,), and its name."""
     if len(classes) == 2:
@@ -579,7 +575,7 @@ def _bins(curve: ReliabilityCurve) -> tuple[ReliabilityBin, ...]:
     )
 
 
-def _reviews(p: Floats, q: Floats, wrong: NDArray[np.bool_]) -> tuple[Review, ...]:
+def _reviews(p: Floats, q: Floats, wrong: Mask) -> tuple[Review, ...]:
     """Return the share of all wrong classes that reviews of the least certain objects find, for both probabilities."""
     moderated = errors_caught(p.max(axis=1), wrong, REVIEWED)
     plugin = errors_caught(q.max(axis=1), wrong, REVIEWED)
@@ -588,8 +584,6 @@ def _reviews(p: Floats, q: Floats, wrong: NDArray[np.bool_]) -> tuple[Review, ..
         for share, m, r in zip(REVIEWED, moderated, plugin, strict=True)
     )
 
-
-Indices = NDArray[np.intp]
 
 THRESHOLDS: Final = np.linspace(0.0, 1.0, 101)
 OBJECT_BINS: Final = 8
@@ -622,7 +616,7 @@ def judged_pictures(probability: Floats, objects: TrainingRows) -> TrainingPictu
     )
 
 
-def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Floats]:
+def threshold_curves(probability: Floats, truth: Places) -> tuple[Floats, Floats]:
     """Return completeness and purity (K, T) of the objects whose probability of a class reaches a threshold."""
     K = probability.shape[1]
     completeness, purity = np.full((2, K, len(THRESHOLDS)), np.nan)
@@ -637,7 +631,7 @@ def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Float
 
 
 def _binned(
-    x: Floats | None, truth: Indices, assigned: Indices, n_classes: int
+    x: Floats | None, truth: Places, assigned: Places, n_classes: int
 ) -> tuple[Floats, NDArray[np.int64]] | tuple[None, None]:
     """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values.
 
@@ -653,7 +647,7 @@ def _binned(
     t, a = truth[known], assigned[known]
     shape = (len(edges) - 1, n_classes)
 
-    def counts(rows: Any, classes: Indices) -> NDArray[np.int64]:
+    def counts(rows: Any, classes: Places) -> NDArray[np.int64]:
         cells = np.bincount(place[rows] * n_classes + classes[rows], minlength=shape[0] * n_classes)
         return cells.reshape(shape)
 
