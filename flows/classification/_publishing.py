@@ -15,7 +15,14 @@ from catalogs.errors import counted
 from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
-from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky
+from flows.classification._tally import (
+    map_input,
+    most_doubtful,
+    object_columns,
+    summarise,
+    total,
+    total_sky,
+)
 from flows.classification.census_taking import folder_census
 from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
@@ -30,7 +37,7 @@ from flows.reports.catalogue_page import (
     write_classification,
 )
 from flows.reports.counts import status_table
-from flows.reports.data import FeatureComparison, NotableObject, made_now
+from flows.reports.data import FeatureComparison, FlaggedByInput, NotableObject, made_now
 from flows.reports.report_table import class_words
 from flows.runs.drift import drift
 from flows.runs.manifest import (
@@ -84,6 +91,7 @@ def write_classification_report(
         catalogue=names[0] if len(names) == 1 else f"{counted(len(names), 'file')}",
         summary=summary.totals,
         sky=total_sky([of_file.sky for of_file in counts if of_file.sky is not None]),
+        flagged=_flagged(model, total(of_file.tally for of_file in counts)),
         features=_features(model, counts),
         label_shares={
             name: n / max(1, sum(n_labelled)) for name, n in zip(model.classes, n_labelled, strict=True)
@@ -109,6 +117,20 @@ def write_classification_report(
         },
     )
     write_classification(report, plan.out)
+
+
+def _flagged(model: Model, tally: Tally) -> FlaggedByInput | None:
+    """Return how many rows are flagged by an input of the model; None where no row has that input."""
+    by_input = map_input(model)
+    if by_input is None or not any(tally.by_input[:-1]):
+        return None
+    j, edges = by_input
+    return FlaggedByInput(
+        name=model.features[j],
+        edges=tuple(edges.tolist()),
+        n=tally.by_input,
+        flagged=tally.flagged_by_input,
+    )
 
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:

@@ -22,11 +22,15 @@ from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
 from catalogs.arrays import batch_values
-from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
+from catalogs.profile.quality import about_a_magnitude, is_magnitude
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import positions
 from flows.features.reader import FeatureBatch, Place, known_place
+from flows.models.description import FeatureQuality
+from flows.models.model import Model
 from flows.runs.manifest import ObjectColumns, is_labelled
 from flows.runs.results import (
     ClassEstimate,
@@ -81,6 +85,61 @@ def tally_of(
         missing=tuple(missing.sum(axis=0).tolist()),
         marks=marks,
         **counted,
+    )
+
+
+FEW_BINS: Final = 4
+"""Bins of a feature below which another one is better to count flagged rows by."""
+
+
+def map_input(model: Model) -> tuple[int, Floats] | None:
+    """Return the feature by which flagged rows are counted, and the edges of its bins (E,); None where none varies.
+
+    It is the magnitude that most labelled rows have, or else the feature that tells most.  The bins are tenths of the
+    training rows, in the range of the labelled rows, and what lies beyond both of its ends.
+    """
+    quality, trained = {f["name"]: f for f in model.training.features}, model.training.distribution
+    known = [j for j, f in enumerate(model.features) if f in quality and f in trained and trained[f].edges]
+    some = [j for j in known if len(trained[model.features[j]].edges) + 1 >= FEW_BINS] or known
+    bright = [j for j in some if _is_magnitude(model, quality[model.features[j]])]
+    if not some:
+        return None
+    if bright:
+        chosen = min(bright, key=lambda j: quality[model.features[j]]["missing"])
+    else:
+        chosen = max(some, key=lambda j: model.telling[j])
+    name = model.features[chosen]
+    ends = quality[name]["minimum"], np.nextafter(quality[name]["maximum"], np.inf)
+    return chosen, np.unique([*ends, *trained[name].edges])
+
+
+def _is_magnitude(model: Model, feature: FeatureQuality) -> bool:
+    """Say whether a feature is a magnitude, or made of one alone."""
+    expression = parse(feature["expression"])
+    if len(expression.names) != 1 or expression.tells_presence:
+        return False
+    (name,) = expression.names
+    if name in model.specification.photometry:
+        return True
+    said = model.columns.get(name)
+    if said is None:
+        return False
+    column = Column(name, pa.float64(), unit=said.unit, ucd=said.ucd, description=said.description)
+    if expression.is_column:
+        return is_magnitude(column, np.array([feature["median"]]))
+    return about_a_magnitude(column)
+
+
+def counted_by_input(
+    tally: Tally, x: Floats, missing: NDArray[np.bool_], flags: NDArray[np.int32], edges: Floats
+) -> Tally:
+    """Return the tally of a batch with its counts by an input, x (n,), in the bins between the edges."""
+    n = len(edges) + 2
+    place = np.where(missing, n - 1, np.searchsorted(edges, x, side="right"))
+    flagged = (flags & WORTH_A_LOOK) != 0
+    counts = np.bincount(place + n * flagged, minlength=2 * n).reshape(2, n)
+    return replace(
+        tally, by_input=tuple(counts.sum(axis=0).tolist()), flagged_by_input=tuple(counts[1].tolist())
     )
 
 

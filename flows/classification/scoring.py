@@ -38,7 +38,16 @@ from flows.classification._class_shares import (
     shift_record,
     with_shares,
 )
-from flows.classification._tally import CensusRows, ObjectSurvey, joined, object_columns, tally_of, total
+from flows.classification._tally import (
+    CensusRows,
+    ObjectSurvey,
+    counted_by_input,
+    joined,
+    map_input,
+    object_columns,
+    tally_of,
+    total,
+)
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
 from flows.features.reader import (
@@ -253,6 +262,7 @@ class Scorer:
     full: bool = False  # whether the columns are the full ones
     sets: Sets | None = None  # where prediction sets are asked for
     selections: tuple[SelectedClass, ...] = ()  # the columns of selections that are asked for
+    by_input: tuple[int, Floats] | None = None  # the feature by which flagged rows are counted, and its bins
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
@@ -293,6 +303,7 @@ class Scorer:
             output.columns == "full",
             sets_of(model, specification),
             selections,
+            map_input(model),
         )
 
     def on(self, catalog: Catalog) -> Scorer:
@@ -405,7 +416,11 @@ class Scorer:
         p = _spread(scores.probability, inside, np.nan)
         unlike = np.flatnonzero((flags & int(Flag.OUT_OF_DOMAIN | Flag.BEYOND_LABELS)) != 0)
         marks = self.reader.marks(batch.take(unlike)) if len(unlike) else {}
-        self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets, marks))
+        tally = tally_of(p, scores.count_draws, flags, missing, sets, marks)
+        if self.by_input is not None:
+            j, edges = self.by_input
+            tally = counted_by_input(tally, features.X[inside, j], missing[:, j], flags[inside], edges)
+        self.tallies.append(tally)
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags, features)

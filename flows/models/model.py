@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -105,6 +105,28 @@ class Model:
     def id(self) -> int:
         """The 63 bits that each row of an annotated catalogue carries."""
         return model_id(self.name, self.version)
+
+    @cached_property
+    def telling(self) -> NDArray[np.float64]:
+        """How far the classes' probabilities move (F,), 0 to 1, as each feature goes over tenths of the training rows.
+
+        The other features have their mean given this one.  0 for a feature whose distribution is not known.
+        """
+        distribution = self.training.distribution
+        edges = [distribution[name].edges if name in distribution else () for name in self.features]
+        place = np.repeat(np.arange(len(edges)), list(map(len, edges)))
+        moved = np.zeros(len(edges))
+        if not len(place):
+            return moved
+        X, missing = np.zeros((len(place), len(edges))), np.ones((len(place), len(edges)), dtype=bool)
+        rows = np.arange(len(place))
+        X[rows, place], missing[rows, place] = np.concatenate(edges), False
+        p = self.classifier.score(
+            self.classifier.moments.impute(X, missing), np.zeros_like(missing)
+        ).probability
+        for j in np.unique(place):
+            moved[j] = np.ptp(p[place == j], axis=0).sum() / 2
+        return moved.round(6)
 
     def described(
         self, status: Literal["trained", "exists", "stored"], *, path: str | None, champion: str | None

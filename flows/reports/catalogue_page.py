@@ -42,7 +42,7 @@ from flows.reports.counts import (
     first_words,
     selection_table,
 )
-from flows.reports.data import FeatureComparison, Made, NotableObject, made_now
+from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
 from flows.reports.html import catalogue_pictures, linked, made_words, render_page, template
 from flows.reports.report_table import ReportTable, class_words, named
 from flows.runs.results import Counts, SkyCounts, Summary, drifted
@@ -67,6 +67,7 @@ class ClassificationReport:
     made: Made
     release: int
     sky: SkyCounts | None = None  # None where positions are not known
+    flagged: FlaggedByInput | None = None  # None where no object has the input
     features: tuple[FeatureComparison, ...] = ()
     label_shares: Mapping[str, float] = field(default_factory=dict)
     objects: tuple[NotableObject, ...] = ()
@@ -110,6 +111,15 @@ def trusted_in_part(found: Counts) -> str:
 
 def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     """Return whether the model holds for these objects."""
+    question = "Does it hold for these objects?"
+    if found.n_rows and not found.n_classified:
+        return Answer(
+            question=question,
+            short="No: none of them has a class, since no feature is measured or they are outside the selection "
+            "(UNCLASSIFIABLE).",
+            level="bad",
+            reason="none of these objects has a class",
+        )
     beyond, flag, names = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN"), ", ".join(odd_features)
     unlike = f"{0.0 if flag is None else flag['share']:.1%}"
     findings = [] if beyond is None else [beyond]
@@ -126,7 +136,7 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
         reason = f"{unlike} of these objects are unlike the training set"
         short = f"With care: {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
     return Answer(
-        question="Does it hold for these objects?",
+        question=question,
         short=short,
         level="care" if reason else "good",
         findings=tuple(findings),
@@ -267,6 +277,7 @@ def render_classification(report: ClassificationReport) -> str:
                 report.units,
                 census=found.census,
                 sky=report.sky,
+                flagged=report.flagged,
                 features=sorted(report.features, key=lambda f: f["name"] not in odd_features),
                 label_shares=report.label_shares,
             )

@@ -114,6 +114,19 @@ class FeatureComparison(TypedDict):
     high: float
 
 
+class FlaggedByInput(TypedDict):
+    """Rows in bins of an input of the model (B + 1,), and how many of them have a flag that recommends a look.
+
+    `edges` (B - 1,) lie between the bins; the first bin and the last but one hold what is beyond the labelled rows, and
+    the last one rows without a value.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    n: tuple[int, ...]
+    flagged: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainReport:
     """A model, what pictures are drawn from, notes, and sentences on it: what was left out and why."""

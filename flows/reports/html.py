@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,6 +34,7 @@ from flows.plots.pictures import (
     plot_contours,
     plot_errors_caught,
     plot_feature,
+    plot_flagged,
     plot_objects,
     plot_reliability,
     plot_shares,
@@ -44,6 +46,7 @@ from flows.reports.answers import training_answers
 from flows.reports.data import (
     BoundaryPicture,
     FeatureComparison,
+    FlaggedByInput,
     Made,
     NotableObject,
     TrainingPictures,
@@ -124,6 +127,7 @@ def catalogue_pictures(
     *,
     census: Census | None = None,
     sky: SkyCounts | None = None,
+    flagged: FlaggedByInput | None = None,
     features: Sequence[FeatureComparison] = (),
     label_shares: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[Picture]:
@@ -136,6 +140,8 @@ def catalogue_pictures(
         yield _fractions(found, n, census, label_shares)
     if sky is not None and len(sky.pixels):
         yield _sky(sky)
+    elif flagged is not None:
+        yield _flagged(found, flagged, units)
     elif found.flags:
         yield _flags(found)
     if features:
@@ -365,6 +371,37 @@ def _sky(sky: SkyCounts) -> Picture:
     )
 
 
+def _flagged(found: Counts, flagged: FlaggedByInput, units: Units) -> Picture:
+    """Return the share of flagged objects by an input of the model: what stands for a map where there is none."""
+    readable = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
+    edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
+    shown = edges if readable.inverse is None else np.asarray(readable.inverse(edges), float)
+    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=readable.label)
+    paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
+    texts = [f"{value:.4g}" for value in shown]
+    names = (
+        f"below {texts[0]}",
+        *(f"{low} to {high}" for low, high in pairwise(texts)),
+        f"above {texts[-1]}",
+        "no value",
+    )
+    part = (
+        f" Counted are {sum(n):,} objects: an earlier version classified the others."
+        if sum(n) < found.n_classified
+        else ""
+    )
+    return drawn(
+        axes,
+        f"What needs a look, by {readable.short}",
+        "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
+        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.{part}",
+        f"Share of objects flagged, by {readable.label}: "
+        + "; ".join(
+            f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of
+        ),
+    )
+
+
 def _flags(found: Counts) -> Picture:
     raised = {name: f for name, f in found.flags.items() if f["count"]} or found.flags
     return drawn(
@@ -372,8 +409,8 @@ def _flags(found: Counts) -> Picture:
             new_axes(**TOP), [*raised], [f["share"] for f in raised.values()], label="share of the objects"
         ),
         "What is flagged",
-        "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
-        "positions are not known here.",
+        "The share of objects with each flag; the table of flags says what they mean. There is no map: neither "
+        "positions nor values of the input that tells most are known here.",
         "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in raised.items()),
     )
 
@@ -407,14 +444,17 @@ def render_page(**content: Any) -> str:
     """Return a report as HTML.
 
     `title`, `version`, `kind` of report, `lead` and `made` are texts.  `use` is the answer on whether to use it, `four`
-    are those behind that, and `parts` further ones.  The first two of the `pictures` are on top.  `groups` are titles
-    with tables, and `last` is such a group for statisticians, whose first table may be `sortable`.  `remarks` and
-    `provenance` end the page.
+    are those behind that, and `parts` further ones.  The first two of the `pictures` are on top, unless they are wide.
+    `groups` are titles with tables, and `last` is such a group for statisticians, whose first table may be `sortable`.
+    `remarks` and `provenance` end the page.
     """
-    script = _script()
+    script, pictures = _script(), content.pop("pictures")
+    on_top = next((i for i, picture in enumerate(pictures[:2]) if picture["wide"]), 2)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template("report.html.j2").render(
         {"remarks": (), "last": None, "sortable": False} | content,
+        first=pictures[:on_top],
+        more=pictures[on_top:],
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )

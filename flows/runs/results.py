@@ -29,7 +29,9 @@ class Tally:
     counts rows by the flag's name, `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,)
     counts the classified rows by the number of classes in their set, and `in_sets` (K,) the sets that have the class;
     otherwise both are empty.  `marks` counts numbers that catalogues write for 'no value' (`g = -999`) in rows that are
-    unlike the labelled ones.
+    unlike the labelled ones.  `by_input` counts the rows inside the target's condition in bins of one input of the
+    model, those without a value last, and `flagged_by_input` those of them whose flags recommend to look at them; both
+    are empty for a model without such an input.
     """
 
     n_rows: int
@@ -43,6 +45,8 @@ class Tally:
     set_sizes: tuple[int, ...] = ()
     in_sets: tuple[int, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
+    by_input: tuple[int, ...] = ()
+    flagged_by_input: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

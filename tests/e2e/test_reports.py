@@ -16,7 +16,7 @@ import pytest
 from matplotlib.image import imread
 
 from flows.reports.catalogue_page import ClassExample, FeatureContribution, LikeObject, render_classification
-from flows.reports.data import FeatureComparison, NotableObject, TrainingPictures
+from flows.reports.data import FeatureComparison, FlaggedByInput, NotableObject, TrainingPictures
 from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason
 
 AXE = Path(os.environ.get("BLR_AXE", "node_modules/axe-core/axe.min.js"))
 WIDTHS = (1280, 390)
-REPORTS = ("training", "many-classes", "classification")
+REPORTS = ("training", "many-classes", "classification", "by-magnitude")
 PAGES = (*REPORTS, "review", "outliers", "audit")
 
 
@@ -80,7 +80,8 @@ EXAMPLE = ClassExample(
 )
 
 
-def classification_page() -> str:
+def classification_page(flagged: FlaggedByInput | None = None) -> str:
+    """Return the report of a classification; with what is flagged by an input, it has no positions."""
     pixels = range(0, 3072, 7)
     sky = SkyCounts(
         order=4,
@@ -95,7 +96,8 @@ def classification_page() -> str:
     return render_classification(
         classified(
             summary(),
-            sky=sky,
+            sky=None if flagged else sky,
+            flagged=flagged,
             features=(feature,),
             objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
             examples=(EXAMPLE,),
@@ -106,10 +108,16 @@ def classification_page() -> str:
     )
 
 
+def magnitude_page() -> str:
+    edges = tuple(12 + 0.75 * i for i in range(11))
+    n, flagged = (3, *(100 * i for i in range(10)), 40, 7), (3, *(9 * i for i in range(10)), 38, 2)
+    return classification_page(FlaggedByInput(name="r", edges=edges, n=n, flagged=flagged))
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    made = (training_page, page_of_many_classes, classification_page)
+    made = (training_page, page_of_many_classes, classification_page, magnitude_page)
     written = {name: make() for name, make in zip(REPORTS, made, strict=True)}
     for name, text in written.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

@@ -33,6 +33,7 @@ from flows.plots.pictures import (
     plot_contours,
     plot_errors_caught,
     plot_feature,
+    plot_flagged,
     plot_objects,
     plot_reliability,
     plot_shares,
@@ -66,6 +67,9 @@ DRAWN = {
         a, [1, 2], [5, 5, 5], [1, 2, 9], ends=(0, 4), name="B − J (mag)", inverse=np.sinh
     ),
     "huge values": lambda a: plot_feature(a, [3e38], [5, 5], [1, 9], ends=(1e-38, 3e38), name="x"),
+    "flagged": lambda a: plot_flagged(
+        a, [14.5, 16, 17.25, 18.5], [2, 0, 30, 20, 4, 3], [2, 0, 3, 4, 4, 0], name="r (mag)"
+    ),
     "one value": lambda a: plot_feature(a, [], [5], [9], ends=(7e20, 7e20), name="x"),
 }
 

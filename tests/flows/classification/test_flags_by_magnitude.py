@@ -1,0 +1,164 @@
+"""Without positions, a report shows what is flagged by magnitude, or by the input that tells most.
+
+The counts are those of the copies' rows, in whatever files and pieces these come.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from blr.decisions import WORTH_A_LOOK
+from flows.classification.execution import DIRECT
+from flows.errors import Interrupted
+from flows.models.store import Store
+from tests.flows.verbs import classify, train
+
+BINS = 12
+"""Tenths of the training rows, and what is beyond both ends."""
+
+
+@pytest.fixture(scope="module")
+def folder(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with models with and without a magnitude, and catalogues; not to be written to."""
+    folder = tmp_path_factory.mktemp("magnitudes")
+    make.parquet(folder / "survey.parquet", make.survey())
+    for name, more in (("bright", 'kmag = "kmag"\n'), ("colours", "")):
+        text = make.specification.replace('"morphology"', f'"{name}"')
+        text = text[: text.rindex("[[candidate]]")].replace(
+            'j_k = "jmag - kmag"\n', f'j_k = "jmag - kmag"\n{more}'
+        )
+        (folder / f"{name}.toml").write_text(f"{text}\n[target]\nwhere = \"type == 'G'\"\n")
+        train(folder / f"{name}.toml", folder / "models")
+    deep = make.survey(600, seed=7)
+    for band in ("bmag", "kmag"):
+        deep[band] = deep[band] + 0.8  # some are fainter than any labelled one
+    deep["kmag"][::9] = np.nan
+    make.parquet(folder / "deep.parquet", deep)
+    half = {True: np.arange(600) % 2 == 0, False: np.arange(600) % 2 == 1}
+    for name, rows in (("first", half[True]), ("second", half[False])):
+        make.parquet(folder / f"{name}.parquet", {key: x[rows] for key, x in deep.items()})
+    make.parquet(folder / "twelve.parquet", {key: x[:12] for key, x in deep.items()})
+    unknown = {key: np.full(40, np.nan) if key.endswith("mag") else x[:40] for key, x in deep.items()}
+    make.parquet(folder / "unknown.parquet", unknown)
+    return folder
+
+
+def shown(folder: Path, out: Path, *names: str, model: str = "bright") -> dict[str, Any]:
+    """Classify catalogues; return what the report shows."""
+    inputs = [folder / f"{name}.parquet" for name in names]
+    classify(inputs, model=model, store=folder / "models", out=out)
+    content: dict[str, Any] = json.loads((out / "_report/shown.json").read_text())
+    return content
+
+
+def picture(out: Path, title: str) -> str:
+    """Return the alternative text of the picture with a title that is the second of the report, and its SVG."""
+    page = (out / "report.html").read_text()
+    figures = re.findall(
+        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">\s*<figcaption><b>([^<]+)', page
+    )
+    image, alt, found = figures[1]
+    assert found == title
+    return f"{alt}\n{base64.b64decode(image).decode()}"
+
+
+def test_counts_are_those_of_the_rows(folder: Path, tmp_path: Path) -> None:
+    """Each magnitude by hand against the tenths of the labelled rows."""
+    flagged = shown(folder, tmp_path / "out", "deep")["flagged"]
+    assert flagged["name"] == "kmag"
+    edges = np.array(flagged["edges"])
+    assert len(edges) == BINS - 1
+    rows = pq.read_table(tmp_path / "out/deep.parquet").to_pandas()
+    rows = rows[rows.type == "G"]
+    look = (rows.blr_flags.to_numpy() & WORTH_A_LOOK) != 0
+    bins = [
+        rows.kmag < edges[0],
+        *((rows.kmag >= low) & (rows.kmag < high) for low, high in pairwise(edges)),
+        rows.kmag >= edges[-1],
+        rows.kmag.isna(),
+    ]
+    assert flagged["n"] == [int(inside.sum()) for inside in bins]
+    assert flagged["flagged"] == [int((inside & look).sum()) for inside in bins]
+    assert min(flagged["n"][-3:]) > 0  # the last tenth, beyond the labelled rows, and without a value
+    labelled = pq.read_table(folder / "survey.parquet").to_pandas()
+    labelled = labelled[(labelled.type == "G") & labelled.hubble.isin(["E", "S0", "Sb", "Sc"])].kmag
+    assert edges[0] == labelled.min()
+    assert edges[-1] == pytest.approx(labelled.max())
+
+
+def test_files_add_up_and_an_interrupted_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    whole = shown(folder, tmp_path / "whole", "deep")["flagged"]
+
+    def annotate(given: Any, job: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return DIRECT.annotate(given, job)
+
+    inputs = [folder / f"{name}.parquet" for name in ("first", "second")]
+    with pytest.raises(Interrupted):
+        classify(
+            inputs,
+            model="bright",
+            store=folder / "models",
+            out=tmp_path / "parts",
+            steps=replace(DIRECT, annotate=annotate),
+        )
+    assert shown(folder, tmp_path / "parts", "first", "second")["flagged"] == whole
+
+
+def test_the_report_shows_a_magnitude_map(folder: Path, tmp_path: Path) -> None:
+    shown(folder, tmp_path / "out", "deep")
+    text = picture(tmp_path / "out", "What needs a look, by K magnitude")
+    assert text.startswith("Share of objects flagged, by K magnitude (mag): ")
+    assert "no value: " in text
+    assert ">K magnitude (mag)</text>" in text
+    assert ">none</text>" in text
+
+
+def test_a_model_without_a_magnitude_has_its_most_telling_input(folder: Path, tmp_path: Path) -> None:
+    """Early types are red in b - j; j - k says nothing."""
+    model = Store(folder / "models").load("colours")
+    assert model.telling[0] > 2 * model.telling[1]
+    flagged = shown(folder, tmp_path / "out", "deep", model="colours")["flagged"]
+    assert flagged["name"] == "b_j"
+    assert ">B − J (mag)</text>" in picture(tmp_path / "out", "What needs a look, by B − J")
+
+
+def test_twelve_rows_have_few_wide_bars(folder: Path, tmp_path: Path) -> None:
+    flagged = shown(folder, tmp_path / "out", "twelve")["flagged"]
+    assert sum(flagged["n"]) == sum(
+        1 for kind in pq.read_table(folder / "twelve.parquet")["type"].to_pylist() if kind == "G"
+    )
+    text = picture(tmp_path / "out", "What needs a look, by K magnitude")
+    assert 1 <= len(re.findall(r'fill="#b0428a" fill-opacity="0.6"', text)) <= 3
+
+
+def test_without_any_value_the_answer_is_no_and_flags_are_shown(folder: Path, tmp_path: Path) -> None:
+    assert "flagged" not in shown(folder, tmp_path / "out", "unknown")
+    page = (tmp_path / "out/report.html").read_text()
+    assert "<b>What is flagged</b>" in page
+    assert "What needs a look, by" not in page
+    assert "No: none of these objects has a class." in page
+
+
+def test_positions_have_the_map_of_the_sky(make: SimpleNamespace, tmp_path: Path) -> None:
+    place = {"ra": np.linspace(10, 20, 400), "dec": np.linspace(-5, 5, 400)}
+    make.parquet(tmp_path / "survey.parquet", make.survey() | place, ra="deg", dec="deg")
+    text = make.specification.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
+    (tmp_path / "spec.toml").write_text(text)
+    train(tmp_path / "spec.toml", tmp_path / "models")
+    content = shown(tmp_path, tmp_path / "out", "survey", model="morphology")
+    assert content["sky"] is not None
+    assert picture(tmp_path / "out", "What needs a look, on the sky")
