@@ -1,15 +1,17 @@
-"""The scikit-learn estimator keeps scikit-learn's contract."""
+"""The estimator keeps scikit-learn's contract; tables of any library go in, names come out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import astropy.units as u
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from astropy.table import MaskedColumn, Table
+from astropy.table import MaskedColumn, QTable, Table
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -20,7 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blr
+from blr.arrays import NamedMatrix
+from blr.basis.kinds import BASES, basis_from_dict
 from blr.estimators import DefaultClassifier, LaplaceClassifier, UntrustedPosteriorWarning
+from blr.member import Member
+from blr.posterior.kinds import LaplacePosterior
 
 red_is_expected = pytest.mark.filterwarnings("ignore::blr.estimators.UntrustedPosteriorWarning")
 """For data whose classes lie apart: no Gaussian at the mode serves there."""
@@ -235,3 +241,229 @@ def test_threads_do_not_change_the_result() -> None:
     X, y = two_colours()
     one, many = (LaplaceClassifier(n_jobs=n).fit(X, y).posterior_.mean for n in (1, -1))
     np.testing.assert_array_equal(one, many)
+
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(120, 2))
+T = rng.random(120) < 1 / (1 + np.exp(-2 * X[:, 0]))
+WORDS = np.where(T, "late", "early")
+FRAME = pd.DataFrame({"u_r": X[:, 0], "r_i": X[:, 1]})
+
+TABLES = {
+    "pandas": FRAME,
+    "pandas nullable": FRAME.convert_dtypes(),
+    "astropy": Table(dict(FRAME)),
+    "astropy masked": Table({"u_r": MaskedColumn(X[:, 0]), "r_i": X[:, 1]}),
+    "astropy quantities": QTable({"u_r": X[:, 0] * u.mag, "r_i": X[:, 1]}),
+    "arrow": pa.table(FRAME),
+    "arrow batch": pa.record_batch(FRAME),
+    "structured": FRAME.to_records(index=False),
+    "mapping": {"u_r": X[:, 0].tolist(), "r_i": X[:, 1]},
+}
+
+
+@pytest.fixture(scope="module")
+def q3() -> LaplacePosterior:
+    """Return a softmax fit with named features."""
+    basis = blr.fit_basis("linear", FRAME)
+    names = np.array(["E", "S0", "S"])[np.digitize(X[:, 0] + rng.normal(size=120), [-0.5, 0.5])]
+    return blr.fit(basis(FRAME), names, blr.GaussianPrior.isotropic(3), "softmax")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_its_array_with_names(kind: str) -> None:
+    table = TABLES[kind]
+    basis, plain = blr.fit_basis("polynomial", table, degree=2), blr.fit_basis("polynomial", X, degree=2)
+    np.testing.assert_array_equal(basis(table), plain(X))
+    assert basis(table).names == plain.names(["u_r", "r_i"])
+    q = blr.fit_evidence(basis(table), pd.Series(WORDS))
+    assert q.log_evidence == blr.fit_evidence(plain(X), WORDS).log_evidence
+    assert list(q.summary()["function"]) == ["1", "u_r", "r_i", "u_r^2", "u_r r_i", "r_i^2"]
+
+
+def test_polars_frames_are_taken() -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    frame = polars.DataFrame({"u_r": X[:, 0], "r_i": X[:, 1]})
+    np.testing.assert_array_equal(blr.fit_basis("linear", frame)(frame), blr.fit_basis("linear", X)(X))
+
+
+@pytest.mark.parametrize("kind", sorted({*BASES} - {"forest"}))  # which needs labels too
+def test_columns_are_taken_by_name_and_names_are_stored(kind: str) -> None:
+    basis = blr.fit_basis(kind, FRAME, rng=np.random.default_rng(1))
+    shuffled = FRAME.assign(id=range(120))[["id", "r_i", "u_r"]]
+    np.testing.assert_array_equal(basis(shuffled), basis(X))
+    stored = basis_from_dict(basis.to_dict())
+    assert stored.features == ("u_r", "r_i")
+    np.testing.assert_array_equal(stored(shuffled), basis(X))
+    assert "features" not in blr.fit_basis(kind, X, rng=np.random.default_rng(1)).to_dict()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(WORDS),
+        pd.Series(WORDS, dtype="category"),
+        pd.Series(WORDS, dtype="string"),
+        Table({"t": WORDS})["t"],
+        pa.array(WORDS),
+        pa.chunked_array([WORDS[:50], WORDS[50:]]),
+        WORDS.tolist(),
+    ],
+    ids=lambda labels: type(labels).__name__,
+)
+def test_columns_of_labels(labels: Any) -> None:
+    q = blr.fit_evidence(X, labels)
+    assert q.classes == ("early", "late")
+    assert q.log_evidence == blr.fit_evidence(X, WORDS).log_evidence
+
+
+def test_a_table_of_votes_names_the_classes() -> None:
+    votes = pd.DataFrame({"smooth": rng.integers(1, 9, 120), "featured": rng.integers(1, 9, 120)})
+    q = blr.fit(X, votes, blr.GaussianPrior.isotropic(2), "softmax")
+    assert q.classes == ("smooth", "featured")
+    assert q.mean == pytest.approx(
+        blr.fit(X, votes.to_numpy(), blr.GaussianPrior.isotropic(2), "softmax").mean
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda b, _: b(FRAME[["u_r"]]), "X has no column 'r_i', expected u_r, r_i; got u_r"),
+        (lambda b, _: b(X[:, :1]), r"X has 1 column\(s\) but the basis was fitted to 2"),
+        (
+            lambda _, q: q.predict_proba(pd.DataFrame(np.ones((2, 3)), columns=list("abc"))),
+            "has the columns a, b, c, expected 1, u_r, r_i; give the columns that",
+        ),
+        (lambda *_: blr.fit_basis("linear", FRAME.assign(name="G1")), "column 'name' of X must be numeric"),
+        (
+            lambda *_: blr.fit_basis("linear", Table({"v": X})),
+            "column 'v' of X must hold one number in each row",
+        ),
+        (lambda *_: blr.fit_basis("linear", Table()), "X is a table without columns"),
+        (
+            lambda *_: blr.fit_basis("linear", Table({"a": MaskedColumn([1.0, 2], mask=[0, 1])})),
+            r"NaN or infinite, in 1 row\(s\), the first .* row 1",
+        ),
+        (
+            lambda *_: blr.fit_basis("linear", pd.concat([FRAME, FRAME], axis=1)),
+            "u_r, r_i, u_r, r_i, expected each name once",
+        ),
+        (lambda _, q: q.summary(95), "level is 95, expected a probability between 0 and 1"),
+    ],
+)
+def test_what_does_not_fit_is_named(use: Callable[..., Any], message: str) -> None:
+    basis = blr.fit_basis("linear", FRAME)
+    with pytest.raises(ValueError, match=message):
+        use(basis, blr.fit_evidence(basis(FRAME), T))
+
+
+def test_names_stay_with_rows_and_with_nothing_else() -> None:
+    Phi = blr.fit_basis("linear", FRAME)(FRAME)
+    assert Phi[:5].names == Phi[T].names == Phi.copy().names == ("1", "u_r", "r_i")
+    assert Phi[:, 1:].names is None
+    for computed in (Phi @ np.ones(3), Phi * 2, Phi.T @ Phi, np.exp(Phi), Phi.sum(axis=0)):
+        assert type(computed) is np.ndarray
+    assert type(Phi) is NamedMatrix
+    assert isinstance(Phi.sum(), float)
+
+
+def test_a_summary_is_what_the_precision_says(q3: LaplacePosterior) -> None:
+    """Less the mean over classes; by the dense way, which inverts the precision of all K M weights."""
+    summary = q3.summary(0.9)
+    P = np.kron(np.eye(3) - 1 / 3, np.eye(3))
+    np.testing.assert_allclose(summary["mean"], P @ q3.mean, atol=1e-12)
+    np.testing.assert_allclose(summary["sd"] ** 2, np.diag(P @ np.linalg.inv(q3.precision) @ P.T), rtol=1e-9)
+    np.testing.assert_allclose(summary["high"] - summary["low"], 2 * 1.6448536 * summary["sd"], rtol=1e-6)
+    assert list(zip(summary["class"], summary["function"], strict=True))[2:4] == [("E", "r_i"), ("S", "1")]
+    q = blr.fit_evidence(X, T)
+    np.testing.assert_allclose(q.summary()["sd"] ** 2, np.diag(np.linalg.inv(q.precision)), rtol=1e-9)
+    assert list(q.summary()["function"]) == ["w0", "w1"]
+
+
+@pytest.mark.usefixtures("few_draws")
+def test_a_summary_of_draws_is_of_the_draws(q3: LaplacePosterior) -> None:
+    s = blr.sample_posterior(q3, rng=np.random.default_rng(0))
+    summary, gaussian = s.summary(), q3.summary()
+    np.testing.assert_allclose(summary["mean"], gaussian["mean"], atol=0.5 * gaussian["sd"].max())
+    np.testing.assert_allclose(summary["sd"], gaussian["sd"], rtol=0.5)
+    assert (summary["low"] < summary["mean"]).all()
+    assert (summary["mean"] < summary["high"]).all()
+
+
+def test_a_summary_is_a_table_for_every_library(q3: LaplacePosterior) -> None:
+    summary = q3.summary()
+    frame = pd.DataFrame(summary)
+    assert list(frame.columns) == ["function", "class", "mean", "sd", "low", "high"]
+    assert len(Table(summary)) == pa.table(summary).num_rows == len(frame) == 9
+    lines = repr(summary).splitlines()
+    assert len(lines) == 10
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_names_are_stored_with_a_posterior(q3: LaplacePosterior) -> None:
+    stored = blr.Posterior.from_dict(q3.to_dict())
+    assert list(stored.summary()["function"]) == ["1", "u_r", "r_i"] * 3
+    assert "functions" not in blr.fit_evidence(X, T).to_dict()
+
+
+def test_everything_says_what_it_is_in_a_line(q3: LaplacePosterior) -> None:
+    q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), WORDS)
+    assert repr(q).startswith(
+        "<LaplacePosterior: logistic, classes early, late, 3 functions, 120 rows, log evidence -"
+    )
+    assert repr(q).endswith("trust not computed>")
+    assert q.trust.verdict == "green"
+    assert repr(q).endswith("trust green>")
+    free = blr.fit(X, T, None)
+    assert "no prior" in repr(free)
+    comparison = blr.compare(
+        {"linear": q, "no features": blr.fit_evidence(np.ones((120, 1)), WORDS, intercept=None)}
+    )
+    assert (
+        repr(comparison)
+        == "<Comparison of 2 candidates: best linear by evidence, linear by bic, linear by loo>"
+    )
+    assert comparison.names == ("linear", "no features")
+    assert list(comparison.table()["name"]) == ["linear", "no features"]
+    assert blr.compare([q]).names == ("candidate 0",)
+    assert repr(q.prediction(np.ones((5, 3)))).startswith(
+        "<Prediction: 5 rows, 2 classes, mean sd of the logit "
+    )
+    for shown in (q, q3, free, comparison, q.summary(), blr.refine(q)):
+        assert "\n" not in repr(shown) or isinstance(shown, dict)
+        html = shown._repr_html_()
+        assert html.count("<table>") == html.count("</table>") == 1
+    assert "u_r" in q._repr_html_()
+
+
+def test_html_is_escaped() -> None:
+    q = blr.fit_evidence(pd.DataFrame({"<b>": X[:, 0], "i": 1.0}), np.where(T, "<script>", "b"))
+    html = q._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;b&gt;" in html
+
+
+def test_columns_of_many_rows_are_looked_at_too() -> None:
+    """Rows are predicted block by block."""
+    q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), T)
+    many = pd.DataFrame(rng.normal(size=(30_000, 3)), columns=["1", "u_r", "r_i"])
+    np.testing.assert_array_equal(q.predict_proba(many), q.predict_proba(many.to_numpy()))
+    with pytest.raises(ValueError, match="design matrix has the columns 1, r_i, u_r"):
+        q.predict_proba(many[["1", "r_i", "u_r"]])
+
+
+def test_scores_and_a_classifier_say_what_they_are() -> None:
+    basis = blr.fit_basis("linear", X)
+    q, missing = blr.fit_evidence(basis(X), WORDS), np.zeros(X.shape, dtype=bool)
+    missing[0] = True
+    model = blr.Classifier.build(
+        [Member(basis, q, (0, 1))], X, missing, features=["u_r", "r_i"], classes=["early", "late"]
+    )
+    assert repr(model) == "<Classifier: classes early, late; features u_r, r_i; 1 model(s)>"
+    scores = model.score(X, missing)
+    assert re.match(r"<Scores: 120 rows, 2 classes; \d+ LOW_CONFIDENCE, .*1 UNCLASSIFIABLE.*>$", repr(scores))
+    html = scores._repr_html_()
+    assert html.count("<tr>") == 11
+    assert "MISSING_INPUT|UNCLASSIFIABLE" in html
+    assert "linear" in model._repr_html_()

@@ -1,4 +1,4 @@
-"""Intervals of audits: against Clopper and Pearson, by enumeration of all samples, and by simulation."""
+"""Audits: intervals by enumeration and simulation, samples spread over the rows, and their strata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from scipy.stats import beta, hypergeom
 
-from blr.census.audit import Strata, audited_share, joined_strata
+from blr.arrays import Matrix, Vector
+from blr.census.audit import (
+    FEWEST,
+    Strata,
+    allocated,
+    audited_share,
+    cut_levels,
+    joined_strata,
+    level_edges,
+    uncertainty,
+)
+from blr.census.spread import inclusion_probabilities, local_pivotal, spread_sample
 
 MANY = 10**9
 
@@ -165,3 +176,155 @@ def test_what_is_no_audit(hits: list[int], misses: list[int], level: float, word
         audited_share(np.array(hits), np.array(misses), strata, level=level)
     with pytest.raises(ValueError, match="join small strata first"):
         Strata(np.array([5, 5]), np.array([0, 5]))
+
+
+def brute_local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> np.ndarray:
+    """Draw by the same method, each neighbour looked for among all; the list loses rows as the fast one's does."""
+    p, left = probability.copy(), [i for i, x in enumerate(probability) if 1e-9 < x < 1 - 1e-9]
+    while len(left) > 1:
+        i = left[int(rng.integers(len(left)))]
+        others = [j for j in left if j != i]
+        j = min(others, key=lambda j: np.sum((points[j] - points[i]) ** 2))
+        total, u = p[i] + p[j], rng.random()
+        if total < 1:
+            p[i], p[j] = (0.0, total) if u < p[j] / total else (total, 0.0)
+        else:
+            p[i], p[j] = (1.0, total - 1) if u < (1 - p[j]) / (2 - total) else (total - 1, 1.0)
+        for row in (i, j):
+            if not 1e-9 < p[row] < 1 - 1e-9:
+                place = left.index(row)
+                left[place] = left[-1]
+                left.pop()
+    for row in left:
+        p[row] = float(rng.random() < p[row])
+    return np.flatnonzero(p > 0.5)
+
+
+def test_probabilities_sum_to_the_number_and_keep_their_proportions() -> None:
+    size = np.array([100.0, 5.0, 3.0, 1.0, 1.0])
+    p = inclusion_probabilities(size, 3)
+    assert p.sum() == pytest.approx(3)
+    assert p == pytest.approx([1, 1, 0.6, 0.2, 0.2])
+    assert inclusion_probabilities(np.ones(3), 5).tolist() == [1, 1, 1]
+    assert inclusion_probabilities(np.array([1.0, 1.0, 1e-30]), 2) == pytest.approx([1, 1, 0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_tree_finds_the_neighbours_that_a_search_of_all_finds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(200, 3))
+    p = inclusion_probabilities(rng.exponential(size=200), 30)
+    fast = local_pivotal(p, points, np.random.default_rng(seed))
+    assert fast.tolist() == brute_local_pivotal(p, points, np.random.default_rng(seed)).tolist()
+    assert len(fast) == 30
+
+
+def test_a_sample_is_spread_more_than_one_at_random() -> None:
+    """Of a line of 100 points of equal probability each tenth has one, as of a systematic sample, within one."""
+    points = np.arange(100.0)[:, None]
+    for seed in range(20):
+        drawn = local_pivotal(np.full(100, 0.1), points, np.random.default_rng(seed))
+        assert np.diff(np.sort(drawn)).min() >= 2
+        assert np.abs(np.searchsorted(drawn, np.arange(10, 100, 10)) - np.arange(1, 10)).max() <= 1
+
+
+def test_weights_estimate_totals_without_bias_and_near_duplicates_exclude_each_other() -> None:
+    """Names twice, near-duplicates and a size that one draw in three takes for certain: means over 800 samples."""
+    rng = np.random.default_rng(1)
+    n = 60
+    points, size = rng.normal(size=(n, 2)), rng.exponential(size=n)
+    size[0] = 30.0
+    points[10:20] = points[:10] + 0.003
+    groups = np.arange(n)
+    groups[50:] = groups[40:50]
+    first = np.where(np.arange(n) < 30, 1.0, 0.5)
+    y, strata = 1 + points[:, 0], np.arange(n) % 3 // 2
+    totals, inclusion = [], np.zeros(n)
+    for seed in range(800):
+        draw = np.random.default_rng(seed)
+        came = np.flatnonzero(draw.random(n) < first)
+        arrays = (a[came] for a in (size, first, points, groups, strata))
+        drawn, probability, radius = spread_sample(*arrays, np.array([5, 7]), radius=0.02, rng=draw)
+        row = came[drawn]
+        assert len(row) == 12
+        assert np.bincount(strata[row]).tolist() == [5, 7]
+        assert len(set(groups[row])) == 12
+        gaps = np.linalg.norm(points[row][:, None] - points[row], axis=2)[np.triu_indices(12, 1)]
+        assert gaps.min() >= radius == 0.02
+        totals.append(np.sum(y[row] / probability))
+        inclusion[row] += 1 / probability
+    error = np.std(totals) / np.sqrt(len(totals))
+    assert np.mean(totals) == pytest.approx(y.sum(), abs=4 * error)
+    assert error < 0.02 * y.sum()
+    assert inclusion / 800 == pytest.approx(np.ones(n), abs=0.6)
+
+
+def test_a_radius_that_would_leave_too_few_is_halved() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 2))
+    ones, names, one = np.ones(300), np.arange(300), np.zeros(300, dtype=int)
+    row, _, radius = spread_sample(ones, ones, points, names, one, np.array([100]), radius=5.0, rng=rng)
+    assert len(row) == 100
+    assert 0 < radius < 0.2
+    row, _, radius = spread_sample(ones, ones, 0 * points, names, one, np.array([100]), radius=1.0, rng=rng)
+    assert len(row) == 100
+    assert radius == 0
+    _, probability, _ = spread_sample(
+        *(a[:3] for a in (ones, ones, points, names, one)), np.array([9]), radius=0.0, rng=rng
+    )
+    assert probability.tolist() == [1, 1, 1]
+    row, _, _ = spread_sample(
+        *(a[:0] for a in (ones, ones, points, names, one)), np.array([9]), radius=1.0, rng=rng
+    )
+    assert len(row) == 0
+
+
+def test_half_is_in_proportion_and_half_by_neymans_rule() -> None:
+    N, deviation = np.array([6000, 3000, 1000]), np.array([0.1, 0.5, 1.0])
+    sizes = allocated(N, deviation, 400)
+    neyman = N * deviation / (N * deviation).sum()
+    assert sizes.sum() == 400
+    assert sizes == pytest.approx(200 * (N / N.sum() + neyman), abs=1)
+
+
+def test_small_strata_have_a_floor_and_none_gives_more_than_it_has() -> None:
+    N = np.array([100_000, 3, 50, 20])
+    sizes = allocated(N, np.array([1.0, 1e-6, 1e-6, 1e4]), 100)
+    assert sizes.sum() == 100
+    assert sizes.tolist() == [73, 3, FEWEST, 20]
+    assert allocated(np.array([5, 6]), np.ones(2), 50).tolist() == [5, 6]
+    with pytest.raises(ValueError, match="at least two for each stratum"):
+        allocated(np.full(30, 100), np.ones(30), 50)
+
+
+def test_levels_become_strata_of_about_equal_weight() -> None:
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 50, size=(3, 40))
+    counts[2] = 0
+    deviation = np.ones((3, 40))
+    piece = cut_levels(counts, deviation, 8)
+    assert (piece[counts == 0] == -1).all()
+    assert sum(len(np.unique(p[n > 0])) for p, n in zip(piece, counts, strict=True)) == 8
+    for k in (0, 1):
+        filled = piece[k][counts[k] > 0]
+        assert (np.diff(filled) >= 0).all()
+        mass = np.bincount(filled, weights=counts[k][counts[k] > 0])
+        assert mass.max() < 1.5 * mass.min()
+
+
+def test_a_stratum_begins_at_a_threshold() -> None:
+    edges = level_edges([0.9])
+    assert 0.9 in edges
+    begins = np.zeros((1, len(edges) + 1), dtype=bool)
+    begins[0, np.searchsorted(edges, 0.9, side="right")] = True
+    counts = np.full((1, len(edges) + 1), 20)
+    piece = cut_levels(counts, np.ones(counts.shape), 3, begins)[0]
+    below, above = (piece[np.searchsorted(edges, p, side="right")] for p in (0.899999, 0.9))
+    assert below + 1 == above
+
+
+def test_an_uncertain_object_of_a_rare_class_is_worth_more() -> None:
+    share = np.array([0.003, 0.997])
+    sure, likely_rare, unsure = uncertainty(np.array([[0.0, 1.0], [0.6, 0.4], [0.01, 0.99]]), share)
+    assert sure < unsure < likely_rare
+    assert sure > 0

@@ -1,4 +1,4 @@
-"""Counts that span two assumptions, where a test contradicts "shares": half of the draws from each, and they hold."""
+"""Counts, purity and completeness, with labels in the target and without: closed forms and simulation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import beta, binom
 
 from blr.census import counts
 from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
-from blr.census.counts import Counted, Propensity, count_classes
-from blr.census.purity import Selection, n_selected, selection, threshold_for
+from blr.census.counts import Counted, Propensity, count_classes, count_with_labels
+from blr.census.purity import (
+    _SEED,
+    LEFT_OUT_ERROR,
+    MODEL_ROWS,
+    Selection,
+    _taken,
+    learnt_threshold,
+    n_selected,
+    selection,
+    threshold_for,
+)
 from blr.census.shares import LabelledRows, TargetRows, shares_if_features, shares_if_shares
 
 SLOPE = np.array([1.0, 1.0, 0.0])
@@ -204,3 +215,269 @@ def test_a_class_without_labels_is_noticed(seed: int) -> None:
     assert counted.shares is None
     assert "label some of them" in counted.reason or "do not look like these" in counted.reason
     assert count_classes(*of_three_classes(seed, labelled_classes=3)).shares is not None
+
+
+def field(
+    seed: int, *, n: int = 300, N: int = 1500, share: float = 0.25
+) -> tuple[LabelledRows, TargetRows, np.ndarray, np.ndarray]:
+    """Return labelled rows, a target of which they are a part, the known classes of its rows, and all classes.
+
+    Objects of a class look alike everywhere; half of the labelled ones are of the first class, of the others `share`.
+    """
+    rng = np.random.default_rng(seed)
+    y = (rng.random(N) > share).astype(np.intp)
+    y[:n] = rng.random(n) > 0.5
+    x = rng.normal(size=N) + 1.5 * y
+    p = expit(1.5 * x - 0.5 * 1.5**2)  # at equal shares
+    P, X = np.column_stack([1 - p, p]), x[:, None]
+    labelled = LabelledRows(P[:n], y[:n], np.ones(n), X[:n])
+    known = np.full(N, -1)
+    known[:n] = y[:n]
+    return labelled, TargetRows(P, np.ones(N), X, N), known, y
+
+
+def test_counts_are_those_of_labels_and_of_the_others_object_by_object() -> None:
+    """The slow way: the others are counted alone, and each labelled object is added to each draw."""
+    labelled, target, known, _ = field(1)
+    found = count_with_labels(labelled, target, known)
+    rest = np.flatnonzero(known < 0)
+    alone = count_classes(
+        labelled, TargetRows(target.probability[rest], target.weight[rest], target.X[rest], len(rest))
+    )
+    assert alone.shares is not None
+    assert found.shares is not None
+    slow = []
+    for draw in alone.shares.draws[:50]:
+        counts = [float(share) * len(rest) for share in draw]
+        for k in known.tolist():
+            if k >= 0:
+                counts[k] += 1
+        slow.append([count / target.n_objects for count in counts])
+    np.testing.assert_allclose(found.shares.draws[:50], slow, rtol=1e-12)
+    assert found.counted.tolist() == np.bincount(known[known >= 0]).tolist()
+    assert found.assumes == alone.assumes == "shares"
+    assert (
+        found.reason == f"300 objects have a label and are counted by it; of the 1,200 others: {alone.reason}"
+    )
+
+
+def test_a_sampled_target_stands_for_its_objects() -> None:
+    """Every third row of either kind, with weight 3: the labels are counted in full."""
+    labelled, target, known, _ = field(2)
+    third = np.arange(0, 1500, 3)
+    sampled = TargetRows(target.probability[third], np.full(500, 3.0), target.X[third], 1500)
+    found = count_with_labels(labelled, sampled, known[third])
+    assert found.counted.tolist() == (3 * np.bincount(known[third][known[third] >= 0])).tolist()
+    assert (found.shares.draws * 1500 >= found.counted - 1e-9).all()
+
+
+@pytest.mark.parametrize("left", [0, 7])
+def test_where_nearly_all_have_labels_the_others_may_be_anything(left: int) -> None:
+    labelled, target, _, y = field(3, n=300, N=300 + left)
+    known = np.where(np.arange(300 + left) < 300, y, -1)
+    found = count_with_labels(labelled, target, known)
+    low, high = (end * target.n_objects for end in found.shares.interval())
+    counted = np.bincount(y[:300])
+    np.testing.assert_allclose(low, counted)
+    np.testing.assert_allclose(high, counted + left)
+    assert found.of_labels
+    assert found.assumes is None
+    assert "300 objects have a label" in found.reason
+
+
+def test_any_of_many_classes_may_have_the_few_objects_without_a_label() -> None:
+    K, rng = 60, np.random.default_rng(0)
+    y = np.arange(600) % K
+    p = np.eye(K)[y] * 0.9 + 0.1 / K
+    labelled = LabelledRows(p, y, np.ones(600), rng.normal(size=(600, 2)))
+    target = TargetRows(p[:307], np.ones(307), labelled.X[:307], 307)
+    found = count_with_labels(labelled, target, np.where(np.arange(307) < 300, y[:307], -1))
+    low, high = (end * 307 for end in found.shares.interval())
+    np.testing.assert_allclose(low, np.bincount(y[:300], minlength=K))
+    np.testing.assert_allclose(high, low + 7)
+    np.testing.assert_allclose(found.shares.mean.sum(), 1)
+
+
+def test_without_labels_the_counts_are_the_models() -> None:
+    labelled, target, known, _ = field(4)
+    found = count_with_labels(labelled, target, np.full_like(known, -1))
+    np.testing.assert_array_equal(found.shares.draws, count_classes(labelled, target).shares.draws)
+    assert found.counted is None
+
+
+def test_what_cannot_be_said_of_the_others_is_not_said_of_all() -> None:
+    labelled, target, known, _ = field(5)
+    far = TargetRows(target.probability, target.weight, target.X + np.where(known < 0, 40, 0)[:, None], 1500)
+    found = count_with_labels(labelled, far, known)
+    assert found.shares is None
+    assert found.contradicted
+    assert found.reason.startswith(
+        "300 objects have a label and are counted by it; of the 1,200 others: the labelled objects do not"
+    )
+
+
+def test_few_objects_of_which_nothing_can_be_said_may_be_of_any_class() -> None:
+    labelled, target, _, y = field(8)
+    known = np.where(np.arange(1500) < 1400, y, -1)
+    far = TargetRows(target.probability, target.weight, target.X + np.where(known < 0, 40, 0)[:, None], 1500)
+    found = count_with_labels(labelled, far, known)
+    assert found.shares is not None
+    low, high = (end * 1500 for end in found.shares.interval())
+    np.testing.assert_allclose(low, np.bincount(y[:1400]))
+    np.testing.assert_allclose(high, low + 100)
+    assert found.of_labels
+    assert found.contradicted
+    assert "may be of any class, which the intervals hold. No more can be said of them" in found.reason
+
+
+def test_bins_add_up_to_the_whole() -> None:
+    labelled, target, known, _ = field(6)
+    found = count_with_labels(labelled, target, known, assumes="shares")
+    places = BinnedRows((labelled.X[:, 0] > 1).astype(np.intp), (target.X[:, 0] > 1).astype(np.intp), 2)
+    shares = bin_shares(labelled, target, found, places)
+    total = np.einsum("b,sbk->sk", shares.n_objects / 1500, shares.draws).mean(axis=0)
+    np.testing.assert_allclose(total, found.shares.mean, atol=0.01)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, dtype=np.intp), np.full(1500, 2), np.full(1500, -2)])
+def test_known_classes_fit_the_target(wrong: np.ndarray) -> None:
+    labelled, target, _, _ = field(7)
+    with pytest.raises(ValueError, match=r"got known classes of shape \(\d+,\), expected \(1500,\)"):
+        count_with_labels(labelled, target, wrong)
+
+
+def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarray]:
+    """Return n rows of each of two classes: `right` of class 1 are chosen, `wrong` of class 0."""
+    y = np.repeat(np.array([0, 1], dtype=np.intp), n)
+    chosen = np.concatenate([np.arange(n) < wrong, np.arange(n) < right])
+    return LabelledRows(np.full((2 * n, 2), 0.5), y, np.ones(2 * n), np.zeros((2 * n, 1))), chosen
+
+
+def test_purity_of_very_many_rows_is_bayes_rule() -> None:
+    labelled, chosen = labelled_of(80_000, 10_000, 100_000)
+    shares = np.tile([0.7, 0.3], (4000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=10**8, n_objects=10**9)
+    assert abs(found.purity.mean() - 0.3 * 0.8 / (0.3 * 0.8 + 0.7 * 0.1)) < 1e-3
+    assert abs(found.completeness.mean() - 0.8) < 1e-3
+    assert found.purity.std() < 5e-3
+
+
+def test_no_error_seen_is_not_no_error() -> None:
+    labelled, chosen = labelled_of(50, 0, 50)
+    found = selection(labelled, chosen, 1, np.tile([0.5, 0.5], (4000, 1)), n_selected=1000, n_objects=2000)
+    low, high = found.interval(found.purity)
+    assert 0.9 < low < 0.975
+    assert high == 1.0
+    assert found.interval(found.completeness)[0] < 0.97
+
+
+def test_intervals_hold() -> None:
+    rng = np.random.default_rng(1)
+    hits = []
+    for _ in range(150):
+        n, m, share, recall, taken = 60, 800, 0.3, 0.85, 0.1
+        labelled, chosen = labelled_of(rng.binomial(n, recall), rng.binomial(n, taken), n)
+        of_class = rng.binomial(m, share)
+        right, wrong = rng.binomial(of_class, recall), rng.binomial(m - of_class, taken)
+        shares = np.tile([1 - of_class / m, of_class / m], (1000, 1))
+        found = selection(labelled, chosen, 1, shares, n_selected=right + wrong, n_objects=m)
+        for draws, truth in ((found.purity, right / (right + wrong)), (found.completeness, right / of_class)):
+            low, high = found.interval(draws)
+            hits.append(low <= truth <= high)
+    assert 0.9 <= np.mean(hits) <= 0.99
+
+
+def test_fractions_are_a_mixture_of_what_rows_say_with_and_without_the_model() -> None:
+    """The slow twin: a grid of fractions, the binomial of the class's rows times each of the two priors."""
+    rng = np.random.default_rng(5)
+    n, y = 60, np.repeat(np.array([0, 1], dtype=np.intp), 30)
+    p = expit(rng.normal(1.5 * (2 * y - 1), 1.0))
+    labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), np.zeros((n, 1)))
+    chosen = p >= 0.6
+    drawn = _taken(labelled, chosen, 1, np.random.default_rng(6), 200_000)
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    for k in (0, 1):
+        soft = labelled.calibrated[:, k]
+        expected, hits, rows = soft @ chosen / soft.sum(), chosen[y == k].sum(), 30
+        weight = (y == k) / (30 + MODEL_ROWS) + soft / soft.sum() * MODEL_ROWS / (30 + MODEL_ROWS)
+        worth = 1 / (weight @ weight + MODEL_ROWS / (30 + MODEL_ROWS) ** 2)
+        both = worth * (weight @ chosen)
+        evidence = [
+            np.mean(beta.pdf(grid, *prior) * binom.pmf(hits, rows, grid))
+            for prior in (
+                (0.5, 0.5),
+                (0.5 + MODEL_ROWS * expected, 0.5 + MODEL_ROWS * (1 - expected)),
+            )
+        ]
+        trust = evidence[1] / sum(evidence)
+        means = [(0.5 + hits) / (1 + rows), (0.5 + both) / (1 + worth)]
+        assert drawn[:, k].mean() == pytest.approx((1 - trust) * means[0] + trust * means[1], abs=1e-3)
+
+
+def test_rows_override_a_model_that_is_wrong() -> None:
+    labelled, chosen = labelled_of(54, 0, 60)  # the model expects the same fraction of both classes
+    drawn = _taken(labelled, chosen, 1, np.random.default_rng(7), 4000)
+    assert abs(drawn[:, 1].mean() - 0.9) < 0.02
+    assert drawn[:, 0].mean() < 0.02
+
+
+def test_the_number_selected_tells_of_the_fractions() -> None:
+    """The slow twin: draws weighted by the normal density of the observed share, without drawing again."""
+    labelled, chosen = labelled_of(15, 2, 20)
+    shares = np.tile([0.5, 0.5], (20_000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000, n_seen=1000)
+    taken = _taken(labelled, chosen, 1, np.random.default_rng(_SEED), 20_000)
+    variance = (0.48 * 0.52 + 1e-3) / 1000 + (LEFT_OUT_ERROR * 0.48) ** 2
+    weight = np.exp(-0.5 * (taken.mean(axis=1) - 0.48) ** 2 / variance)
+    purity = np.average(taken[:, 1] / taken.sum(axis=1), weights=weight)
+    assert found.purity.mean() == pytest.approx(purity, abs=0.005)
+    assert found.completeness.mean() == pytest.approx(np.average(taken[:, 1], weights=weight), abs=0.005)
+    unseen = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000)
+    assert found.completeness.std() < 0.97 * unseen.completeness.std()
+
+
+def test_a_number_that_no_draw_expects_leaves_enough_draws() -> None:
+    labelled, chosen = labelled_of(50, 0, 50)
+    shares = np.tile([0.999, 0.001], (1000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=900, n_objects=1000, n_seen=1000)
+    assert len(np.unique(found.purity)) > 20
+
+
+def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
+    """Two normal classes, equally frequent: purity and completeness at a threshold are known."""
+    rng = np.random.default_rng(2)
+    n, N = 4000, 20_000
+    y, truth = (rng.random(n) < 0.5).astype(np.intp), rng.random(N) < 0.5
+    x, z = rng.normal(size=n) + 2 * y, rng.normal(size=N) + 2 * truth
+    p, q = expit(2 * x - 2), expit(2 * z - 2)
+    labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), x[:, None])
+    target = TargetRows(np.column_stack([1 - q, q]), np.ones(N), z[:, None], N)
+    shares = np.tile([0.5, 0.5], (200, 1))
+    threshold, pure = threshold_for(labelled, target, 1, shares, purity=0.95)
+    assert abs(truth[q >= threshold].mean() - 0.95) < 0.015
+    assert pure.n_selected == n_selected(target, 1, threshold) == (q >= threshold).sum()
+    threshold, _ = threshold_for(labelled, target, 1, shares, completeness=0.9)
+    assert abs((q >= threshold)[truth].mean() - 0.9) < 0.03
+    assert threshold_for(labelled, target, 1, np.tile([1.0, 1e-9], (1000, 1)), purity=0.9) is None
+
+
+def test_a_threshold_before_any_target_is_that_of_the_target_it_stands_for() -> None:
+    """The slow twin: labelled rows drawn again at the stated shares, and counted."""
+    rng = np.random.default_rng(4)
+    y = rng.choice(2, 4000, p=[0.5, 0.5])
+    score = expit(rng.normal(2.0 * (2 * y - 1), 1.5))
+    labelled = LabelledRows(np.column_stack([1 - score, score]), y, np.ones(4000), np.zeros((4000, 1)))
+    shares = np.array([0.8, 0.2])
+    for stated in ({"purity": 0.9}, {"completeness": 0.7}):
+        threshold, found = learnt_threshold(labelled, 1, shares, **stated)
+        assert threshold == float(np.float32(threshold))
+        recall = [np.mean(score[y == k] >= threshold) for k in (0, 1)]
+        purity = 0.2 * recall[1] / (0.2 * recall[1] + 0.8 * recall[0])
+        assert found.purity.mean() == pytest.approx(purity, abs=0.01)
+        assert found.completeness.mean() == pytest.approx(recall[1], abs=0.01)
+        reached = {"purity": purity, "completeness": recall[1]}
+        for what, value in stated.items():
+            assert value - 0.003 < reached[what] < value + 0.015
+    other = learnt_threshold(labelled, 1, np.array([0.5, 0.5]), completeness=0.7)
+    assert other[0] == pytest.approx(threshold, rel=1e-9)  # whatever the shares
+    assert learnt_threshold(labelled, 1, shares, purity=0.99999) is None

@@ -1,19 +1,28 @@
-"""Newton's method on its own: quadratic functions in one step, hard starts, and correct reports on convergence."""
+"""Newton's method, and the starts, sums and streams that end at its mode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import blr
 from blr.arrays import Matrix, Vector
+from blr.basis.base import Softening, Standardisation
 from blr.fitting.newton import SolverPrior, maximise, newton_step
-from blr.gaussian import Gaussian
+from blr.fitting.quick import softmax_quickly
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import LINKS, Bernoulli
-from blr.sums import Rows, likelihood_terms
+from blr.posterior.laplace import fit
+from blr.posterior.variational import refine
+from blr.selection.compare import leave_one_out
+from blr.selection.evidence import fit_evidence
+from blr.sums import Chunk, Rows, added, likelihood_terms
 from tests.blr.conftest import Twin
 
 FLAT = SolverPrior(np.zeros(3), np.zeros((3, 3)))
@@ -106,3 +115,194 @@ def test_running_out_of_iterations_is_data(dense: Twin) -> None:
     assert not mode.converged
     assert mode.status == "iterations exhausted"
     assert mode.n_iter == 2
+
+
+@dataclass(eq=False)
+class Pieces:
+    """Rows in pieces, as a user may write them: `passes` counts the passes over all."""
+
+    pieces: list[Chunk]
+    sample: Rows | None = None
+    passes: list[int] = field(default_factory=list)
+
+    @property
+    def n_functions(self) -> int:
+        return self.pieces[0][0].shape[1]
+
+    def accumulate(self, function: Callable[..., Any]) -> tuple[Any, ...]:
+        self.passes.append(1)
+        total = None
+        for piece in self.pieces:
+            total = added(total, function(*piece))
+        return total
+
+
+def in_pieces(Phi: Matrix, t: Vector, weight: Vector | None = None, *, step: int | None = None) -> Pieces:
+    """Return the rows in pieces of unequal size; every `step`-th one is in memory too."""
+    edges = [0, 700, 701, 2000, len(Phi)]
+    cut = [slice(a, b) for a, b in pairwise(edges)]
+    pieces = [(Phi[c], t[c], None if weight is None else weight[c]) for c in cut]
+    if step is None:
+        return Pieces(pieces)
+    w = np.ones(len(Phi)) if weight is None else weight
+    own = w[::step] * (w.sum() / w[::step].sum())
+    return Pieces(pieces, Rows(Phi[::step], t[::step], own))
+
+
+PRIOR = GaussianPrior.isotropic(5, precision=0.5)
+
+
+@pytest.mark.parametrize("step", [None, 8])
+@pytest.mark.parametrize("likelihood", ["logistic", "cloglog", "softmax"])
+def test_the_fit_is_that_of_the_array(dense: Twin, likelihood: str, step: int | None) -> None:
+    Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
+    shares = np.asarray(t, dtype=float)  # of a softmax one-hot already
+    weight = np.random.default_rng(1).uniform(0.5, 2, 4000)
+    whole = fit(Phi, t, PRIOR, likelihood, sample_weight=weight)
+    found = fit(in_pieces(Phi, shares, weight, step=step), None, PRIOR, likelihood)
+    sd = np.sqrt(np.diag(whole.gaussian.covariance))
+    assert np.abs((found.gaussian.mean - whole.gaussian.mean) / sd).max() < 1e-8
+    assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-3)
+    assert found.n_effective == pytest.approx(whole.n_effective)
+    assert leave_one_out(found).log_density == pytest.approx(leave_one_out(whole).log_density, abs=1e-3)
+
+
+def test_evidence_refinement_and_verdict(dense: Twin) -> None:
+    Phi, t = dense.binary(3, N=4000, M=5)
+    whole, found = fit_evidence(Phi, t), fit_evidence(in_pieces(Phi, t.astype(float), step=8), None)
+    assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-3)
+    np.testing.assert_allclose(found.prior.precision(5), whole.prior.precision(5), rtol=1e-3)
+    assert refine(found).elbo == pytest.approx(refine(whole).elbo, abs=1e-3)
+    assert found.trust.verdict == whole.trust.verdict
+
+
+def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense: Twin) -> None:
+    """A pass each: the rows, checked; the way from the sample to the mode; the Hessians there."""
+    Phi, t = dense.binary(4, N=50_000, M=5)
+    data = in_pieces(Phi, t.astype(float), step=25)
+    data.n_effective = 50_000.0
+    fit_evidence(data, None)
+    assert len(data.passes) <= 6
+
+
+def test_labels_that_may_be_wrong(dense: Twin) -> None:
+    Phi, t = dense.binary(5, N=4000, M=5)
+    confusion = [[0.9, 0.1], [0.2, 0.8]]
+    whole = fit(Phi, t, PRIOR, confusion=confusion)
+    found = fit(in_pieces(Phi, t.astype(float)), None, PRIOR, confusion=confusion)
+    assert found.problem.mislabelled
+    np.testing.assert_allclose(found.gaussian.mean, whole.gaussian.mean, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda Phi, t: (Phi, 2 * t), "got [0-9]+ rows with wrong columns, targets or weights"),
+        (lambda Phi, t: (np.where(Phi == Phi[7, 2], np.nan, Phi), t), "got 1 rows with wrong columns"),
+        (lambda Phi, t: (Phi, np.eye(3)[t.astype(int)]), "targets of 3 classes, expected 2"),
+    ],
+)
+def test_rows_that_are_no_data(dense: Twin, change: Callable[..., Any], message: str) -> None:
+    Phi, t = change(*dense.binary(6, N=4000, M=5))
+    with pytest.raises(ValueError, match=message):
+        fit(in_pieces(Phi, np.asarray(t, dtype=float)), None, PRIOR)
+
+
+def test_the_standardisation_of_all_rows_by_sums() -> None:
+    rng = np.random.default_rng(7)
+    n = 5000
+    X = np.stack(
+        [rng.normal(1e6, 2, n), (rng.random(n) < 0.03) * 5.0, np.full(n, 3.0), rng.standard_t(2, n)], 1
+    )
+    weight = rng.uniform(0.5, 2, n)
+    data = in_pieces(X, np.zeros(n), weight)
+    exact = Standardisation.learn(X, weight)
+    found = Standardisation.learn_by_sums(data.accumulate, X[::10])
+    np.testing.assert_allclose(found.mean, exact.mean, rtol=1e-13)
+    np.testing.assert_allclose(found.scale, exact.scale, rtol=1e-12)
+    softening = Softening.learn(X[:, 3:])
+    soft = in_pieces(X[:, 3:], np.zeros(n), weight)
+    expected = Standardisation.learn(softening(X[:, 3:]), weight).after(softening)
+    after = Standardisation.learn_by_sums(soft.accumulate, X[::10, 3:], softening)
+    np.testing.assert_allclose(after(X[:50, 3:]), expected(X[:50, 3:]), rtol=1e-11)
+    assert after.softening is softening
+
+
+def stream(Phi: np.ndarray, t: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+    for start in range(0, len(Phi), size):
+        yield Phi[start : start + size], t[start : start + size], None
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_long_stream_ends_within_a_posterior_sd_a_weight(K: int) -> None:
+    """The stated tolerance: the distance, in posterior sd, is below one for each weight (root mean square)."""
+    rng = np.random.default_rng(K)
+    Phi = rng.standard_normal((20_000, 6)) * np.logspace(0, 1.5, 6)  # features of unlike scales
+    Phi[:, 0] = 1.0
+    W = rng.standard_normal((6, K)) / np.logspace(0, 1.5, 6)[:, None]
+    y = (Phi @ W + rng.gumbel(size=(len(Phi), K))).argmax(axis=1)
+    likelihood, prior = ("logistic", "softmax")[K > 2], blr.GaussianPrior.isotropic(6)
+    q = blr.fit(Phi, y, prior, likelihood, classes=range(K), threads=1)
+    s = blr.fit_sgd(stream(Phi, y, 500), prior, likelihood, classes=range(K))
+    d = s.gaussian.mean - q.gaussian.mean
+    assert np.sqrt(d @ q.gaussian.precision @ d / len(d)) < 1
+    assert np.abs(s.predict_proba(Phi) - q.predict_proba(Phi)).mean() < 0.01
+    assert s.converged
+    assert s.n_effective == len(Phi)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_votes_and_weights_keep_the_tolerance(seed: int) -> None:
+    """Each row is five votes, so that the posterior is narrower than the rows alone would make it."""
+    rng, n = np.random.default_rng(seed), 30_000
+    Phi = np.hstack([np.ones((n, 1)), rng.standard_normal((n, 1))])
+    t, weight = rng.binomial(5, 1 / (1 + np.exp(-Phi[:, 1]))) / 5, np.full(n, 5.0)
+    q = blr.fit(Phi, t, blr.GaussianPrior.isotropic(2), sample_weight=weight, threads=1)
+    s = blr.fit_sgd([(Phi, t, weight)], blr.GaussianPrior.isotropic(2))
+    d = s.mean - q.mean
+    assert np.sqrt(d @ q.precision @ d / 2) < 1
+    assert s.n_effective == q.n_effective == 5 * n
+
+
+@pytest.mark.parametrize("n", [60, 10_000])
+def test_a_short_stream_says_so(n: int) -> None:
+    rng = np.random.default_rng(0)
+    Phi, t = rng.standard_normal((n, 4)), (rng.random(n) < 0.5).astype(float)
+    s = blr.fit_sgd(stream(Phi, t, 20 if n == 60 else 5000), blr.GaussianPrior.isotropic(4))
+    assert not s.converged
+    assert f"only {n} rows" in s.status
+
+
+def test_an_empty_stream_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one chunk"):
+        blr.fit_sgd(iter([]), blr.GaussianPrior.isotropic(2))
+
+
+def test_no_prior_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"prior is None, expected a GaussianPrior.*or use fit"):
+        blr.fit_sgd([(np.ones((2, 1)), [0, 1], None)], None)  # type: ignore[arg-type]
+
+
+def test_rows_of_weight_zero_are_not_there() -> None:
+    Phi, t = np.random.default_rng(0).standard_normal((600, 2)), np.arange(600) % 2
+    first, nothing, rest = ((Phi[i : i + 200], t[i : i + 200]) for i in (0, 200, 400))
+    prior = blr.GaussianPrior(0.0, 1.0)
+    with_zero = blr.fit_sgd([(*first, None), (*nothing, np.zeros(200)), (*rest, None)], prior)
+    assert np.array_equal(with_zero.mean, blr.fit_sgd([(*first, None), (*rest, None)], prior).mean)
+
+
+@pytest.mark.parametrize(("K", "spread"), [(2, 1.0), (5, 1.0), (5, 6.0), (20, 2.0)])
+def test_probabilities_are_near_those_of_the_mode(K: int, spread: float) -> None:
+    """Classes of unlike shares, the third separable: the last has a row in a hundred."""
+    rng = np.random.default_rng(K)
+    share = np.geomspace(1, 0.05, K)
+    t = rng.choice(K, size=1500, p=share / share.sum())
+    X = spread * rng.normal(size=(K, 4))[t] + rng.normal(size=(1500, 4))
+    Phi = np.column_stack([np.ones(1500), X])
+    prior = blr.GaussianPrior.isotropic(5, precision=0.3, intercept=0)
+    twin = blr.fit(Phi, t, prior, "logistic" if K == 2 else "softmax", classes=range(K)).plugin(Phi)
+    found = softmax_quickly(Phi.astype(np.float32), t, Phi.astype(np.float32), K, 0.3)
+    assert np.abs(found - twin).mean() < 0.01
+    rows = np.arange(len(t))
+    loss, exact = (-np.log(p[rows, t]).mean() for p in (found, twin))
+    assert loss == pytest.approx(exact, abs=0.01)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 import blr
 from blr.posterior.kinds import (
@@ -102,3 +105,82 @@ def test_isinstance_knows_a_posterior_and_computes_nothing() -> None:
         assert isinstance(q, blr.Posterior)
         assert set(vars(q)) == before
     assert not isinstance(q.gaussian, blr.Posterior)
+
+
+def gaussian(
+    mean: np.ndarray[Any, Any], precision: np.ndarray[Any, Any], log_factor: float = 0.0
+) -> tuple[Any, ...]:
+    return (
+        lambda z: log_factor - 0.5 * (z - mean) @ precision @ (z - mean),
+        lambda z: -precision @ (z - mean),
+        lambda z: -precision,  # noqa: ARG005 - a density's Hessian is a function of z
+    )
+
+
+def test_a_gaussian_is_its_own() -> None:
+    rng = np.random.default_rng(0)
+    root, mean = rng.standard_normal((4, 4)), rng.standard_normal(4)
+    precision = root @ root.T + 0.1 * np.eye(4)
+    found = blr.laplace_approximation(*gaussian(mean, precision, 3.0), np.zeros(4))
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(found.precision, precision, rtol=1e-12)
+    exact = 3.0 + 2 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+    assert found.log_normaliser == pytest.approx(exact, abs=1e-9)
+    assert found.converged
+
+
+@pytest.mark.parametrize("a", [2.0, 7.0, 400.0])
+def test_the_gamma_integral_is_stirlings(a: float) -> None:
+    """∫ exp(a z - b e^z) dz = Γ(a) b^-a; Laplace's approximation of it is Stirling's formula, 1/12a off."""
+    b = 2.0
+    found = blr.laplace_approximation(
+        lambda z: a * z[0] - b * np.exp(z[0]),
+        lambda z: [a - b * np.exp(z[0])],
+        lambda z: [[-b * np.exp(z[0])]],
+        [0.0],
+    )
+    assert found.mean[0] == pytest.approx(np.log(a / b), abs=1e-8)
+    assert gammaln(a) - a * np.log(b) - found.log_normaliser == pytest.approx(1 / (12 * a), rel=0.01)
+
+
+def test_of_a_logistic_posterior_it_is_the_fit() -> None:
+    rng = np.random.default_rng(1)
+    Phi = np.hstack([np.ones((50, 1)), rng.standard_normal((50, 2))])
+    t = (rng.random(50) < 1 / (1 + np.exp(-Phi[:, 1]))).astype(float)
+    q = blr.fit(Phi, t, blr.GaussianPrior(0.0, 2.0))
+
+    def y(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(1 / (1 + np.exp(-Phi @ w)))
+
+    found = blr.laplace_approximation(
+        lambda w: float(t @ Phi @ w - np.logaddexp(0, Phi @ w).sum() - w @ w / 4 - 1.5 * np.log(4 * np.pi)),
+        lambda w: Phi.T @ (t - y(w)) - w / 2,
+        lambda w: -Phi.T @ (Phi * (y(w) * (1 - y(w)))[:, None]) - np.eye(3) / 2,
+        np.zeros(3),
+    )
+    np.testing.assert_allclose(found.mean, q.mean, atol=1e-8)
+    assert found.log_normaliser == pytest.approx(q.log_evidence, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("density", "said"),
+    [
+        ((lambda z: z @ z, lambda z: 2 * z, lambda _: 2 * np.eye(1)), "no maximum near"),
+        (
+            (lambda z: -z @ z, lambda z: -2 * z, lambda _: [-2.0]),
+            r"the Hessian \(1, 1\); got \(1,\) and \(1,\)",
+        ),
+        (
+            (lambda _: np.nan, lambda z: -2 * z, lambda _: -2 * np.eye(1)),
+            "at the start .* the log density is nan",
+        ),
+        (
+            (lambda z: -z @ z, lambda z: z / 0.0 * np.nan, lambda _: -2 * np.eye(1)),
+            "a derivative is not finite",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_says_what_is_wrong(density: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        blr.laplace_approximation(*density, [1.0])

@@ -1,4 +1,4 @@
-"""The sampled posterior against reference posteriors, separable ones included, and against itself."""
+"""Sampled posteriors, their chains and their evidence against references, quadrature, and themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit, ndtr
 
 import blr.posterior.sampling
@@ -17,7 +18,14 @@ from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.posterior.laplace import fit
-from blr.posterior.sampling import sample_posterior
+from blr.posterior.sampling import (
+    Hamiltonian,
+    _mean_autocovariance,
+    convergence,
+    effective_size,
+    sample_posterior,
+    warm_up,
+)
 from blr.sums import Rows, likelihood_terms
 from blr.trust.verdict import draw_terms, whitened_density
 from tests.blr.conftest import Twin, fitted
@@ -213,3 +221,149 @@ def test_says_what_is_wrong(dense: Twin) -> None:
         sample_posterior(q, n_draws=3, chains=8)
     with pytest.raises(ValueError, match=r"maximum-likelihood fit has no posterior to refine or sample"):
         sample_posterior(fit(Phi, t, None))
+
+
+def normal(dense: Twin, D: int = 4, scale: float = 1.0) -> tuple[Callable[..., Any], Matrix]:
+    """Return the log density and gradient of a correlated normal, and its covariance."""
+    S = scale * dense.covariance(np.random.default_rng(0), D)
+    P = np.linalg.inv(S)
+    return lambda z: (-0.5 * np.einsum("sd,de,se->s", z, P, z), -z @ P), S
+
+
+def test_energy_is_nearly_conserved_and_time_is_reversible(dense: Twin) -> None:
+    evaluate, _ = normal(dense)
+    sampler = Hamiltonian(evaluate, np.zeros(4), np.eye(4), 0.01)
+    rng = np.random.default_rng(0)
+    state = sampler.at(rng.standard_normal((3, 4)))
+    p = rng.standard_normal((3, 4))
+    end, final = sampler._leapfrog(state, p, 0.01, n=100)
+    energy = -state.log_density + 0.5 * np.sum(p**2, axis=1)
+    assert -end.log_density + 0.5 * np.sum(final**2, axis=1) == pytest.approx(energy, rel=1e-4)
+    back, turned = sampler._leapfrog(end, -final, 0.01, n=100)
+    assert back.x == pytest.approx(state.x, abs=1e-10)
+    assert turned == pytest.approx(-p, abs=1e-10)
+
+
+def test_invariance_with_a_step_far_too_large() -> None:
+    """Whatever the step, exact draws stay exact: here a coarse one, that errs much before Metropolis mends it."""
+
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:  # a skewed density: Gumbel
+        return (z - np.exp(z)).sum(axis=1), 1 - np.exp(z)
+
+    rng = np.random.default_rng(1)
+    start = stats.gumbel_l.rvs(size=(20_000, 1), random_state=rng)
+    sampler = Hamiltonian(evaluate, np.zeros(1), np.eye(1), 1.3)
+    state = sampler.at(start)
+    for _ in range(6):
+        state, probability = sampler.move(state, rng)
+    assert 0.3 < probability.mean() < 0.95
+    assert stats.kstest(state.x[:, 0], stats.gumbel_l.cdf).pvalue > 1e-3
+
+
+def test_warming_up_finds_the_coordinates(dense: Twin) -> None:
+    """From draws that are a hundred times too narrow in one direction and ten times too wide in another."""
+    evaluate, S = normal(dense)
+    rng = np.random.default_rng(0)
+    stretch = np.diag([0.01, 10.0, 1.0, 1.0]) @ np.linalg.inv(np.linalg.cholesky(S))
+    white = np.linalg.inv(stretch)
+
+    def stretched(x: Matrix) -> tuple[Vector, Matrix]:
+        value, gradient = evaluate(x @ white.T)
+        return value, gradient @ white
+
+    sampler, state = warm_up(stretched, rng.standard_normal((32, 4)), rng)
+    state, z, value, acceptance = sampler.run(state, 300, rng)
+    truth = stretch @ S @ stretch.T
+    found = np.cov(z.reshape(-1, 4).T)
+    sd = np.sqrt(np.diag(truth))
+    assert found / np.outer(sd, sd) == pytest.approx(truth / np.outer(sd, sd), abs=0.08)
+    assert 0.6 < acceptance < 0.99
+    assert value.shape == z.shape[:2] == (32, 300)
+
+
+def test_white_coordinates_are_kept(dense: Twin) -> None:
+    evaluate, _ = normal(dense)
+    P = np.linalg.cholesky(normal(dense)[1])
+
+    def white(x: Matrix) -> tuple[Vector, Matrix]:
+        value, gradient = evaluate(x @ P.T)
+        return value, gradient @ P
+
+    rng = np.random.default_rng(0)
+    sampler, _ = warm_up(white, rng.standard_normal((32, 4)), rng)
+    assert np.array_equal(sampler.W, np.eye(4))
+
+
+def test_a_density_that_overflows_is_not_accepted() -> None:
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
+        return -np.exp(z**2).sum(axis=1), -2 * z * np.exp(z**2)
+
+    rng = np.random.default_rng(0)
+    sampler = Hamiltonian(evaluate, np.zeros(1), np.eye(1), 50.0)
+    state, probability = sampler.move(sampler.at(np.zeros((4, 1))), rng)
+    assert np.all(np.isfinite(state.x))
+    assert np.all(probability < 1e-6)
+
+
+def autoregressive(phi: float, chains: int = 8, n: int = 4000, D: int = 2, seed: int = 0) -> np.ndarray:
+    """Return AR(1) chains of unit variance, whose effective size is C n (1 - φ)/(1 + φ)."""
+    rng = np.random.default_rng(seed)
+    x = np.empty((chains, n, D))
+    x[:, 0] = rng.standard_normal((chains, D))
+    for i in range(1, n):
+        x[:, i] = phi * x[:, i - 1] + np.sqrt(1 - phi**2) * rng.standard_normal((chains, D))
+    return x
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, -0.5])
+def test_effective_size_of_known_series(phi: float) -> None:
+    found = effective_size(autoregressive(phi))
+    assert found == pytest.approx(32_000 * (1 - phi) / (1 + phi), rel=0.12)
+
+
+@pytest.mark.parametrize("n", [40, 51])
+def test_autocovariances_are_the_sums_of_products(n: int) -> None:
+    x = autoregressive(0.7, chains=5, n=n, D=3)
+    centred = x - x.mean(axis=1, keepdims=True)
+    products = [(centred[:, : n - lag] * centred[:, lag:]).sum(axis=1).mean(axis=0) / n for lag in range(n)]
+    np.testing.assert_allclose(_mean_autocovariance(x), products, atol=1e-12)
+
+
+def test_converged_chains_agree() -> None:
+    found = convergence(autoregressive(0.5))
+    assert np.all(found[0] < 1.005)
+    assert np.all(found[1] > 8000)
+    assert np.all(found[2] > 8000)
+
+
+def test_a_chain_that_is_elsewhere_is_seen() -> None:
+    x = autoregressive(0.3, n=500)
+    x[3] += 3.0
+    found = convergence(x)
+    assert np.all(found[0] > 1.05)
+    assert np.all(found[1] < 200)
+
+
+def test_a_chain_of_another_width_is_seen() -> None:
+    """The folded draws show what the means do not."""
+    x = autoregressive(0.3, n=500)
+    x[3] *= 5.0
+    assert np.all(convergence(x)[0] > 1.02)
+
+
+def test_a_drift_is_seen_in_the_halves() -> None:
+    x = autoregressive(0.0, n=500) + np.linspace(0, 3, 500)[None, :, None]
+    assert np.all(convergence(x)[0] > 1.1)
+
+
+def test_heavy_tails_do_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    found = convergence(rng.standard_cauchy((8, 1000, 2)))
+    assert np.all(found[0] < 1.01)
+    assert found[1] == pytest.approx(8000, rel=0.15)
+
+
+def test_what_never_moves_has_converged() -> None:
+    x = np.zeros((4, 100, 1))
+    assert convergence(x)[0][0] == 1.0
+    assert effective_size(x)[0] == 400

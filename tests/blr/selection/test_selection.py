@@ -1,22 +1,40 @@
-"""Leave-one-out against fits without the row; averaging against its sum."""
+"""Scores that select and weigh models, and groups of classes: against refits, optimisers and formulas."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import softmax
+from sklearn.metrics import log_loss
 
 import blr
 from blr.arrays import Matrix, Vector
+from blr.calibration import skill
+from blr.fitting.problem import pose
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import unpack
+from blr.likelihood.targets import most_likely_class
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.softmax import softmax_exact
-from blr.selection.compare import average, compare, leave_one_out, leave_one_out_probability, weights
+from blr.selection.compare import (
+    average,
+    compare,
+    leave_one_out,
+    leave_one_out_probability,
+    stacking_weights,
+    weights,
+)
+from blr.selection.grouping import APART, group_classes
+from blr.selection.label_noise import LabelNoise, NoiseDensity, estimate_label_noise
 from tests.blr.conftest import Twin
 
 
@@ -164,3 +182,326 @@ def test_says_what_is_wrong(dense: Twin) -> None:
         average([q], [Phi, Phi])
     with pytest.raises(RuntimeError, match="data"):
         leave_one_out_probability(blr.Posterior.from_dict(q.to_dict()))
+
+
+@pytest.fixture
+def case() -> tuple[np.ndarray, Matrix, Vector]:
+    """Return left-out probabilities (J, N, K), vote fractions (N, K) and weights (N,)."""
+    rng = np.random.default_rng(0)
+    J, N, K = 4, 120, 3
+    p = rng.dirichlet(np.ones(K), (J, N))
+    truth = 0.6 * p[1] + 0.4 * p[2]
+    share = rng.multinomial(5, truth) / 5
+    return p, share, rng.gamma(2.0, 1.0, N)
+
+
+def objective(s: Vector, p: np.ndarray, share: Matrix, weight: Vector, prior: Vector) -> float:
+    mixed = np.tensordot(s, p, axes=1)
+    return weight @ np.sum(share * np.log(mixed), axis=1) + len(p) * (prior / prior.sum()) @ np.log(s)
+
+
+def test_no_other_weights_predict_better(case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector]) -> None:
+    prior = np.array([1.0, 2.0, 1.0, 0.5])
+    found = stacking_weights(*case[:2], weight=case[2], prior_probability=prior)
+
+    def energy(z: Vector) -> float:
+        s = np.exp(z - z.max())
+        return -objective(s / s.sum(), *case, prior)
+
+    best = -minimize(energy, np.zeros(4), method="BFGS", options={"gtol": 1e-6}).fun
+    assert best - 2e-3 < objective(found, *case, prior) < best + 1e-9
+    assert found.sum() == pytest.approx(1)
+    assert found[1] > found[2] > 0.2
+
+
+def test_a_weight_of_two_is_a_row_twice(case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector]) -> None:
+    p, share, _ = case
+    twice = np.arange(len(share)) < 30
+    index = np.r_[np.arange(len(share)), np.flatnonzero(twice)]
+    a = stacking_weights(p, share, weight=1.0 + twice)
+    np.testing.assert_allclose(a, stacking_weights(p[:, index], share[index]), atol=1e-9)
+
+
+def test_models_that_say_the_same_share_by_prior_probability(
+    case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector],
+) -> None:
+    p, share, weight = case
+    found = stacking_weights(np.stack([p[0]] * 2), share, weight=weight, prior_probability=[3.0, 1.0])
+    np.testing.assert_allclose(found, [0.75, 0.25], rtol=1e-6)
+
+
+def test_one_model_and_a_probability_of_zero() -> None:
+    share = np.array([[1.0, 0.0], [0.0, 1.0]])
+    sure = np.array([[1.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(stacking_weights(sure[None], share), [1.0])
+    found = stacking_weights(np.stack([sure, np.full((2, 2), 0.5)]), np.tile(share[1], (2, 1)))
+    np.testing.assert_allclose(
+        found, [0.25, 0.75], atol=1e-3
+    )  # two rows, and one of the prior's for each model
+
+
+def test_left_out_rows_choose_what_training_rows_would_not() -> None:
+    """A model that knows its rows by heart is found out by the rows left out."""
+    rng = np.random.default_rng(1)
+    t = rng.random(300) < 0.7
+    share = np.stack([~t, t], axis=1).astype(float)
+    plain = np.tile([0.3, 0.7], (300, 1))
+    overconfident = np.where(rng.random((300, 1)) < 0.7, [0.02, 0.98], [0.98, 0.02])
+    found = stacking_weights(np.stack([plain, overconfident]), share)
+    assert found[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 5, 3), (5, 2), (5,), (2,)), r"expected probabilities \(J, N, K\)"),
+        (((2, 5, 3), (5, 3), (4,), (2,)), "left-out probabilities of the same rows"),
+        (((2, 5, 3), (5, 3), (5,), (3,)), "left-out probabilities of the same rows"),
+        (((0, 5, 3), (5, 3), (5,), (0,)), "left-out probabilities of the same rows"),
+    ],
+)
+def test_says_which_shapes_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: str) -> None:
+    p, share, weight, prior = (np.ones(shape) for shape in shapes)
+    with pytest.raises(ValueError, match=message):
+        stacking_weights(p, share, weight=weight, prior_probability=prior)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
+def test_says_what_is_no_probability(bad: float) -> None:
+    p = np.full((2, 3, 2), 0.5)
+    p[1, 2, 0] = bad
+    with pytest.raises(ValueError, match="finite numbers of 0 or more"):
+        stacking_weights(p, np.eye(2)[[0, 1, 1]])
+
+
+SHARES = np.array([0.5, 0.3, 0.2])
+
+
+def drawn(rng: np.random.Generator, n: int, sharpness: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return honest probabilities (n, 3), nearer to the class shares the larger the sharpness, and classes (n,)."""
+    p = rng.dirichlet(sharpness * SHARES, size=n)
+    return p, (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2)
+
+
+def test_the_gain_is_the_difference_of_log_losses_and_the_interval_is_of_the_paired_t_test() -> None:
+    p, t = drawn(np.random.default_rng(0), 300, 3.0)
+    found = skill(p, t, class_shares=SHARES)
+    base = np.broadcast_to(SHARES, p.shape)
+    assert found.gain == pytest.approx(log_loss(t, base) - log_loss(t, p), abs=1e-12)
+    assert found.baseline == pytest.approx(log_loss(t, base), abs=1e-12)
+    rows = np.arange(len(t))
+    paired = stats.ttest_rel(-np.log(base[rows, t]), -np.log(p[rows, t])).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((paired.low, paired.high), abs=1e-12)
+    assert found.verdict == "better"
+
+
+def test_nineteen_of_twenty_intervals_hold_the_true_gain() -> None:
+    rng = np.random.default_rng(1)
+    p, t = drawn(rng, 400_000, 4.0)
+    truth = skill(p, t, class_shares=SHARES).gain
+    parts = np.arange(len(t)).reshape(1000, 400)
+    found = [skill(p[i], t[i], class_shares=SHARES) for i in parts]
+    assert np.mean([f.low < truth < f.high for f in found]) == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_model_that_knows_nothing_and_one_that_is_wrong_have_no_skill() -> None:
+    rng = np.random.default_rng(2)
+    t = rng.choice(3, p=SHARES, size=500)
+    near = rng.dirichlet(2000 * SHARES, size=500)  # noise about the shares
+    assert skill(near, t, class_shares=SHARES).verdict == "none shown"
+    constant = skill(np.broadcast_to(SHARES, (500, 3)), t, class_shares=SHARES)
+    assert (constant.gain, constant.low, constant.high, constant.verdict) == (0, 0, 0, "none shown")
+    assert skill(rng.dirichlet(SHARES, size=500), t, class_shares=SHARES).verdict == "worse"
+
+
+def test_copies_of_a_row_in_a_group_count_once_and_weights_as_often_as_they_say() -> None:
+    p, t = drawn(np.random.default_rng(3), 80, 3.0)
+    once = skill(p, t, class_shares=SHARES)
+    copies = np.repeat(np.arange(80), 5)
+    together = skill(p[copies], t[copies], class_shares=SHARES, group=copies)
+    assert (together.gain, together.low) == pytest.approx((once.gain, once.low), abs=1e-12)
+    assert (together.n, together.n_groups) == (400, 80)
+    apart = skill(p[copies], t[copies], class_shares=SHARES)
+    assert apart.high - apart.low < 0.5 * (once.high - once.low)
+    weight = np.repeat([1.0, 0.0], 40)
+    half = skill(p, t, class_shares=SHARES, weight=weight)
+    first = skill(p[:40], t[:40], class_shares=SHARES)
+    assert (half.gain, half.low) == pytest.approx((first.gain, first.low), abs=1e-12)
+    assert (half.n, half.n_groups) == (40, 40)
+
+
+def test_votes_and_shares_of_folds() -> None:
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(3 * SHARES, size=200)
+    votes = np.array([rng.multinomial(10, row) for row in p]) / 10
+    found = skill(p, votes, class_shares=np.broadcast_to(SHARES, p.shape))
+    by_hand = (votes * (np.log(p) - np.log(SHARES))).sum(axis=1)
+    assert found.gain == pytest.approx(by_hand.mean(), abs=1e-12)
+
+
+def test_one_group_leaves_the_error_unknown() -> None:
+    p, t = drawn(np.random.default_rng(5), 30, 3.0)
+    found = skill(p, t, class_shares=SHARES, group=np.zeros(30))
+    assert (found.low, found.high, found.verdict) == (-np.inf, np.inf, "none shown")
+
+
+def test_wrong_shapes_are_named() -> None:
+    p, t = drawn(np.random.default_rng(6), 30, 3.0)
+    with pytest.raises(ValueError, match=r"class_shares of shape \(2,\)"):
+        skill(p, t, class_shares=[0.5, 0.5])
+    with pytest.raises(ValueError, match=r"group of shape \(3,\)"):
+        skill(p, t, class_shares=SHARES, group=[1, 2, 3])
+    with pytest.raises(ValueError, match="level"):
+        skill(p, t, class_shares=SHARES, level=95)
+
+
+def information(p: np.ndarray, t: np.ndarray, w: np.ndarray) -> float:
+    """Return what probabilities gain over the shares of the classes, row by row."""
+    share = np.array([w[t == k].sum() for k in range(p.shape[1])]) / w.sum()
+    return float(sum(w_n * np.log(p_n[k] / share[k]) for p_n, k, w_n in zip(p, t, w, strict=True)))
+
+
+def joined(p: np.ndarray, t: np.ndarray, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    number = {k: g for g, group in enumerate(groups) for k in group}
+    return np.stack([p[:, group].sum(axis=1) for group in groups], axis=1), np.array([number[k] for k in t])
+
+
+def twin(p: np.ndarray, t: np.ndarray, w: np.ndarray) -> list[list[int]]:
+    """Return the groups by trying every merge, each judged by all rows."""
+    groups = [[k] for k in range(p.shape[1])]
+    while len(groups) > 2:
+        before, found = information(*joined(p, t, groups), w), []
+        for i, j in combinations(range(len(groups)), 2):
+            tried = [g for m, g in enumerate(groups) if m not in (i, j)] + [sorted(groups[i] + groups[j])]
+            loss = before - information(*joined(p, t, tried), w)
+            n = np.array([w[np.isin(t, groups[m])].sum() for m in (i, j)])
+            if loss < APART * -(n @ np.log(n / n.sum())):
+                found.append((loss, tried))
+        if not found:
+            break
+        groups = min(found)[1]
+    return sorted(groups)
+
+
+@pytest.fixture(params=[0, 1, 2])
+def rows(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return probabilities of seven classes in three heaps, classes drawn by them, and weights."""
+    rng = np.random.default_rng(request.param)
+    heap = rng.normal(size=(300, 3)) * 3
+    a = heap[:, [0, 0, 1, 1, 1, 2, 2]] + 0.3 * rng.normal(size=(300, 7)) + np.linspace(-1, 1, 7)
+    p = softmax(a, axis=1)
+    t = (p.cumsum(axis=1) > rng.random((300, 1))).argmax(axis=1)
+    return p, t, rng.uniform(0.5, 2, 300)
+
+
+def test_groups_are_those_of_every_merge_tried(rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    p, t, w = rows
+    found = group_classes(p, t, weight=w)
+    assert [list(g) for g in found.groups] == twin(p, t, w)
+    assert len(found.groups) < 7
+    groups = [list(g) for g in found.groups]
+    assert found.kept == pytest.approx(
+        information(*joined(p, t, groups), w) / information(p, t, w), rel=1e-10
+    )
+
+
+def test_pairs_are_taken_for_each_other(rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    p, t, w = rows
+    found = group_classes(p, t, weight=w)
+    assert {frozenset(m[:2]) for m in found.mistaken} == {
+        frozenset(pair) for g in found.groups for pair in combinations(g, 2)
+    }
+    j, k, a, b = found.mistaken[0]
+    assert a == pytest.approx(np.average((p[:, k] > p[:, j])[t == j], weights=w[t == j]))
+    assert b == pytest.approx(np.average((p[:, j] > p[:, k])[t == k], weights=w[t == k]))
+
+
+def test_classes_that_are_told_apart_stay_and_so_do_those_without_rows() -> None:
+    t = np.repeat([0, 1, 3], 20)
+    assert group_classes(np.full((60, 4), 0.02) + 0.92 * np.eye(4)[t], t).groups == ((0,), (1,), (2,), (3,))
+    assert group_classes(np.full((60, 4), 0.25), t).groups == ((0, 1), (2,), (3,))
+
+
+def simulated(
+    seed: int, n: int = 800, rate: tuple[float, ...] = (0.0, 0.2), slope: float = 1.5, F: int = 3
+) -> tuple[Matrix, np.ndarray, np.ndarray]:
+    """Return Phi (n, F + 1), recorded classes and true ones; a class k is recorded as another at rate[k]."""
+    rng, K = np.random.default_rng(seed), len(rate)
+    Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
+    W = rng.normal(size=(F + 1, K))
+    W *= slope / np.sqrt(
+        np.mean((W - W.mean(axis=1, keepdims=True))[1:] ** 2)
+    )  # none too weak to tell anything
+    W[0] *= 0.3
+    p = np.exp(Phi @ W)
+    truth = (rng.random((n, 1)) > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
+    wrong = rng.random(n) < np.asarray(rate)[truth]
+    return Phi, np.where(wrong, (truth + rng.integers(1, K, n)) % K, truth), truth
+
+
+@pytest.mark.parametrize(("K", "A"), [(2, 1), (3, 1), (2, 3)])
+def test_the_gradient_is_that_of_the_density(K: int, A: int) -> None:
+    Phi, label, _ = simulated(0, n=200, rate=(0.1,) * K)
+    name = "logistic" if K == 2 else "softmax"
+    weight = np.random.default_rng(1).random(200) + 0.5
+    problem = pose(Phi, label, None, name, classes=range(K), confusion=0.1, sample_weight=weight)
+    who = np.arange(200) % A
+    shape = np.zeros((A, K)) + 0.5, np.full((A, K), 3.0)
+    density = NoiseDensity(problem, most_likely_class(problem.data.t), who, 0, 1e4, *shape)
+    x = np.concatenate([[0.4], np.linspace(0.05, 0.2, A * K)])
+    gradient = density.gradient(x, density.posterior(x))
+    for i in range(len(x)):
+        step = np.where(np.arange(len(x)) == i, 1e-4, 0.0)
+        numeric = (density.density(x + step) - density.density(x - step)) / 2e-4
+        assert gradient[i] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
+
+
+def covered(rate: Any, seeds: Any, n: int) -> Any:
+    name = "logistic" if len(rate) == 2 else "softmax"
+    hits = []
+    for seed in seeds:
+        Phi, label, _ = simulated(seed, n=n, rate=rate)
+        found = estimate_label_noise(Phi, label, name, classes=range(len(rate)))
+        hits.append((found.low <= rate) & (found.high >= rate))
+    return np.mean(hits, axis=0)
+
+
+@pytest.mark.long
+def test_intervals_cover_in_a_few_repeats() -> None:
+    assert covered((0.05, 0.2), range(10), 400).min() >= 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rate", [(0.0, 0.2), (0.05, 0.2)])
+def test_intervals_cover(rate: tuple[float, ...]) -> None:
+    hits = covered(rate, range(100, 160), 800)
+    assert hits.min() >= 0.9
+    assert hits.mean() <= 0.995
+
+
+def test_annotators_are_told_apart_and_who_labels_little_is_as_the_others() -> None:
+    Phi, _, truth = simulated(3, n=1500)
+    rng = np.random.default_rng(0)
+    who = rng.choice(3, size=1500, p=[0.5, 0.495, 0.005])
+    rate = np.array([0.02, 0.3, 0.3])[who]
+    label = np.where(rng.random(1500) < rate, 1 - truth, truth)
+    found = estimate_label_noise(Phi, label, annotator=who, classes=(0, 1))
+    assert found.rate.shape == found.low.shape == (3, 2)
+    assert found.high[0].max() < found.rate[1].min()
+    assert (found.low[1] <= 0.3).all()
+    assert (found.high[1] >= 0.3).all()
+    assert found.common is not None
+    assert np.abs(found.rate[2] - found.common.rate).max() < 0.1
+    assert (found.standard_error[2] > found.standard_error[0]).all()
+    assert found.of_rows(who)[:, 0, 1] == pytest.approx(found.rate[who, 0])
+    again = LabelNoise.from_dict(found.to_dict())
+    assert again.rate == pytest.approx(found.rate)
+    assert again.common.low == pytest.approx(found.common.low)
+
+
+def test_what_is_no_annotator_is_said() -> None:
+    Phi, label, _ = simulated(0, n=60)
+    with pytest.raises(ValueError, match="60 integers from 0"):
+        estimate_label_noise(Phi, label, annotator=np.array(["a"] * 60), classes=(0, 1))
+    with pytest.raises(TypeError, match="got a posterior that was fitted to a stream"):
+        estimate_label_noise([(Phi, label, None)], None, classes=(0, 1))

@@ -1,5 +1,6 @@
-"""Annotating an annotated catalogue: our columns are replaced, foreign ones stay, users keep their bits."""
+"""Annotating an annotated catalogue, and the columns that users are promised."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from astropy import units as u
 from astropy.io import fits as astropy_fits
+from astropy.io.votable.ucd import check_ucd
 from astropy.table import QTable
 
 import catalogs
 from catalogs.catalog.catalog import levels
-from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
+from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.writing import annotate
+from tests.catalogs.felis import EXAMPLES, PAGE, page, schema
 from tests.catalogs.parquet_samples import write_rich
 
 N = 300
@@ -219,3 +223,29 @@ def test_a_slim_copy_without_an_id_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         annotated(write(tmp_path / "in", "fits"), tmp_path / "slim", mode="slim", keep=keep)
+
+
+COLUMNS = Path(__file__).parents[3] / "docs" / "columns.md"
+
+
+def test_the_schema_is_that_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(), "docs/columns.felis.yaml is stale; run `python -m tests.catalogs.felis`"
+    assert yaml.safe_load(text) == schema()
+    for column in (c for t in schema()["tables"] for c in t["columns"]):
+        assert column["description"]
+        assert check_ucd(column["ivoa:ucd"], check_controlled_vocabulary=True)
+
+
+def test_the_page_describes_every_full_column() -> None:
+    """With its UCD; class names stand in angle brackets."""
+    text = COLUMNS.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `blr_(\S+)` \| float32 \| `(\S+)` \|", text, flags=re.MULTILINE))
+    for classes in EXAMPLES.values():
+        extra = standard_columns(classes, columns="full")[len(standard_columns(classes)) :]
+        for column in extra:
+            name = column.name.removeprefix("blr_")
+            for c in classes:
+                name = re.sub(rf"(?<=_){c}(?=$|__)", "<class>", name)
+            assert rows[name] == column.ucd, column.name
+    assert f"{100 * CREDIBLE:g} %" in text

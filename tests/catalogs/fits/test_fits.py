@@ -1,12 +1,25 @@
-"""Reading: every TFORM code, nulls, scaling, texts, cells of variable length."""
+"""Opening and reading FITS: every TFORM code, nulls, scaling, texts, ASCII tables, names and cards."""
 
+import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from astropy.io import fits as astropy_fits
+from astropy.table import Table
+from hypothesis import given
+from hypothesis import strategies as st
 
+import catalogs
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
+from catalogs.fits.create import fits_names
+from catalogs.fits.header import Header
+from catalogs.metadata.fits_cards import history_cards, lines, text_cards
+from catalogs.writing import Written
 from tests.catalogs.fits_samples import N, column, patched, read, write
 
 NUMBERS = {
@@ -156,3 +169,167 @@ def test_rows_in_batches_of_any_size(tmp_path: Path) -> None:
     assert [b.num_rows for b in fits.open(path).batches([], 5)] == [5, 2]
     with pytest.raises(ValueError, match="batches of 0 rows"):
         read(path, rows=0)
+
+
+def several(path: Path, *names: str) -> Path:
+    hdus = [astropy_fits.PrimaryHDU(), astropy_fits.ImageHDU(np.zeros((3, 3)), name="IMAGE")]
+    hdus += [
+        astropy_fits.BinTableHDU.from_columns(
+            [column("x", "J", [i]), column(f"only_{i}", "J", [i])], name=name
+        )
+        for i, name in enumerate(names)
+    ]
+    astropy_fits.HDUList(hdus).writeto(path)
+    return path
+
+
+def test_the_table_is_chosen_by_name_number_or_columns(tmp_path: Path) -> None:
+    path = several(tmp_path / "t.fits", "A", "B")
+    for choice in ({"table": "b"}, {"table": 3}, {"table": "3"}, {"columns": ["x", "only_1"]}):
+        assert fits.open(path, **choice).metadata["hdu"] == "3"
+
+
+def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
+    path = several(tmp_path / "t.fits", "A", "B", "B")
+    with pytest.raises(
+        CatalogError, match=r"holds 3 tables: 2 \('A'\) BINTABLE, 3 .*name one, or give its number"
+    ):
+        fits.open(path)
+    with pytest.raises(CatalogError, match="holds 3 tables"):
+        fits.open(path, columns=["x"])
+    with pytest.raises(CatalogError, match="2 tables called 'B'"):
+        fits.open(path, "B")
+    with pytest.raises(CatalogError, match=r"0 tables called '1'; expected one of 0 PRIMARY, 1 \('IMAGE'\)"):
+        fits.open(path, 1)
+
+
+def test_the_image_header_of_ldac_is_passed_over(tmp_path: Path) -> None:
+    path = several(tmp_path / "t.cat", "LDAC_IMHEAD", "LDAC_OBJECTS")
+    assert fits.open(path).metadata["extname"] == "LDAC_OBJECTS"
+    assert fits.open(path, "LDAC_IMHEAD").metadata["hdu"] == "2"
+
+
+def test_compressed_images_and_tables_are_no_catalogues(tmp_path: Path) -> None:
+    image = astropy_fits.CompImageHDU(np.zeros((9, 9), np.int16))
+    astropy_fits.HDUList([astropy_fits.PrimaryHDU(), image]).writeto(tmp_path / "i.fits")
+    with pytest.raises(FormatError, match=r"no table; it holds the HDUs 0 PRIMARY, 1 \('COMPR"):
+        fits.open(tmp_path / "i.fits")
+    path = patched(write(tmp_path / "t.fits", column("x", "J", [1])), ZTABLE=True)
+    with pytest.raises(DamagedFileError, match="ZNAXIS1 is None, expected a whole number"):
+        fits.open(path)
+
+
+def test_ambiguous_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.fits", column("bmag", "E", [1]), column("x", "E", [1]), column("y", "E", [1]))
+    patched(path, TTYPE3="x")
+    with pytest.raises(FormatError, match="2 columns named 'x'"):
+        read(path, "x")
+    assert read(path, "bmag")["bmag"].to_pylist() == [1]
+
+
+def test_columns_without_a_name_are_numbered(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.fits", column("x", "E", [1]))
+    path.write_bytes(path.read_bytes().replace(b"TTYPE1  = 'x  ", b"XTYPE1  = 'x  "))
+    assert fits.open(path).names == ("col1",)
+
+
+def test_gzipped_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.fits", column("x", "J", np.arange(N)))
+    zipped = tmp_path / "t.fits.gz"
+    zipped.write_bytes(gzip.compress(path.read_bytes()))
+    assert read(zipped) == read(path)
+    assert fits.sniff(zipped, zipped.read_bytes()[:512])
+    zipped.write_bytes(zipped.read_bytes()[:-20])
+    with pytest.raises(DamagedFileError, match="cannot be decompressed"):
+        fits.open(zipped)
+
+
+def test_sniff(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.fits", column("x", "J", [1]))
+    assert fits.sniff(path, path.read_bytes()[:64])
+    for other in (b"", b"SIMPLE", b"PAR1", b"\x1f\x8b", b"\x1f\x8bnonsense", gzip.compress(b"a,b\n1,2\n")):
+        assert not fits.sniff(path, other)
+
+
+def test_a_table_by_columns_is_refused(tmp_path: Path) -> None:
+    """As STILTS writes "colfits": one row, each column a vector of all values."""
+    table = Table({"name": [["a", "b", "c"]], "x": [[1.0, 2.0, 3.0]], "place": np.zeros((1, 3, 2))})
+    table.write(tmp_path / "t.fits")
+    with pytest.raises(
+        FormatError, match=r"got one row whose 3 columns are vectors of 3 elements .*stilts tcopy"
+    ):
+        fits.open(tmp_path / "t.fits")
+    table["id"] = [7]
+    table.write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
+    Table({"x": [[1.0]], "y": [[1.0]]}).write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
+
+
+SHORT = (NewColumn("blr_mark", pa.int32()),)
+
+
+def copied(path: Path, out: Path, columns: tuple[NewColumn, ...], **options: Any) -> Written:
+    def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {c.name: batch.column("row").to_numpy().astype(np.int32) for c in columns}
+
+    return catalogs.annotate(catalogs.open(path), out, columns, compute, read=["row"], **options)
+
+
+@pytest.mark.filterwarnings("ignore:It is strongly recommended that column names")
+def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
+    """As pandas writes the index to CSV; astropy reads no table with an empty TTYPE."""
+    (tmp_path / "t.csv").write_text(",row,été\n7,1,3\n8,2,4\n", encoding="utf-8")
+    written = copied(tmp_path / "t.csv", tmp_path / "out", SHORT, form="fits")
+    table = Table.read(written[0])
+    assert table.colnames == ["col1", "row", "\\xe9t\\xe9", "blr_mark"]
+    assert table["col1"].tolist() == [7, 8]
+    assert catalogs.open(written[0]).names == tuple(table.colnames)
+    assert [w for w in written.warnings if "is called" in w] == [
+        "column 1, which has no name, is called 'col1', since names in FITS are ASCII and not empty",
+        "'été' is called '\\xe9t\\xe9', since names in FITS are ASCII and not empty",
+    ]
+
+
+def test_no_two_columns_get_one_name() -> None:
+    assert fits_names(["", " ", "col2", "x"], ["col1", "blr"]) == ["col1_", "col2_", "col2", "x"]
+    assert fits_names(["é", "\\xe9", "a\tb", "ok "], []) == ["\\xe9_", "\\xe9", "a b", "ok"]
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300))
+def test_any_text_survives_its_cards(text: str) -> None:
+    cards = text_cards("TCOMM1", text)
+    assert all(len(card) == 80 for card in cards)
+    header = astropy_fits.Header.fromstring(b"".join(cards))
+    assert header["TCOMM1"].rstrip() == text.rstrip()
+
+
+def test_a_text_of_very_many_cards_is_read_in_time() -> None:
+    """It took four minutes."""
+    cards = [b"LONG    = 'begins&'", *[b"CONTINUE  '" + b"x" * 66 + b"&'"] * 8000, b"CONTINUE  'ends'"]
+    header = Header("here", tuple(card.ljust(80) for card in cards), 0, 0)
+    assert header.text("LONG") == "begins" + "x" * 66 * 8000 + "ends"
+
+
+@given(st.lists(st.text(max_size=200), max_size=4))
+def test_history_cards_are_printable_and_of_80_bytes(lines: list[str]) -> None:
+    for card in history_cards(lines):
+        assert len(card) == 80
+        assert card.decode("ascii").isprintable()
+
+
+@given(
+    st.lists(st.text("ab- \\", max_size=9).map(lambda t: t.replace("a", "a" * 40)), max_size=9).map("".join)
+)
+def test_lines_of_history_are_read_as_they_were(text: str) -> None:
+    """Words with hyphens or too long for a card, and blanks; they came back with a blank where a card ended."""
+    told = [f"blr columns = {text}".rstrip(), "blr model = m@1"]
+    assert [line for _, line in lines(history_cards(told))] == told
+
+
+def test_history_that_was_broken_at_blanks_is_read_as_before() -> None:
+    cards = [b"HISTORY blr model = one", b"HISTORY     two", b"HISTORY blr seed = 1"]
+    assert [line for _, line in lines([c.ljust(80) for c in cards])] == [
+        "blr model = one two",
+        "blr seed = 1",
+    ]

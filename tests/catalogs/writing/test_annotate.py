@@ -1,5 +1,7 @@
-"""The pipeline that all writers share, and what is checked before any work starts."""
+"""Annotated copies in other formats: what is kept, and what is said of the rest."""
 
+import datetime as dt
+import decimal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +11,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from astropy.io import fits as astropy_fits
+from astropy.io.votable import from_table
+from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
+from astropy.table import Table
 
+import catalogs
+from catalogs import hats
 from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute, Partition, computed_batches
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files import StorageError
-from catalogs.writing import annotate
+from catalogs.fits import table as fits
+from catalogs.fits.create import Survey, kind_of, settled
+from catalogs.parquet import dataset as parquet
+from catalogs.writing import Written, annotate, bounded_rows, converted_key
+from tests.catalogs.hats_samples import N as N_HATS
+from tests.catalogs.hats_samples import write_collection
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, write_rich
 
 P = NewColumn("blr_p", pa.float32())
 
@@ -179,3 +194,272 @@ def test_left_overs_of_a_killed_run_are_swept(tmp_path: Path) -> None:
     (tmp_path / "out" / ".blr-0123456789abcdef.tmp").write_bytes(b"half")
     annotate(catalog(Rows(tmp_path / "in" / "a")), tmp_path / "out", [P], half, read=["x"])
     assert list((tmp_path / "out").iterdir()) == []
+
+
+N = 300
+MARK = (NewColumn("blr_mark", pa.int32(), "meta.code"),)
+I64 = 2**63
+
+
+def mark(batch: pa.RecordBatch) -> Mapping[str, Any]:
+    return {"blr_mark": np.arange(batch.num_rows, dtype=np.int32)}
+
+
+def converted(path: Path, out: Path, form: str, **options: Any) -> Written:
+    return annotate(
+        catalogs.open(path),
+        out,
+        COLUMNS,
+        computing(N),
+        read=["row"],
+        provenance=PROVENANCE,
+        form=form,
+        **options,
+    )
+
+
+def marked(table: pa.Table, folder: Path, **options: Any) -> Written:
+    """Write a table as Parquet, and convert that to FITS."""
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / "t.parquet")
+    cat = parquet.open(folder / "t.parquet")
+    return annotate(cat, folder / "out", MARK, mark, read=cat.names[:1], form="fits", **options)
+
+
+def rows(cat: Catalog) -> dict[str, list[Any]]:
+    return pa.Table.from_batches(list(cat.batches(cat.names))).to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "values", "form", "null"),
+    [
+        (pa.uint8(), [0, None, 254], "B", 255),
+        (pa.uint8(), [0, None, 255], "I", -(2**15)),
+        (pa.uint8(), [1, None, 255], "B", 0),
+        (pa.int8(), [-128, None, 127], "I", -(2**15)),
+        (pa.int16(), [-(2**15), None], "I", 2**15 - 1),
+        (pa.uint16(), [0, None, 2**16 - 1], "J", -(2**31)),
+        (pa.int32(), [None, 5], "J", -(2**31)),
+        (pa.uint32(), [0, None, 2**32 - 1], "K", -I64),
+        (pa.int64(), [None, 1 - I64, I64 - 1], "K", -I64),
+        (pa.uint64(), [None, 0], "K", 2**64 - 1),
+        (pa.int16(), [None, None], "I", -(2**15)),
+    ],
+)
+def test_nulls_have_an_integer_that_no_value_has(
+    tmp_path: Path, datatype: pa.DataType, values: list[int | None], form: str, null: int
+) -> None:
+    """If need be of a wider type."""
+    (out,) = marked(pa.table({"i": pa.array(values, datatype)}), tmp_path)
+    cat = fits.open(out)
+    assert rows(cat)["i"] == values
+    assert cat.column("i").null == null
+    with astropy_fits.open(out) as hdus:
+        assert hdus[1].columns["i"].format == f"1{form}" or hdus[1].columns["i"].format == form
+
+
+def test_the_null_of_the_source_is_kept_where_it_is_free() -> None:
+    survey = Survey(nulls=1, low=0, high=7)
+    assert settled(kind_of(pa.int32()), survey, -99).null == -99
+    assert settled(kind_of(pa.int32()), survey, 5).null == -(2**31)
+    with pytest.raises(
+        CatalogError, match=r"every 64-bit integer that could mark nulls is a.*remove the nulls"
+    ):
+        settled(kind_of(pa.int64()), Survey(nulls=1, low=-I64, high=I64 - 1))
+
+
+def test_text_of_all_kinds(tmp_path: Path) -> None:
+    """FITS holds ASCII of one width: what that costs is said, column by column."""
+    table = pa.table(
+        {
+            "plain": pa.array(["a", "bcd", ""]),
+            "large": pa.array(["x", "y", "z"], pa.large_string()),
+            "view": pa.array(["x", "y", "zz"], pa.string_view()),
+            "bytes": pa.array([b"a", b"\xe9", None], pa.binary()),
+            "accent": pa.array(["Élan", "b", "c"]),
+            "blank": pa.array(["a ", "b", "c"]),
+            "dictionary": pa.array(["p", None, "p"]).dictionary_encode(),
+            "null": pa.nulls(3),
+            "list": pa.array([["a", "b"], [], None]),
+            "vector": pa.array([["a", "bé"]] * 3, pa.list_(pa.string(), 2)),
+            "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int8())),
+            "date": pa.array([dt.date(2026, 1, 2), None, dt.date(1, 1, 1)]),
+            "price": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.25")]),
+            "half": pa.array(np.array([1, 2, 3], np.float16)),
+            "truth": pa.array([True, None, False]),
+        }
+    )
+    written = marked(table, tmp_path)
+    new = rows(fits.open(written[0]))
+    assert {name: new[name] for name in new if name != "blr_mark"} == {
+        "plain": ["a", "bcd", ""],
+        "large": ["x", "y", "z"],
+        "view": ["x", "y", "zz"],
+        "bytes": ["a", "\\xe9", ""],
+        "accent": ["\\xc9lan", "b", "c"],
+        "blank": ["a", "b", "c"],
+        "dictionary": ["p", "", "p"],
+        "null": ["", "", ""],
+        "list": ['["a", "b"]', "[]", ""],
+        "vector": [["a", "b\\xe9"]] * 3,
+        "map": ['[["k", 1]]', "[]", ""],
+        "date": ["2026-01-02", "", "0001-01-01"],
+        "price": [1.5, new["price"][1], -2.25],
+        "half": [1.0, 2.0, 3.0],
+        "truth": [True, None, False],
+    }
+    told = {w.partition("'")[2].partition("'")[0] for w in written.warnings}
+    assert told == {
+        "bytes",
+        "accent",
+        "blank",
+        "dictionary",
+        "null",
+        "list",
+        "vector",
+        "map",
+        "date",
+        "price",
+    }
+
+
+def test_null_vectors_and_slices(tmp_path: Path) -> None:
+    """Nulls of vectors are of their elements; batches are slices of what is in memory."""
+    vector = pa.array([[1.0, 2.0], None, [3.0, None], [5.0, 6.0]], pa.list_(pa.float64(), 2))
+    integers = pa.array([[1, 2], None, [3, None], [5, 6]], pa.list_(pa.int16(), 2))
+    lists = pa.array([[1], None, [2, None], []], pa.list_(pa.int32()))
+    written = marked(pa.table({"v": vector, "i": integers, "l": lists}), tmp_path, rows=3)
+    new = rows(fits.open(written[0]))
+    assert str(new["v"]) == "[[1.0, 2.0], [nan, nan], [3.0, nan], [5.0, 6.0]]"
+    assert new["i"] == [[1, 2], [None, None], [3, None], [5, 6]]
+    assert new["l"] == [[1], [], [2, None], []]
+
+
+def test_hats_to_files_leaves_margins_out(tmp_path: Path) -> None:
+    cat = hats.open(write_collection(tmp_path / "in" / "c"))
+    for form in ("parquet", "fits"):
+        written = annotate(cat, tmp_path / form, MARK, mark, read=["id"], form=form)
+        assert "only the rows are written" in written.warnings[0]
+        assert [p.suffix for p in written] == [f".{form}"] * 3
+        assert catalogs.open(tmp_path / form / "c").n_rows == N_HATS
+
+
+def test_several_formats_of_names(tmp_path: Path) -> None:
+    names = {
+        "a.fits.gz": "a.fits",
+        "x/b.csv": "x/b.fits",
+        "c": "c.fits",
+        "d.2.vot": "d.2.fits",
+        "e.XML.bz2": "e.fits",
+    }
+    assert {name: converted_key(name, "fits") for name in names} == names
+    with pytest.raises(CatalogError, match=r"got the format 'hdf5' .* expected parquet or fits"):
+        converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "hdf5")
+
+
+def test_existing_output_of_the_other_name_is_seen(tmp_path: Path) -> None:
+    source = write_rich(tmp_path / "a.parquet", N)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.fits").write_bytes(b"earlier")
+    with pytest.raises(OutputExistsError, match=r"a\.fits exists already"):
+        converted(source, tmp_path / "out", "fits")
+
+
+def test_many_columns_are_read_in_small_batches() -> None:
+    columns = [Column(f"c{i}", pa.float64()) for i in range(2000)]
+    assert bounded_rows(columns) == (1 << 26) // 16_000
+
+
+def test_too_many_columns_for_fits(tmp_path: Path) -> None:
+    table = pa.table({f"c{i}": [1] for i in range(1000)})
+    with pytest.raises(CatalogError, match=r"got 1001 columns .* at most 999 .* FITS allows"):
+        marked(table, tmp_path)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_provenance_of_two_annotations_goes_along(tmp_path: Path) -> None:
+    """The other annotation's columns stay, so does its provenance."""
+    other = (NewColumn("gz_p", pa.float32()),)
+    (first,) = annotate(
+        parquet.open(write_rich(tmp_path / "a.parquet", N)),
+        tmp_path / "one",
+        other,
+        lambda b: {"gz_p": np.ones(b.num_rows, np.float32)},
+        read=["row"],
+        provenance=Provenance({"model": "gz@1"}),
+    )
+    (second,) = converted(first, tmp_path / "two", "fits")
+    metadata = fits.open(second).metadata
+    assert (metadata["blr.model"], metadata["blr.previous.model"]) == (PROVENANCE.entries["model"], "gz@1")
+    assert metadata["blr.previous.columns"] == "gz_p"
+
+
+@pytest.mark.filterwarnings("ignore:No table:astropy.utils.exceptions.AstropyUserWarning")
+def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
+    (out,) = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits")
+    table = Table.read(out)
+    assert table["id"].mask.tolist() == [i % 7 == 0 for i in range(N)]
+    assert table["x"].unit == "mag"
+    (back,) = converted(out, tmp_path / "back", "parquet")
+    assert Table.read(back)["x"].unit == "mag"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "row,x\n1,2\n", ()),
+        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
+        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
+    ],
+)
+def test_comments_are_said_to_be_left_out_where_there_are_some(
+    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(text)
+    cat = catalogs.open(tmp_path / name)
+    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
+
+
+@pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
+    tmp_path: Path, form: str, *, more: bool
+) -> None:
+    path = tmp_path / f"a.{form.removeprefix('ascii.')}"
+    table = Table({"row": [0, 1], "x": [1.5, 2.5]})
+    if form == "votable":
+        document = from_table(table)
+        if more:
+            document.resources[0].params.append(
+                Param(document, name="epoch", datatype="double", value="2000")
+            )
+        document.to_xml(str(path))
+    else:
+        table.meta = {"survey": "deep"} if more else {}
+        table.write(path, format=form)
+    written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
+    assert any("left out" in sentence for sentence in written.warnings) is more
+
+
+def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp_path: Path) -> None:
+    document = from_table(Table({"row": [0, 1], "x": [1.5, 2.5]}))
+    inner = Resource()
+    inner.infos.append(Info(name="QUERY_STATUS", value="OK"))
+    document.resources[0].resources.append(inner)
+    document.resources[0].description = "of a survey"
+    document.resources[0].links.append(Link(href="https://example.org"))
+    times = TimeSys(
+        ID="t",
+        timeorigin=0.5,
+        timescale="TCB",
+        refposition="TOPOCENTER",
+        config={"version_1_4_or_later": True},
+    )
+    document.time_systems.append(times)
+    document.to_xml(str(tmp_path / "a.vot"))
+    (again,) = annotate(catalogs.open(tmp_path / "a.vot"), tmp_path / "same", MARK, mark, read=["row"])
+    for path, out in ((tmp_path / "a.vot", "one"), (again, "two")):
+        written = annotate(catalogs.open(path), tmp_path / out, MARK, mark, read=["row"], form="parquet")
+        assert written.warnings == (
+            "everything in the VOTable except the rows (time systems, links, INFO elements, descriptions) is left out",
+        )

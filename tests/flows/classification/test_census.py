@@ -1,4 +1,4 @@
-"""The census of an output folder: what it holds, what it survives, and where it says that it cannot say."""
+"""The census of an output folder: what it holds, what it survives, and which objects it counts by their labels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+from astropy import units
+from astropy_healpix import HEALPix
 
 from blr.census.results import Census, ClassCensus, count_changes
+from blr.decisions import Flag
 from flows.classification._tally import (
     CENSUS_ROWS_FILE,
+    CensusRows,
+    ObjectSurvey,
+    joined,
     read_census_rows,
+    write_census_rows,
 )
 from flows.classification.census_taking import table_census, take_census
 from flows.cli.app import run
@@ -24,7 +33,7 @@ from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import CensusRequest
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import Manifest, distinct_names
 from flows.runs.results import Summary
 from tests.flows.verbs import classify, reprocess
 
@@ -340,3 +349,167 @@ def test_bins_are_counted_one_by_one(
     assert "not b_j > 3" in capsys.readouterr().out
     assert run([*again[:-1], "bmag"]) == 2
     assert "expected an expression over the model's features (b_j, j_k)" in capsys.readouterr().err
+
+
+EARLY, LATE = ["E", "S0"], ["Sb", "Sc"]
+
+
+@pytest.fixture(scope="module")
+def both(make: SimpleNamespace) -> dict[str, np.ndarray]:
+    """Return the survey that the model was trained on, and 2,000 objects more."""
+    first, more = make.survey(), make.survey(2000, seed=5)
+    more["name"] = np.array([f"H{i:05d}" for i in range(2000)])
+    return {name: np.concatenate([first[name], more[name]]) for name in first}
+
+
+def counted(columns: dict[str, np.ndarray]) -> dict[str, int]:
+    """Return the labels that the model was trained on, of objects that have features."""
+    known = (columns["type"] == "G") & (columns["jmag"] > 0) & np.char.startswith(columns["name"], "G")
+    return {
+        name: int(np.isin(columns["hubble"][known], texts).sum())
+        for name, texts in (("early", EARLY), ("late", LATE))
+    }
+
+
+def test_rows_with_a_label_are_counted_by_it(
+    trained: Path, tmp_path: Path, make: SimpleNamespace, both: dict[str, np.ndarray]
+) -> None:
+    make.parquet(tmp_path / "both.parquet", both)
+    classify([tmp_path / "both.parquet"], "morphology", trained / "models", tmp_path / "out")
+    census = json.loads((tmp_path / "out" / "summary.json").read_text())["census"]
+    labels = counted(both)
+    for name, count in census["classes"].items():
+        assert count["labelled"] == labels[name]
+        assert labels[name] <= count["low"] <= count["count"] <= count["high"]
+        assert count["source"] == "model"
+        assert f"{sum(labels.values()):,} objects have a label and are counted by it" in count["reason"]
+    assert sum(c["count"] for c in census["classes"].values()) == pytest.approx(census["n_rows"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "by label" in page
+    assert "objects have a label and are counted by it" in page
+    again = take_census(CensusRequest(tmp_path / "out", store=trained / "models"), dry_run=True).census
+    assert {n: c.labelled for n, c in again.classes.items()} == labels
+    table = table_census(pd.DataFrame(both), model="morphology", store=trained / "models")
+    assert {n: c.labelled for n, c in table.classes.items()} == labels
+
+
+def test_where_all_objects_have_labels_nothing_is_estimated(trained: Path, make: SimpleNamespace) -> None:
+    survey = make.survey()
+    known = np.isin(survey["hubble"], EARLY + LATE) & (survey["type"] == "G") & (survey["jmag"] > 0)
+    labelled = {name: column[known] for name, column in survey.items()}
+    found = table_census(pd.DataFrame(labelled), model="morphology", store=trained / "models")
+    labels = counted(labelled)
+    assert {n: (c.count, c.low, c.high) for n, c in found.classes.items()} == {
+        n: pytest.approx((k, k, k)) for n, k in labels.items()
+    }
+    assert {c.source for c in found.classes.values()} == {"labels"}
+    assert {c.assumes for c in found.classes.values()} == {None}
+
+
+def test_other_objects_with_the_same_names_are_not_known(trained: Path, make: SimpleNamespace) -> None:
+    others = make.survey(400, seed=9)  # G00000 is another galaxy here
+    found = table_census(pd.DataFrame(others), model="morphology", store=trained / "models")
+    assert {c.labelled for c in found.classes.values()} == {0}
+
+
+def test_the_weights_of_each_class_add_up_to_its_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    p, X, known = rng.dirichlet(np.ones(3), 5000), rng.normal(size=(5000, 2)), rng.choice([-1, 0, 2], 5000)
+    p[::50] = np.nan
+    batches = [
+        CensusRows.of(p[i : i + 700], X[i : i + 700], 9, known[i : i + 700]) for i in range(0, 5000, 700)
+    ]
+    rows = joined(batches)
+    truth = {k: int(np.sum((known == k) & ~np.isnan(p[:, 0]))) for k in (-1, 0, 2)}
+    write_census_rows(tmp_path, {"a": rows.thinned(40)})
+    stored = read_census_rows(tmp_path, classes=3, features=2)["a"]
+    for some in (rows, rows.sorted(), rows.thinned(40), stored):
+        assert {k: round(float(some.weight[some.known == k].sum())) for k in truth} == truth
+    assert len(stored.weight) == 40
+
+
+def test_rows_whose_numbers_are_in_another_byte_order_do_not_end_a_census(
+    trained: Path, make: SimpleNamespace
+) -> None:
+    """Such numbers, up to 1e308, are beyond single precision, in which rows of a census are kept."""
+    survey = make.survey(400, seed=9)
+    name = next(
+        name
+        for name, values in survey.items()
+        if np.asarray(values).dtype == float and name not in {"ra", "dec"}
+    )
+    survey[name] = np.asarray(survey[name]).astype(">f8").view("<f8").astype(float)
+    found = table_census(pd.DataFrame(survey), model="morphology", store=trained / "models")
+    assert found.classes
+
+
+N, K = 500, 3
+RNG = np.random.default_rng(0)
+RA, DEC = RNG.uniform(0, 360, N), np.degrees(np.arcsin(RNG.uniform(-1, 1, N)))
+P = RNG.dirichlet(np.ones(K), size=N)
+P[::50] = np.nan
+INFORMATION = np.where(np.isnan(P[:, 0]), np.nan, RNG.random(N))
+FLAGS = np.where(RNG.random(N) < 0.4, int(Flag.LOW_CONFIDENCE), int(Flag.MISSING_INPUT)).astype(np.int32)
+NAMES = [f"o{i % 400}" for i in range(N)]
+
+
+def surveyed(size: int, order: int = 1) -> ObjectSurvey:
+    survey = ObjectSurvey(("a", "b", "c"), "name", ("ra", "dec", "deg"))
+    for start in [*range(0, N, size)][::order]:
+        rows = slice(start, start + size)
+        batch = pa.record_batch({"name": NAMES[rows], "ra": RA[rows], "dec": DEC[rows]})
+        survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
+    return survey
+
+
+def test_counts_are_those_of_each_pixel() -> None:
+    sky = surveyed(N).sky()
+    assert sky is not None
+    pixel = HEALPix(nside=2**sky.order, order="nested").lonlat_to_healpix(RA * units.deg, DEC * units.deg)
+    assert sum(sky.n) == N
+    for place, n, flagged, assigned in zip(sky.pixels, sky.n, sky.flagged, sky.assigned, strict=True):
+        own = pixel == place
+        assert n == own.sum()
+        assert flagged == np.sum(own & (int(Flag.LOW_CONFIDENCE) == FLAGS))
+        known = own & np.isfinite(P[:, 0])
+        assert assigned == tuple(np.bincount(P[known].argmax(axis=1), minlength=K).tolist())
+
+
+def test_batches_make_no_difference() -> None:
+    whole, parts, reversed_parts = surveyed(N), surveyed(37), surveyed(37, order=-1)
+    assert whole.sky() == parts.sky() == reversed_parts.sky()
+    assert whole.doubtful() == parts.doubtful() == reversed_parts.doubtful()
+
+
+def test_the_objects_are_those_of_the_largest_information_among_those_flagged() -> None:
+    objects = surveyed(N).doubtful()
+    assert len(objects) == 20
+    assert len({o.id for o in objects}) == 20
+    worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
+    best = worth[np.argmax(INFORMATION[worth])]
+    first = objects[0]
+    assert (first.id, first.mutual_information) == (NAMES[best], round(float(INFORMATION[best]), 6))
+    assert first.probabilities[0] >= first.probabilities[1]
+    assert [o.mutual_information for o in objects] == sorted(
+        (o.mutual_information for o in objects), reverse=True
+    )
+
+
+def test_objects_with_a_label_are_not_worth_a_look() -> None:
+    """By the slow way: the first of all that have none, in whatever batches."""
+    every = surveyed(N).doubtful()
+    names = [o.id for o in every[:15]] + ["o399"]
+    found = []
+    for size in (N, 37):
+        survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(names))
+        for start in range(0, N, size):
+            rows = slice(start, start + size)
+            batch = pa.record_batch({"name": NAMES[rows]})
+            survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
+        found.append([o.id for o in survey.doubtful()])
+    worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
+    ordered = [NAMES[i] for i in worth[np.argsort(-INFORMATION[worth])] if NAMES[i] not in names]
+    assert found[0] == found[1] == list(dict.fromkeys(ordered))[:20]
+    nobody = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(NAMES))
+    nobody.add(pa.record_batch({"name": NAMES}), P, INFORMATION, FLAGS)
+    assert nobody.doubtful() == ()

@@ -1,4 +1,4 @@
-"""Annotating catalogues: what is written, what is found done already, what is refused; without Prefect."""
+"""Annotating catalogues: what is written, grouped, found done already, repeated or refused; without Prefect."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ import pytest
 from astropy.io import fits
 
 from blr.classifier import Classifier
+from blr.decisions import FLAG_MEANINGS, Flag
 from catalogs.errors import OutputExistsError
+from flows.classification._plan import MOST_TASKS, groups
+from flows.classification._tally import summarise, tally_of, total
 from flows.classification.execution import DIRECT
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import Manifest, file_sha256
-from flows.runs.results import ReleaseResult
+from flows.runs.results import FlagCount, ReleaseResult, Tally
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
@@ -341,3 +344,76 @@ def test_two_runs_at_once(work: Path) -> None:
 def test_an_empty_catalogue(work: Path, make: SimpleNamespace) -> None:
     make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
     assert run(work, "none.parquet").summary.n_rows == 0
+
+
+def jobs(*rows: int) -> list[SimpleNamespace]:
+    return [SimpleNamespace(name=f"f{i}", n_rows=n) for i, n in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [0],
+        [10**9],
+        [200] * 1000,
+        [0] * 1000,
+        [10**6] * 1000,
+        [1, 10**9] * 2000,
+        list(range(0, 3_000_000, 1000)),
+    ],
+)
+def test_every_file_once_in_order_and_few_tasks(rows: list[Any]) -> None:
+    made = groups(jobs(*rows))
+    assert [j.name for g in made for j in g] == [f"f{i}" for i in range(len(rows))]
+    assert len(made) <= 2 * MOST_TASKS + 1
+    assert all(made)
+
+
+CLASSES = ("early", "late", "irregular")
+
+
+def tallies(n: int = 40) -> list[Tally]:
+    rng = np.random.default_rng(3)
+    parts = []
+    for _ in range(n):
+        p = rng.dirichlet([1, 2, 3], size=50)
+        p[:3] = np.nan
+        flags = rng.integers(0, 512, 50).astype(np.int32)
+        parts.append(
+            tally_of(p, np.nansum(p, axis=0) + rng.normal(size=(64, 3)), flags, rng.random((50, 2)) < 0.2)
+        )
+    return parts
+
+
+def test_the_order_does_not_matter_to_the_last_bit() -> None:
+    parts = tallies()
+    halves = [total(parts[::2]), total(parts[1::2])]
+    assert total(parts) == total(parts[::-1])
+    assert total(halves).expected == pytest.approx(total(parts).expected, rel=1e-14)
+
+
+def test_the_error_has_both_parts() -> None:
+    p = np.tile([0.3, 0.7], (1000, 1))
+    draws = np.array([[300.0, 700.0], [320.0, 680.0], [280.0, 720.0]])
+    counts = summarise(
+        tally_of(p, draws, np.zeros(1000, np.int32), np.zeros((1000, 1), bool)), ("a", "b"), ("x",)
+    )
+    estimate = counts.classes["a"]
+    assert estimate["assigned"] == 0
+    assert estimate["expected"] == pytest.approx(300)
+    assert estimate["error_objects"] == pytest.approx(np.sqrt(1000 * 0.3 * 0.7))
+    assert estimate["error_weights"] == pytest.approx(20)
+    assert estimate["error"] == pytest.approx(np.hypot(20, np.sqrt(210)))
+
+
+def test_flags_and_missing_are_shares_of_all_rows() -> None:
+    p = np.array([[0.9, 0.1], [np.nan, np.nan]])
+    flags = np.array([Flag.MISSING_INPUT, Flag.UNCLASSIFIABLE], dtype=np.int32)
+    counts = summarise(tally_of(p, np.zeros((2, 2)), flags, np.array([[True], [False]])), ("a", "b"), ("x",))
+    assert (counts.n_rows, counts.n_classified) == (2, 1)
+    assert counts.flags["MISSING_INPUT"] == FlagCount(
+        bit=4, meaning=FLAG_MEANINGS[Flag.MISSING_INPUT], count=1, share=0.5
+    )
+    assert counts.missing == {"x": 0.5}
+    assert set(counts.flags) == {flag.name for flag in Flag}

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+import flows
 from flows.cli._schemas import DOCUMENTS, VERSION, schema_of
 from flows.cli.app import run
+from flows.runs.progress import listening
+from tests.flows.verbs import train
 
 KEYS = Path(__file__).with_name("keys.txt")
 
@@ -136,3 +142,81 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 if __name__ == "__main__":
     KEYS.write_text(listed())
+
+
+def test_every_long_part_of_a_training_has_a_bar(folder: Path, make: SimpleNamespace) -> None:
+    class Heard:
+        parts: list[str] = []  # noqa: RUF012
+        steps = 0
+
+        def start(self, what: str, total: int, unit: str) -> None:
+            self.parts.append(f"{what}, {total} {unit}".replace(f", {total}", ",") if total > 4 else what)
+
+        def advance(self, n: int) -> None:
+            if "candidate 1 of" in self.parts[-1] or "candidate 2 of" in self.parts[-1]:
+                self.steps += n
+
+        def note(self, line: str) -> None:
+            pass
+
+    make.parquet(folder / "survey.parquet", make.survey(150))
+    text = (folder / "spec.toml").read_text()
+    (folder / "spec.toml").write_text(text + '\n[select]\nposterior = "refined"\n')
+    heard = Heard()
+    with listening(heard):
+        train(folder / "spec.toml", folder / "models")
+    first = ("reading", "describing", "fitting candidates")
+    each = (
+        "fitting candidate 1",
+        "left-out rows of candidate 1",
+        "fitting candidate 2",
+        "left-out rows of candidate 2",
+    )
+    words = (
+        *first,
+        *each,
+        "refining candidate",
+        "refining candidate",
+        "judging",
+        "drawing",
+    )  # to some rows, and to all
+    parts = [part for part in heard.parts if not part.startswith("checking candidate")]
+    assert len(parts) == len(words)
+    assert all(part.startswith(w) for part, w in zip(parts, words, strict=True)), parts
+    assert heard.steps > 1
+
+
+HOME = Path(flows.__file__).parent.parent
+
+
+def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "first" / "catalogs"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    script = f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli.app import "
+    done = subprocess.run(
+        [sys.executable, "-c", script + "check_packages; check_packages()"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (
+        f"got the package 'catalogs' in {other}, expected the one of galaxyblr in"
+        in done.stderr.splitlines()[-1]
+    )
+
+
+def test_a_distribution_among_our_files_is_named(tmp_path: Path) -> None:
+    """As pip leaves it: both in one folder, each with its record; by the command itself."""
+    for package in ("blr", "catalogs", "flows"):
+        shutil.copytree(HOME / package, tmp_path / package)
+    record = tmp_path / "blr-0.4.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("blr-0.4.dist-info/RECORD,,\nblr/client.py,,\n")
+    command = [sys.executable, "-m", "flows", "models", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(
+        "blr: error: got the package 'blr' of the distribution blr 0.4, whose files are in the same"
+    )

@@ -1,25 +1,36 @@
-"""Columns to features: missing values, sentinels, other names, errors; labels to classes."""
+"""Columns to features: missing values, reasons in texts, other names, measurement errors; rows that are held out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from catalogs.arrays import plain_texts
+import catalogs
+from blr.missing.patterns import excess, training_noise
+from catalogs.arrays import NO_VALUES, plain_texts
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions.expression import parse
-from flows.errors import TrainingError
+from catalogs.sky.photometry import State
+from flows.cli._models import show_trained
+from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import ColumnMapping, DerivedColumns
-from flows.features.reader import FeatureReader, apply_sentinels
-from flows.labels.reader import LabelReader, check_classes
+from flows.features.reader import FeatureReader, apply_sentinels, training_reader
+from flows.labels.reader import LabelReader, check_classes, vote_counts
+from flows.models.store import Store
 from flows.specification.catalog import Label
+from flows.specification.specification import Specification
+from flows.specification.toml_file import parse_specification
+from tests.flows.conftest import write_parquet
+from tests.flows.verbs import classify, train
 
 
 def reader(**expressions: str) -> FeatureReader:
@@ -180,3 +191,313 @@ def test_a_stated_non_detection_is_a_measurement() -> None:
         derived=DerivedColumns(not_detected={"jmag": (99.0,)}),
     )
     assert marked.evaluate(batch(jmag=[99.0])).missing.tolist() == [[False, True]]
+
+
+BY_PLACE = """[catalog]
+ra = "ra"
+dec = "dec"
+"""
+
+
+def prepared(folder: Path, make: Any, lon: Any, lat: Any, more: str = "") -> None:
+    """Write the survey with positions, and its specification split by place."""
+    make.parquet(folder / "survey.parquet", make.survey(len(lon)) | {"ra": lon, "dec": lat})
+    text = make.specification.replace("[catalog]\n", BY_PLACE)
+    (folder / "spec.toml").write_text(text + f'[split]\nby = "healpix"\n{more}')
+
+
+def few_fields(n: int = 900) -> Any:
+    """Return places in three fields of a degree, of which pixels of order 5 hold out far more or less than a fifth."""
+    rng = np.random.default_rng(3)
+    field = rng.choice([0, 1, 2], n, p=[0.6, 0.3, 0.1])
+    return np.array([30.0, 150.0, 271.0])[field] + rng.normal(0, 0.3, n), rng.normal(0, 0.3, n) + 20
+
+
+def test_a_survey_of_few_fields_is_split_by_finer_pixels(
+    folder: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared(folder, make, *few_fields())
+    told = train(folder / "spec.toml", folder / "models")
+    split = told.training.split
+    assert split.healpix_order > 5
+    assert 0.15 <= split.share <= 0.25
+    skill = told.metrics.skill
+    assert skill.n_groups < skill.n
+    show_trained(told, verbose=True)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"HEALPix pixels of order {split.healpix_order}: {split.share:.1%} of them" in shown
+
+
+def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> None:
+    rng = np.random.default_rng(0)
+    prepared(folder, make, 30 + rng.normal(0, 0.001, 400), 20 + rng.normal(0, 0.001, 400))
+    with pytest.raises(TrainingError, match="got 'healpix', which "):
+        train(folder / "spec.toml", folder / "models")
+
+
+def test_an_order_that_is_stated_is_taken_unless_the_share_is_far_off(
+    folder: Path, make: SimpleNamespace
+) -> None:
+    lon, lat = few_fields()
+    prepared(folder, make, lon, lat, "healpix_order = 9\n")
+    split = train(folder / "spec.toml", folder / "models", dry_run=True).training.split
+    assert split.healpix_order == 9
+    prepared(folder, make, lon, lat, "healpix_order = 2\n")
+    with pytest.raises(TrainingError, match="healpix_order: got 2, whose pixels"):
+        train(folder / "spec.toml", folder / "models", dry_run=True)
+
+
+def test_a_column_of_few_values_is_refused_where_the_share_is_far_off(
+    folder: Path, make: SimpleNamespace
+) -> None:
+    columns = make.survey()
+    columns["field"] = np.where(np.arange(400) < 360, "a", "b")
+    make.parquet(folder / "survey.parquet", columns)
+    for share in (0.1, 0.85):  # a name's hash holds it out at one of these
+        (folder / "spec.toml").write_text(make.specification + f'[split]\nby = "field"\nheld_out = {share}\n')
+        with pytest.raises(TrainingError, match=r"whose 2 different values|without"):
+            train(folder / "spec.toml", folder / "models", dry_run=True)
+
+
+SPECIFICATION = """
+name = "noisy"
+
+[catalog]
+paths = ["train.parquet"]
+id = "name"
+
+[label]
+column = "type"
+classes = { early = ["early"], late = ["late"] }
+
+[features]
+colour = "colour"
+
+[errors]
+colour = "sigma"
+"""
+HERE, THERE = 0.5, 2.0
+"""Errors of the training rows, and of a noisier survey."""
+
+
+def write(path: Path, sigma: float, rng: np.random.Generator) -> np.ndarray:
+    """Write galaxies whose true colours, with that error, are the same in all surveys; return which are late."""
+    n = 1200
+    true = rng.normal(0, 1, n)
+    late = rng.random(n) < 1 / (1 + np.exp(-4 * true))
+    columns = {
+        "name": [f"G{i:05d}" for i in range(n)],
+        "type": np.where(late, "late", "early"),
+        "colour": true + rng.normal(0, sigma, n),
+        "sigma": np.full(n, sigma),
+    }
+    pq.write_table(pa.table(columns), path)
+    return late
+
+
+@pytest.fixture(scope="module")
+def surveys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """Return a folder with a trained model and two more surveys, and which of their galaxies are late."""
+    folder, rng = tmp_path_factory.mktemp("noise"), np.random.default_rng(0)
+    late = {
+        n: write(folder / f"{n}.parquet", s, rng)
+        for n, s in (("train", HERE), ("same", HERE), ("far", THERE))
+    }
+    (folder / "spec.toml").write_text(SPECIFICATION)
+    (folder / "without.toml").write_text(SPECIFICATION.partition("[errors]")[0])
+    train(folder / "spec.toml", folder / "models")
+    train(folder / "without.toml", folder / "without")
+    return folder, late
+
+
+def scored(folder: Path, name: str, store: str, out: Path) -> tuple[np.ndarray, np.ndarray]:
+    classify([folder / f"{name}.parquet"], model="noisy", store=folder / store, out=out / store)
+    table = pq.read_table(out / store / f"{name}.parquet")
+    return table["blr_p_late"].to_numpy().astype(float), table["blr_flags"].to_numpy()
+
+
+def test_rows_as_noisy_as_the_training_get_the_same_as_without_errors(
+    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    folder, _ = surveys
+    assert Store(folder / "models").load("noisy").training.noise == {"colour": pytest.approx(HERE)}
+    p, flags = scored(folder, "same", "models", tmp_path)
+    np.testing.assert_array_equal(p, scored(folder, "same", "without", tmp_path)[0])
+    assert not (flags & 128).any()
+
+
+def test_noisier_rows_get_less_certain_and_better_probabilities(
+    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    folder, late = surveys
+    p, flags = scored(folder, "far", "models", tmp_path)
+    plain, _ = scored(folder, "far", "without", tmp_path)
+    assert np.abs(p - 0.5).mean() < np.abs(plain - 0.5).mean() - 0.05
+    assert (flags & 128).any()
+
+    def loss(q: np.ndarray) -> float:
+        return float(-np.mean(np.log(np.where(late["far"], q, 1 - q))))
+
+    assert loss(p) < loss(plain) - 0.05
+
+
+def test_noise_is_of_the_rows_that_have_the_feature() -> None:
+    errors, missing = np.array([[3.0, 1.0], [4.0, 0.0]]), np.array([[False, False], [False, True]])
+    found = training_noise(errors, missing, ("a", "b"))
+    assert found == pytest.approx({"a": np.sqrt(12.5), "b": 1.0})
+    assert training_noise(errors, missing | True, ("a", "b")) == {}
+
+
+def test_excess_is_of_variances_and_never_negative() -> None:
+    found = excess(np.array([[5.0, 1.0], [3.0, 0.0]]), {"a": 4.0}, ("a", "b"))
+    np.testing.assert_allclose(found, [[3, 1], [0, 0]])
+
+
+STATED = {
+    "flux": '[photometry.q]\nflux = "flux"\ninverse_variance = "ivar"\nsoftening = 1e-10\n',
+    "magnitude": '[photometry.q]\nmagnitude = "mag"\ninverse_variance = "ivar"\n',
+    "error": '[photometry.q]\nmagnitude = "mag"\nerror = "sigma"\n',
+    "plain": "",
+}
+
+
+@pytest.mark.parametrize("errors", ["[errors]\nq = {}\n", ""])
+@pytest.mark.parametrize("kind", STATED)
+def test_a_value_without_any_weight_is_missing(tmp_path: Path, kind: str, errors: str) -> None:
+    """Surveys write an inverse variance of 0, or an infinite error, beside values that they did not measure."""
+    error = '"q_err"' if STATED[kind] else '"sigma"'
+    head, feature = SPECIFICATION.partition("[features]")[0], "q" if STATED[kind] else "mag"
+    text = f'{head}{STATED[kind]}[features]\nq = "{feature}"\n{errors.format(error)}'
+    ivar, sigma = np.array([0.0, 4.0, np.nan]), np.array([np.inf, 0.5, np.nan])
+    columns = {
+        "name": list("abc"),
+        "type": ["late"] * 3,
+        "flux": np.full(3, 20.0),
+        "mag": np.full(3, 19.0),
+        "ivar": ivar,
+        "sigma": sigma,
+    }
+    catalog = catalogs.open(write_parquet(tmp_path / "train.parquet", columns, flux="nanomaggy"))
+    reader = training_reader(parse_specification(text, source="x")).of(catalog)
+    found = reader.evaluate(next(catalog.batches(reader.read)))
+    told = bool(STATED[kind] or errors)
+    assert found.missing[:, 0].tolist() == [told, False, False], (
+        "of an error that is not there nothing is said"
+    )
+    if errors:
+        assert found.errors is not None
+        assert (found.errors[:, 0] > 0).tolist() == [False, True, False]
+
+
+MAGS = ["20.5", "-", "", "N/A", ">23.1", " 21 ", "99", "-9999", ">22.9", "19.5"]
+KINDS = ["E", "?", "", "S", "E", "S", "hidden", "E", "S", "E"]
+
+
+def written(folder: Path, times: int = 1) -> Path:
+    path = folder / "survey.csv"
+    rows = [f"G{i},{i},{m},{k}\n" for i, (m, k) in enumerate(zip(MAGS * times, KINDS * times, strict=True))]
+    path.write_text("id,row,mag,kind\n" + "".join(rows))
+    return path
+
+
+def specification(states: str, feature: str) -> Specification:
+    head = 'name = "made"\n[catalog]\npaths = ["survey.csv"]\nid = "id"\n'
+    return parse_specification(
+        f'{head}{states}\n[label]\ncolumn = "kind"\n[features]\n{feature}\n', source="spec.toml"
+    )
+
+
+def read(
+    folder: Path, states: str, feature: str, rows: int = 100
+) -> tuple[FeatureReader, list[float], list[bool]]:
+    """Return the reader, the feature with NaN where it is missing, and which rows were not detected."""
+    reader = training_reader(specification(states, feature))
+    cat = catalogs.open(written(folder))
+    assert str(cat.column("mag").datatype) == "string"
+    found = [reader.evaluate(b) for b in cat.batches(cat.names, rows)]
+    X = np.concatenate([np.where(f.missing, np.nan, f.X)[:, 0] for f in found])
+    unseen = [n for f in found if f.not_detected is not None for n in f.not_detected.tolist()]
+    return reader, X.tolist(), unseen
+
+
+STATES = """
+sentinels = { mag = ["N/A", -9999] }
+not_detected = { mag = [">", 99] }
+masked = { mag = ["-"] }
+"""
+NAN = np.nan
+
+
+@pytest.mark.parametrize("rows", [100, 4, 1])
+def test_a_column_of_numbers_with_texts_among_them(tmp_path: Path, rows: int) -> None:
+    """Whatever the batches, some of which hold no number at all."""
+    _, X, unseen = read(tmp_path, STATES, 'm = "mag"', rows)
+    np.testing.assert_array_equal(X, [20.5, NAN, NAN, NAN, NAN, 21, NAN, NAN, NAN, 19.5])
+    assert [i for i, one in enumerate(unseen) if one] == [4, 6, 8], "flag 8"
+    _, X, _ = read(tmp_path, STATES + "limits = { mag = 24 }", 'm = "mag"', rows)
+    np.testing.assert_array_equal(X, [20.5, NAN, NAN, NAN, 24, 21, 24, NAN, 24, 19.5])
+    assert read(tmp_path, STATES, 'm = "mag_masked"', rows)[1] == [0, 1, *[0] * 8]
+    assert read(tmp_path, STATES, 'm = "mag_not_detected"', rows)[1] == [0, 0, 0, 0, 1, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("state", ["not_detected", "masked"])
+def test_blank_is_the_empty_text(tmp_path: Path, state: str) -> None:
+    states = STATES.replace(f"{state} = {{ mag = [", f'{state} = {{ mag = ["blank", ')
+    reader, X, _ = read(tmp_path, states, f'm = "mag_{state}"')
+    marked = {"not_detected": {2, 4, 6, 8}, "masked": {1, 2}}[state]
+    assert [i for i, one in enumerate(X) if one] == sorted(marked)
+    cat = catalogs.open(tmp_path / "survey.csv")
+    counts = reader.count_states(next(cat.batches(cat.names)))
+    assert counts["mag", State[state.upper()]] == len(marked)
+    assert counts["mag", State.NOT_OBSERVED] == 2
+    assert counts["mag", State.MEASURED] == 3
+
+
+def test_a_column_of_classes(tmp_path: Path) -> None:
+    states = 'masked = { kind = ["hidden"] }\nnot_detected = { kind = "blank" }\nsentinels = { kind = "?" }'
+    assert read(tmp_path, states, """e = "kind == 'E'" """)[1] == [k == "E" for k in KINDS]
+    assert read(tmp_path, states, """e = "kind == 'hidden'" """)[1] == [0] * 10, "it is no class any more"
+    assert read(tmp_path, states, 'e = "kind_masked"')[1] == [k == "hidden" for k in KINDS]
+    assert read(tmp_path, states, 'e = "kind_not_detected"')[1] == [k == "" for k in KINDS]
+
+
+def test_texts_that_are_not_stated_are_named(tmp_path: Path) -> None:
+    """A text that is in none of the three is no number, and is not taken for a missing one."""
+    told = r"masked \(among the numbers are 'N/A', '>23.1', '>22.9'\)"
+    with pytest.raises(ExpressionError, match=f"gives text, expected numbers; .*{told}"):
+        read(tmp_path, 'sentinels = { mag = "-" }', 'm = "mag"')
+    with pytest.raises(ExpressionError, match=r"among the numbers are '-', 'N/A', '>23.1', '>22.9'"):
+        read(tmp_path, "", 'm = "mag"')
+    with pytest.raises(ExpressionError, match=r"not_detected or masked \(no number, but '.+'\)$"):
+        read(tmp_path, "", 'm = "kind"')
+
+
+def test_the_reasons_are_counted_in_training(tmp_path: Path) -> None:
+    written(tmp_path, 20)
+    head = 'name = "made"\n[catalog]\npaths = ["survey.csv"]\nid = "id"\n'
+    label = '[label]\ncolumn = "kind"\nclasses = { e = "E", s = "S" }\n'
+    (tmp_path / "spec.toml").write_text(f'{head}{STATES}{label}[features]\nm = "mag"\n')
+    planned = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)
+    assert planned.training.states == {"mag": {"not_observed": 40, "not_detected": 40}}
+
+
+@pytest.mark.parametrize("state", ["not_detected", "masked"])
+def test_a_text_has_one_meaning(state: str) -> None:
+    with pytest.raises(SpecificationError, match=f"got '-' of column 'mag' in sentinels and in {state}"):
+        specification(f'sentinels = {{ mag = "-" }}\n{state} = {{ mag = ["N/A", "-"] }}', 'm = "mag"')
+
+
+def test_votes_among_which_are_texts() -> None:
+    """Numbers where the texts are stated, said by name where they are not, and none where there is no value at all."""
+    label = Label(votes={"early": "n_e", "late": "n_s"})
+    numbers = np.array([1.0, 2.0])
+    with pytest.raises(TrainingError, match="texts in column 'n_s', expected numbers"):
+        vote_counts(label, {"n_e": numbers, "n_s": np.array(["3", "-"], dtype=object)})
+    stated = DerivedColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
+    assert vote_counts(label, {"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
+    assert vote_counts(label, {"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]
+
+
+def test_labels_of_a_batch_without_any() -> None:
+    assert plain_texts(np.zeros(2, NO_VALUES)).tolist() == ["", ""]
+    assert plain_texts(np.array([1.0, np.inf, np.nan])).tolist() == ["1", "inf", ""]

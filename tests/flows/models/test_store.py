@@ -1,4 +1,4 @@
-"""The model store: versions, champions, references; and model files that are damaged or of another version."""
+"""The model store: versions, champions, references, rows that a model keeps, and model files that are damaged."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 
 import asdf
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from blr.calibration import paired_gain
@@ -29,7 +31,7 @@ from flows.models.model import (
     write_model,
     write_tree,
 )
-from flows.models.row_files import JudgedRows
+from flows.models.row_files import ROWS_FILE, JudgedRows, UnseenRows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
@@ -385,3 +387,22 @@ def test_a_store_outside_of_the_roots_is_refused_by_name(
     assert Store.named(tmp_path / "survey" / "models") == Store(tmp_path / "survey" / "models")
     with pytest.raises(UsageError, match=r"^store: got .*, expected a path inside"):
         Store.named(tmp_path / "models")
+
+
+def test_another_table_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / ROWS_FILE)
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
+        UnseenRows.read(tmp_path, classes=2, features=1)
+
+
+def test_a_training_keeps_them(trained: Path) -> None:
+    """They are the rows that the model was judged on: their losses are those of the judgement."""
+    stored = Store(trained / "models")
+    model, folder = stored.load("morphology"), stored.find("morphology").folder
+    rows = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
+    known = np.isfinite(rows.probability[:, 0])
+    assert len(known) == model.metrics.n
+    assert np.sum(~known) == model.metrics.n_unclassified
+    losses = -np.log(rows.probability[known, rows.target[known]])
+    judged = JudgedRows.read(folder).log_loss
+    assert np.isin(losses.round(9), judged.round(9)).all()

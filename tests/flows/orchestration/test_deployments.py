@@ -1,10 +1,15 @@
-"""prefect.yaml, its entry points, and that a database has one server."""
+"""prefect.yaml, settings and words of runs, and command-line runs that were killed."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import re
+import shutil
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,22 @@ import pytest
 import yaml
 
 from flows.errors import UsageError
-from flows.orchestration.settings import TEMPLATE, ServedHome, deployments, deployments_text
+from flows.orchestration.run_page import (
+    MOST_NOTES,
+    PAGES,
+    _Log,
+    classification_message,
+    classification_name,
+    page_of,
+    started_name,
+)
+from flows.orchestration.settings import TEMPLATE, ServedHome, crash_unended, deployments, deployments_text
+from flows.reports.counts import run_tables
+from flows.runs.progress import listening, tell
+from flows.runs.results import ReleaseResult
 from tests.e2e.running import clean_environment
+from tests.flows.children import Child
+from tests.flows.verbs import classify, reprocess
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -129,3 +148,235 @@ def test_a_database_has_one_server(tmp_path: Path) -> None:
             pass
         assert home.address() == "http://127.0.0.1:1"
     assert home.address() is None
+
+
+MODEL = "morphology@7ef2f804147c"
+
+
+def test_a_name_says_verb_model_and_release() -> None:
+    assert started_name("classify", MODEL, release=12) == "classify morphology@7ef2 → release 12"
+    assert started_name("classify", MODEL, release=12, trial=True) == "classify morphology@7ef2: trial"
+
+
+def test_the_words_of_results(trained: Path, tmp_path: Path) -> None:
+    asked = {"model": "morphology", "store": trained / "models", "out": tmp_path / "out"}
+    done = classify([trained / "survey.parquet"], **asked)
+    short = done.model[: len("morphology@") + 4]
+    assert classification_name("classify", done) == f"classify {short} → release 1"
+    assert classification_message(done) == "Release 1: 1 file, 400 objects; annotated now: 1 new."
+    again = classify([trained / "survey.parquet"], **asked)
+    assert classification_name("classify", again) == f"classify {short}: nothing to do"
+    assert classification_message(again) == "Nothing to do: 1 file, 400 objects, as at release 1."
+    trial = classify([trained / "survey.parquet"], **asked, limit=10)
+    assert classification_message(trial) == "Trial on 10 rows; nothing was written."
+
+
+def test_the_message_names_what_was_quarantined_and_counts_its_stale_copy(
+    trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "release").mkdir()
+    for name in ("a", "b"):
+        shutil.copy(trained / "survey.parquet", tmp_path / "release" / f"{name}.parquet")
+    text = (
+        (trained / "spec.toml").read_text().replace("[label]", "[target]\npaths = ['release/*']\n\n[label]")
+    )
+    (tmp_path / "spec.toml").write_text(text)
+
+    def night() -> ReleaseResult:
+        return reprocess(tmp_path / "spec.toml", trained / "models", out=tmp_path / "out", quiet_seconds=0)
+
+    first = run_tables(night())
+    assert "difference" not in first, "there is nothing to compare a first release with"
+    (tmp_path / "release" / "b.parquet").write_bytes(b"<html>")
+    second = night()
+    message = classification_message(second)
+    assert message.startswith(
+        "Release 1, 1 quarantined: 2 files, 800 objects; annotated now: none; 1 stale; "
+    )
+    assert "quarantined: b.parquet: " in message
+
+
+def test_few_lines_are_logged_and_all_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+
+    class Ear:
+        def start(self, what: str, total: int, unit: str) -> None:
+            heard.append(f"{what} {total} {unit}")
+
+        def advance(self, n: int) -> None:
+            heard.append(str(n))
+
+        def note(self, line: str) -> None:
+            heard.append(line)
+
+    with caplog.at_level(logging.INFO), listening(_Log(logging.getLogger("run"), Ear())):
+        tell().start("12 files", 1000, "rows")
+        for _ in range(1000):
+            tell().advance(1)
+        for i in range(MOST_NOTES + 20):
+            tell().note(f"note {i}")
+    assert len(heard) == 1 + 1000 + MOST_NOTES + 20
+    begin, end, *notes = caplog.messages
+    assert begin == "12 files: 1,000 rows"
+    assert end.startswith("12 files: 1,000 rows in ")
+    assert notes == [f"note {i}" for i in range(MOST_NOTES)] + ["further notes are not logged"]
+
+
+def test_a_link_leads_to_the_teams_web_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "models" / "a b" / "report.html"
+    monkeypatch.delenv(PAGES, raising=False)
+    assert page_of(report) == report.as_uri()
+    monkeypatch.setenv(PAGES, f"{tmp_path}=https://survey.example.org/files/")
+    assert page_of(report) == "https://survey.example.org/files/models/a%20b/report.html"
+    assert page_of(tmp_path.parent / "x.html").startswith("file://")
+    monkeypatch.setenv(PAGES, "https://survey.example.org")
+    with pytest.raises(UsageError, match="expected FOLDER=URL"):
+        page_of(report)
+
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (DOCS / "operations.md").read_text(encoding="utf-8")
+ASK = """
+import json
+from prefect.settings import get_current_settings
+s = get_current_settings()
+print(json.dumps({
+    "home": str(s.home),
+    "url": s.api.url,
+    "auth": [s.server.api.auth_string.get_secret_value(), s.api.auth_string.get_secret_value()],
+    "hosts": [s.server.api.host, s.worker.webserver.host],
+    "serializer": s.results.default_serializer,
+    "leases": s.server.concurrency.lease_storage,
+    "vacuum": sorted(s.server.services.db_vacuum.enabled_vacuum_types & {"events", "flow_runs"}),
+    "days": [s.server.services.db_vacuum.retention_period.days, s.server.events.retention_period.days],
+    "analytics": s.server.analytics_enabled,
+    "roots": __import__("os").environ["BLR_ROOTS"],
+}))
+"""
+
+
+def test_the_settings_are_prefects_and_are_taken(tmp_path: Path) -> None:
+    (settings,) = re.findall(r"```sh\n(set -a .*?)```", PAGE, flags=re.DOTALL)
+    (tmp_path / "blr.env").write_text(settings)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    done = subprocess.run(
+        ["sh", "-c", '. ./blr.env && exec "$0" -W error -c "$1"', sys.executable, ASK],
+        cwd=tmp_path,
+        env=clean | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), "a setting that is not known is warned of"
+    assert json.loads(done.stdout) == {
+        "home": f"{tmp_path}/blr-prefect",
+        "url": "http://127.0.0.1:4200/api",
+        "auth": ["blr:choose-one", "blr:choose-one"],
+        "hosts": ["127.0.0.1", "127.0.0.1"],
+        "serializer": "json",
+        "leases": "prefect.server.concurrency.lease_storage.filesystem",
+        "vacuum": ["events", "flow_runs"],
+        "days": [30, 7],
+        "analytics": False,
+        "roots": "/srv/survey",
+    }
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_are_automations_of_events_that_there_are(path: Path) -> None:
+    from prefect.automations import Automation
+
+    told = yaml.safe_load(re.sub(r"\b[A-Z]+_ID\b", "00000000-0000-0000-0000-000000000000", path.read_text()))
+    assert Automation.model_validate(told).actions
+    ours = [name for name in told["trigger"]["expect"] if name.startswith("blr.")]
+    assert all(f"| `{name}` |" in (DOCS / "reprocessing.md").read_text() for name in ours)
+    assert ours or path.stem == "zombie-runs"
+
+
+def test_the_example_for_silent_runs_forces_nothing() -> None:
+    """The server decides by the state that a run has when it fires: only one that has not ended can be crashed."""
+    told = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
+    assert told["actions"][0]["force"] is False
+    left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
+    assert left <= {event.removeprefix("prefect.flow-run.") for event in told["trigger"]["expect"]}
+
+
+def test_the_automation_for_silent_runs_is_the_example() -> None:
+    from flows.orchestration.deployments import _of_all, _teller
+
+    example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
+    _, silent = _of_all(_teller(None))[-1]
+    ours = silent.trigger.model_dump(mode="json")
+    assert {key: ours[key] for key in ("posture", "match", "threshold", "within")} == {
+        key: example["trigger"][key] for key in ("posture", "match", "threshold", "within")
+    }
+    for key in ("expect", "after", "for_each"):
+        assert sorted(ours[key]) == sorted(example["trigger"][key])
+    (action,) = silent.actions
+    assert action.model_dump(mode="json", exclude_none=True) == example["actions"][0]
+
+
+SHARE = """
+import pathlib, sys
+from flows.orchestration.settings import share
+print(share(pathlib.Path(sys.argv[1])) is not None, flush=True)
+sys.stdin.read()
+"""
+
+
+def participant(home: Path) -> Child:
+    """Return a process that takes part, and has said whether it was alone."""
+    return Child(SHARE, home)
+
+
+def test_who_is_alone_knows_it_and_others_do_not(tmp_path: Path) -> None:
+    first = participant(tmp_path)
+    second = participant(tmp_path)
+    first.kill()
+    third = participant(tmp_path)
+    for process in (second, third):
+        process.end()
+    fourth = participant(tmp_path)
+    fourth.end()
+    assert [p.said for p in (first, second, third, fourth)] == ["True", "False", "False", "True"]
+
+
+def test_where_nothing_can_be_written_nothing_is_known(tmp_path: Path) -> None:
+    process = participant(tmp_path / "absent")
+    process.end()
+    assert process.said == "False"
+
+
+def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.states import Completed, Running
+
+    @flow(name="killed")
+    def killed() -> None:
+        """Never run: only its runs are."""
+
+    def state(run: str) -> str:
+        return client.read_flow_run(run.id).state.type.value
+
+    with get_client(sync_client=True) as client:
+        done = client.create_flow_run(killed, state=Completed())
+        prepared = client.create_flow_run(killed)
+        begun = client.create_flow_run(killed)
+        client.set_flow_run_state(begun.id, Running())
+        now = datetime.now(UTC)
+        later = client.create_flow_run(killed)
+        client.set_flow_run_state(later.id, Running())
+        address = prefect_server.removesuffix("/api")
+        assert crash_unended(address, now - timedelta(minutes=5)) == []
+        assert {*crash_unended(address, now)} == {str(begun.id), str(prepared.id)}
+        states = [state(run) for run in (begun, prepared, later, done)]
+        assert states == ["CRASHED", "CRASHED", "RUNNING", "COMPLETED"]
+        assert "was killed" in client.read_flow_run(begun.id).state.message
+        client.delete_flow_run(later.id)
+
+
+def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work() -> None:
+    from tests.flows.children import free_port
+
+    assert crash_unended(f"http://127.0.0.1:{free_port()}", datetime.now(UTC)) == []

@@ -1,20 +1,39 @@
-"""Words under the table of candidates say why one with a better held-out loss was not selected."""
+"""Words and pictures of a report: why a candidate lost, classes that look alike, and models that predict nothing."""
 
 from __future__ import annotations
 
 import io
+import json
+import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from flows.models.store import Store
+from blr.basis.kinds import fit_basis
+from blr.calibration import Skill
+from blr.classifier import Classifier, Member
+from blr.selection.evidence import fit_evidence
+from flows.cli._list import run_list, show_models
+from flows.cli._models import show_trained
+from flows.cli.app import run
+from flows.documents import from_document, to_document
+from flows.models.promotion import compare
+from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
-from flows.reports.data import TrainReport
-from flows.reports.tables import choice_words
+from flows.reports.data import TrainReport, boundary_picture
+from flows.reports.html import render_report
+from flows.reports.tables import choice_words, comparison_tables, model_card
+from flows.request import PromoteRequest
 from tests.flows.reports.test_report import changed
+from tests.flows.verbs import train
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +93,197 @@ def test_left_out_objects_are_not_called_held_out(report: Any, by: str, words: s
     assert words in said
     assert "smallest left-out log loss" in said
     assert "eld-out" not in said
+
+
+LINES = {"E/S0": ["E", "S0"], "Sb/Sc": ["Sb", "Sc"]}
+
+
+def test_groups_are_printed_reported_and_trained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The colour of the survey's galaxies tells E and S0 from Sb and Sc, and nothing else."""
+    specification, store = folder / "spec.toml", folder / "models"
+    grouped = 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }\n'
+    four = 'classes = { E = ["E"], S0 = ["S0"], Sb = ["Sb"], Sc = ["Sc"] }\n'
+    specification.write_text(specification.read_text().replace(grouped, four))
+    assert run(["train", str(specification), "--store", str(store)]) == 0
+    printed = capsys.readouterr().out
+    assert "The features cannot tell all classes apart (" in printed
+    lines = printed.partition("[label.classes]\n")[2].partition("\n\n")[0]
+    assert tomllib.loads(lines) == LINES
+    (report,) = store.rglob("report.html")
+    assert "Classes that could be one" in report.read_text()
+    text = specification.read_text().replace(four, "") + f"\n[label.classes]\n{lines}\n"
+    specification.write_text(text)
+    assert run(["train", str(specification), "--store", str(store), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"] == [*LINES]
+
+
+def test_init_groups_classes_that_are_alike(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    specification = folder / "new.toml"
+    assert (
+        run(["init", str(folder / "survey.parquet"), "--label", "hubble", "--out", str(specification)]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "A quick linear fit cannot tell all classes apart (" in printed
+    assert "They stand under [label.classes], ready to use" in printed
+    text = specification.read_text()
+    assert {*tomllib.loads(text)["label"]["classes"]} == {"E", "S0", "Sb", "Sc"}
+    offer = text.partition("# Or groups of classes")[2].partition("\n")[2]
+    lines = [line.removeprefix("# ") for line in offer.splitlines() if line.startswith('# "')][:2]
+    assert tomllib.loads("\n".join(lines)) == LINES
+    before, rest = text.partition("\n[label.classes]")[0], text.partition("[split]")[2]
+    specification.write_text("\n".join([before, "[label.classes]", *lines, "[split]", rest]))
+    assert run(["train", str(specification), "--store", str(folder / "models"), "--dry-run"]) == 0
+
+
+def test_init_groups_no_classes_that_are_not_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = np.tile(["a", "b", "c"], 40)
+    rows = zip(kind, np.random.default_rng(0).normal(np.tile([0, 2, 4], 40), 1.0), strict=True)
+    (tmp_path / "x.csv").write_text("\n".join(["kind,colour", *(f"{k},{x}" for k, x in rows)]))
+    assert run(["init", str(tmp_path / "x.csv"), "--label", "kind", "--json"]) == 0
+    started = json.loads(capsys.readouterr().out)
+    assert started["groups"] == {}
+    assert "apart" not in started["text"]
+
+
+def test_a_class_too_rare_to_be_compared_stays_in_the_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["a", "b", "c"], 40_000).astype(object)
+    colour = rng.normal(np.where(kind == "c", 3.0, 0.0), 1.0)
+    kind[[10, 30_000]] = "odd"
+    pq.write_table(pa.table({"kind": kind, "colour": colour}), tmp_path / "x.parquet")
+    assert run(["init", str(tmp_path / "x.parquet"), "--label", "kind", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == {"a/b": ["a", "b"], "c": ["c"], "odd": ["odd"]}
+
+
+def rows(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    labels = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 3))
+    X[:, 2] += 2.0 * labels
+    X[:, 0] += 1.0 * labels
+    missing = np.zeros(X.shape, dtype=bool)
+    missing[::9, 2] = True
+    X[missing] = 0.0
+    return X, missing, labels
+
+
+def fitted(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> Classifier:
+    basis = fit_basis("linear", X)
+    member = Member(basis, fit_evidence(basis(X), labels), tuple(range(X.shape[1])))
+    names = [f"x{j}" for j in range(X.shape[1])]
+    return Classifier.build([member], X, missing, features=names, classes=["a", "b"])
+
+
+def test_shows_the_two_features_that_separate_most() -> None:
+    X, missing, labels = rows(np.random.default_rng(0))
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
+    assert picture["moderated"].shape == (picture["y"].size, picture["x"].size, 2)
+    np.testing.assert_allclose(picture["moderated"].sum(axis=2), 1, atol=1e-9)
+    # The second class grows along both axes.
+    assert np.all(np.diff(picture["moderated"][20, :, 1]) > 0)
+    assert np.all(np.diff(picture["moderated"][:, 25, 1]) > 0)
+
+
+def test_points_are_of_objects_that_have_both_features() -> None:
+    X, missing, labels = rows(np.random.default_rng(1))
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    shown = ~missing[:, 2]
+    np.testing.assert_array_equal(picture["point_x"], X[shown, 2])
+    np.testing.assert_array_equal(picture["point_class"], labels[shown])
+
+
+def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
+    X, missing, labels = rows(np.random.default_rng(4))
+    X[:, 1] = labels ^ (np.random.default_rng(5).random(len(X)) < 0.02)
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
+    X[:, 0] = 1.0
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x1")
+
+
+@pytest.fixture(scope="module")
+def useless_once(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Any:
+    """Return what is told of a model whose labels are shuffled, and its store."""
+    folder = tmp_path_factory.mktemp("useless")
+    columns = make.survey(1500)
+    columns["hubble"] = np.random.default_rng(5).permutation(columns["hubble"])
+    make.parquet(folder / "survey.parquet", columns)
+    (folder / "spec.toml").write_text(make.specification)
+    return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
+
+
+@pytest.fixture
+def useless(useless_once: Any, tmp_path: Path) -> Any:
+    """Return the same, with a copy of the store, to be written to."""
+    told, store = useless_once
+    copy = Store(Path(shutil.copytree(store.root, tmp_path / "models")))
+    return replace(told, path=str(copy.folder("morphology", told.version))), copy
+
+
+def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    told, store = useless
+    assert told.trust.verdict == "amber"
+    assert told.trust.answer("computed").colour == "green"
+    assert told.metrics.skill.verdict != "better"
+    model, report = store.load("morphology"), TrainReport.of(told)
+    show_trained(told)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("No skill")
+    assert [line for line in others if "verdict on its probabilities" in line]
+    assert model_card(model, report).splitlines()[2].startswith("**No skill")
+    assert "**Can I use it?** No:" in tables.markdown_report(report)
+    page = render_report(report)
+    assert "No: it is not known" in page[: page.index("<b>Reliability")]
+    rows = tables.candidate_table(report.model).rows
+    assert "green, no skill" in rows[tables.candidate_table(report.model).marked]
+    run_list(store=store.root, json=True)
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["models"][0]["has_skill"] is False
+    show_models(from_document(ModelListing, listed, source="list"))
+    assert "no skill" in capsys.readouterr().out
+    compared = comparison_tables(compare(PromoteRequest("morphology", store=store.root)))[-1]
+    assert "No skill" in dict(row[:2] for row in compared.rows)["skill"]
+
+
+def test_skill_is_told_with_its_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(trained / "models")
+    model = store.load("morphology")
+    found = model.metrics.skill
+    assert 0 < found.low < found.gain < found.high
+    assert found.n == found.n_groups == model.metrics.n
+    assert found.gain == pytest.approx(model.metrics.log_loss_baseline - model.metrics.log_loss)
+    show_trained(store.described(model, "stored"))
+    shown = capsys.readouterr().out
+    assert not shown.startswith("No skill")
+    assert "Does it know more than the class shares? Yes: it is right for" in " ".join(shown.split())
+    assert "of the doubt that class shares alone leave" in shown
+
+
+def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
+    """Each object twice, under one name: the interval is that of the single ones."""
+    columns = make.survey()
+    make.parquet(folder / "survey.parquet", {k: np.concatenate([v, v]) for k, v in columns.items()})
+    found = train(folder / "spec.toml", folder / "models").metrics.skill
+    assert found.n == 2 * found.n_groups
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [(0.4, "Skill: on 3 held-out objects"), (0.9, "No skill: on 3"), (0.69, "No skill shown: on 3")],
+)
+def test_words(loss: float, words: str) -> None:
+    gain = 0.7 - loss
+    found = SkillSummary.of(
+        Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
+    )
+    assert skill_words(found).startswith(words)
+    assert from_document(SkillSummary, to_document(found), source="skill") == found

@@ -1,4 +1,4 @@
-"""The report shows the numbers, takes every text literally, and loads nothing from anywhere."""
+"""Reports and tables on terminals show the numbers, take every text literally, and load nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from blr.census.results import Census, ClassCensus, SelectionCensus
 from blr.trust.verdict import TrustAnswer
 from catalogs.profile.split import SplitSummary
 from flows.models.description import (
@@ -36,6 +37,7 @@ from flows.models.description import (
 )
 from flows.models.store import SkillSummary
 from flows.reports import tables
+from flows.reports.counts import selection_table
 from flows.reports.data import BoundaryPicture, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report
 from flows.reports.report_table import ReportTable
@@ -454,3 +456,96 @@ def test_a_report_of_many_classes_is_made_in_no_time() -> None:
     assert time.process_time() - start < 1
     assert "matplotlib" not in page
     assert len(page) < 1_000_000
+
+
+def test_no_purity_is_shown_where_no_labelled_object_tells_of_it() -> None:
+    of_class = {"count": 10.0, "low": 5.0, "high": 15.0, "source": "model", "assumes": "shares", "reason": ""}
+    kept = {"completeness": 0.4, "completeness_low": 0.3, "completeness_high": 0.5}
+    told = SelectionCensus(threshold=0.5, objects=20, purity=0.8, purity_low=0.7, purity_high=0.9, **kept)
+    untold = SelectionCensus(
+        threshold=0.9, objects=9, purity=0.5, purity_low=0.002, purity_high=0.999, **kept
+    )
+    census = Census(
+        n_rows=50, level=0.95, classes={"yes": ClassCensus(**of_class, selections=(told, untold))}
+    )
+    first, second = selection_table(census).rows
+    assert first[3:5] == ("80.0%", "70.0% to 90.0%")
+    assert second[3:5] == ("–", "0.2% to 99.9%")
+
+
+NUMBERS = ("120", "−12,345.6", "−123.4", "−0.03", "−12,500.1", "101.2", "0.5123")
+
+CANDIDATES = ReportTable(
+    title="Candidates",
+    columns=(
+        "features",
+        "basis",
+        "M",
+        "log evidence",
+        "Δ",
+        "2nd order",
+        "BIC",
+        "eff. parameters",
+        "held-out log loss",
+        "verdict",
+        "weight",
+    ),
+    rows=(
+        ("all but g_i_psf, petro_radius", "polynomial, degree 2", *NUMBERS, "green, no skill", "0.998"),
+        ("all 14", "radial functions, 40 centres, and linear", *NUMBERS, "amber", "< 0.001"),
+    ),
+    numeric=frozenset({2, 3, 4, 5, 6, 7, 8, 10}),
+    remark="The second has a smaller loss.",
+    note="In nats.",
+    marked=0,
+)
+
+
+def shown(table: ReportTable, width: int) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(table)
+    return stream.getvalue()
+
+
+def test_at_120_columns_the_columns_that_name_a_candidate_can_be_read() -> None:
+    lines = shown(CANDIDATES, 120).splitlines()
+    assert max(map(len, lines)) <= 120
+    for word in (
+        "features",
+        "basis",
+        "verdict",
+        "polynomial,",
+        "petro_radius",
+        "green,",
+        "−12,345.6",
+        "evidence",
+    ):
+        assert any(word in line for line in lines)
+    assert "…" not in "".join(lines)
+    assert not [line for line in lines if line.startswith("* ")]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_table_too_wide_becomes_a_list(width: int) -> None:
+    text = shown(CANDIDATES, width)
+    assert max(map(len, text.splitlines())) <= width
+    joined = re.sub(r"\s+", " ", text)
+    for i, row in enumerate(CANDIDATES.rows):
+        mark = " (selected)" if i == CANDIDATES.marked else ""
+        assert f"* features {row[0]}; basis {row[1]}{mark} M 120; log evidence −12,345.6" in joined
+        assert f"verdict {row[9]}; weight {row[10]}" in joined
+    assert CANDIDATES.remark in joined
+
+
+def test_long_texts_wrap_between_words_and_long_words_are_not_lost() -> None:
+    name = "a" * 90 + ".parquet"
+    why = "the file ended in the middle of a row group " * 4
+    table = ReportTable(title="Files", columns=("file", "state", "why"), rows=((name, "quarantined", why),))
+    text = shown(table, 80)
+    assert "".join(re.findall(r"a{2,}|\.parquet", text)).replace("quarantined", "").count("a") >= 88
+    assert "quarantined" in text
+    assert all(word in text for word in why.split())
+
+
+def test_an_empty_table_has_its_headings() -> None:
+    assert "state" in shown(ReportTable(title="Files", columns=("state", "files"), rows=()), 80)

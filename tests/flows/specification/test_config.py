@@ -1,18 +1,39 @@
-"""The specification: the values that it accepts, and its hash."""
+"""The specification: values that it accepts, ranges, its hash, and errors that name file, key, value and remedy."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
+from collections import Counter
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
+import catalogs
 from blr.basis.kinds import BASES
+from catalogs.arrays import plain_texts
+from catalogs.expressions.expression import parse
+from catalogs.sky.photometry import is_sentinel
+from flows.draft.inspection import starting_classes
+from flows.draft.specification import starting_specification
+from flows.errors import SpecificationError
+from flows.features.columns import DerivedColumns
+from flows.features.reader import FeatureReader
+from flows.labels.reader import LabelReader
+from flows.specification.catalog import Label, as_sentinels, number_range
 from flows.specification.specification import Basis, Specification, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
+from tests.flows.verbs import train
 
 TEXT = """
 name = "m"
@@ -104,3 +125,298 @@ def test_every_basis_has_a_table_whose_options_blr_knows(kind: str) -> None:
     assert options == set(inspect.signature(BASES[kind].fit).parameters) - of_rows
     for name in options - {"width", "lengthscale"}:
         assert getattr(table, name) == inspect.signature(BASES[kind].fit).parameters[name].default
+
+
+GOOD = """
+name = "m"
+[catalog]
+paths = ["a.fits"]
+id = "name"
+[label]
+column = "hubble"
+classes = { early = ["E"], late = ["S"] }
+[features]
+b_j = "bmag - jmag"
+[[candidate]]
+basis = { kind = "polynomial", degree = 2 }
+"""
+
+CASES = {
+    "one width or several": (
+        '{ kind = "polynomial", degree = 2 }',
+        '{ kind = "rbf", width = -1 }',
+        r"^folder/spec.toml: candidate.0.basis.width: got -1, expected greater than 0; change it$",
+    ),
+    "unknown key": (
+        "paths =",
+        "pats =",
+        "catalog.pats: got an unknown key, expected one of .*; did you mean 'paths'?",
+    ),
+    "missing table": (
+        "[catalog]",
+        "[target]",
+        "catalog: this key is missing, expected the table .catalog.; add it",
+    ),
+    "missing key": (
+        'column = "hubble"',
+        "",
+        "label: got no 'column', expected the column that holds the class; add column",
+    ),
+    "unknown basis": (
+        "polynomial",
+        "polinomial",
+        r"candidate.0.basis: got kind 'polinomial'.*did you mean 'polynomial'",
+    ),
+    "unknown option": (
+        "degree",
+        "degre",
+        r"candidate.0.basis.degre: got an unknown key.*did you mean 'degree'",
+    ),
+    "unknown key of a band's table": (
+        "[features]",
+        '[photometry.j]\nmagnitude = "jmag"\nextinction = { ebv = "EBV", coefficient = 3 }\n[features]',
+        r"photometry.j.extinction.ebv: got an unknown key, expected one of band, .*did you mean 'e_bv'",
+    ),
+    "no kind": (
+        'kind = "polynomial", ',
+        "",
+        r"candidate.0.basis: got .*, expected a table with the key 'kind'; add kind",
+    ),
+    "out of bounds": (
+        "degree = 2",
+        "degree = 99",
+        r"candidate.0.basis.degree: got 99, expected .*6 - highest total",
+    ),
+    "wrong type": ('id = "name"', "id = 3", "catalog.id: got 3, expected a valid string"),
+    "one class": (
+        ', late = ["S"]',
+        "",
+        "label: got 1 class.es. in 'classes', expected at least two; add the other",
+    ),
+    "class twice": ('["S"]', '["S", "E"]', "label: 'E' is in class 'early' and in 'late'; keep it in one"),
+    "empty class": ('["S"]', "[]", "label: class 'late' lists no spelling, expected at least one"),
+    "bad expression": ("bmag - jmag", "bmag - ", "features.b_j: "),
+    "unknown feature": (
+        "basis = {",
+        'features = ["b_jj"]\nbasis = {',
+        r"candidate.0.features: got 'b_jj'.*'b_j'",
+    ),
+    "feature twice": (
+        "basis = {",
+        'features = ["b_j", "b_j"]\nbasis = {',
+        "candidate.0.features: got a feature twice",
+    ),
+    "error of no feature": (
+        "[[candidate]]",
+        '[errors]\nb_k = "x"\n[[candidate]]',
+        "errors: got 'b_k', expected one of",
+    ),
+    "no name for the split": ('id = "name"', "", "split.by: got 'id' without catalog.id, expected"),
+    "bad name": ('name = "m"', 'name = "../m"', "name: got '../m', expected"),
+    "not TOML": ("[catalog]", "[catalog", "got text that is not TOML: .*line 3"),
+    "no such choice": (
+        "[[candidate]]",
+        '[select]\nby = "aic"\n[[candidate]]',
+        "select.by: got 'aic', expected 'evidence'",
+    ),
+    "not a number": (
+        "[[candidate]]",
+        "[flags]\nclose_call = nan\n[[candidate]]",
+        "flags.close_call: got nan, expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CASES.values(), ids=CASES.keys())
+def test_bad_specification(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(SpecificationError, match=message) as caught:
+        parse_specification(GOOD.replace(old, new, 1), source="folder/spec.toml")
+    assert all(line.startswith(("folder/spec.toml: ", " ")) for line in str(caught.value).splitlines())
+    assert caught.value.exit_status == 2
+
+
+def test_the_good_specification_is_accepted() -> None:
+    assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
+
+
+def test_all_faults_are_told_at_once() -> None:
+    bad = GOOD.replace("paths", "pats").replace("degree = 2", "degree = 0")
+    with pytest.raises(SpecificationError) as caught:
+        parse_specification(bad, source="s")
+    assert {line.split(":")[1].strip() for line in str(caught.value).splitlines()} == {
+        "catalog.paths",
+        "catalog.pats",
+        "candidate.0.basis.degree",
+    }
+
+
+def test_a_folder_and_a_catalogue_are_no_specification(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match=re.escape(f"{tmp_path}: got")):
+        load_specification(tmp_path)
+    (tmp_path / "a.fits").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*this may be the catalogue"):
+        load_specification(tmp_path / "a.fits")
+
+
+def test_features_that_differ_only_in_a_blank_are_refused(tmp_path: Path) -> None:
+    text = GOOD.replace("[features]\n", '[features]\n"f 1" = "`f 1`"\nf_1 = "f_1"\n')
+    assert text != GOOD
+    file = tmp_path / "spec.toml"
+    file.write_text(text)
+    message = f"{file}: features: got 'f 1' and 'f_1', which differ only in a blank or an underscore"
+    with pytest.raises(SpecificationError, match=re.escape(message)):
+        load_specification(file)
+    assert {"f 1", "f_1"} <= set(parse_specification(text, source="a model").features)  # stored ones are read
+    file.write_text(text.replace('"f 1" =', "f_first ="))
+    assert "f_first" in load_specification(file).features
+
+
+N = 700
+
+
+def read(classes: dict[str, list[str]], values: list[float], exclude: tuple[str, ...] = ()) -> list[int]:
+    label = Label(column="t", classes=classes, exclude=exclude)
+    return LabelReader.of(label, Counter()).read(plain_texts(np.array(values))).tolist()
+
+
+def test_a_range_holds_its_lower_end_only() -> None:
+    early_late = {"early": ["..0"], "late": ["0..9.5", "10"]}
+    assert read(early_late, [-5.2, -0.0, 0.0, 3.3, 9.5, 10, 11, np.nan]) == [0, 1, 1, 1, -1, 1, -1, -1]
+
+
+def test_marks_are_in_no_open_range_and_spellings_go_first() -> None:
+    assert read({"a": ["..0"], "b": ["0.."]}, [-99, -9999, 99.9, 1e3]) == [-1, -1, -1, 1]
+    assert read({"a": ["..5", "7"], "b": ["5..7", "7.5.."]}, [7, 6, 8]) == [0, 1, 1]
+    assert read({"a": ["..5"], "b": ["5.."]}, [4, 5, 6], ("5",)) == [0, -1, 1]
+
+
+def test_texts_that_are_no_ranges_are_spellings() -> None:
+    label = Label(column="t", classes={"a": ["S..", ".."], "b": ["E"]})
+    assert LabelReader.of(label, Counter()).ranges == ()
+    assert LabelReader.of(label, Counter()).knows("S..")
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        ({"a": ["..1"], "b": ["0.."]}, "'..1' and '0..' overlap"),
+        ({"a": ["3..1"], "b": ["4.."]}, "whose lower end is not the first"),
+    ],
+)
+def test_ranges_that_cannot_be_are_refused(classes: dict[str, list[str]], told: str) -> None:
+    with pytest.raises(ValidationError, match=told.replace(".", r"\.")):
+        Label(column="t", classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("values", "cut"),
+    [
+        (np.round(np.linspace(-5, 9, 150), 1), 0),  # T types
+        (np.tile(np.arange(-6, 11), 20), 0),
+        (np.round(np.linspace(0, 1, 500), 3), 0.5),  # fractions of votes
+        (np.linspace(0, 98, 300), 50),
+        (np.linspace(9.1, 11.3, 300), 10.2),
+        (np.arange(60), 30),  # counts of votes
+        (1e6 + np.linspace(0, 1, 300), 1e6 + 150 / 299),
+    ],
+)
+def test_numbers_in_order_are_cut_in_two(values: np.ndarray, cut: float) -> None:
+    found = starting_classes(Counter([*plain_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
+    assert found.cut == cut
+    shown = f"{cut:.0f}" if float(cut).is_integer() else repr(cut)
+    assert [c.spellings for c in found.kept] == [(f"..{shown}",), (f"{shown}..",)]
+    assert [c.rows for c in found.kept] == [np.sum(values < cut), np.sum(values >= cut)]
+
+
+def test_marks_are_nines_and_no_other_numbers() -> None:
+    assert set(starting_classes({"1": 50, "2": 60, "99.3": 40, "99.9": 40, "-9.5": 30}).doubtful) == {"99.9"}
+
+
+@pytest.mark.parametrize("codes", [range(1, 15), (-9, 0, 1, 2), (0.5, 1, 1.5, 2), (-1, *range(12))])
+def test_codes_are_classes_each(codes: range | tuple[Any, ...]) -> None:
+    assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
+
+
+@pytest.mark.parametrize("kind", [np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
+def test_t_types_train_as_init_writes_them(tmp_path: Path, kind: type) -> None:
+    rng = np.random.default_rng(3)
+    t = rng.uniform(-5, 9, N)
+    r = rng.normal(16, 1, N)
+    columns = {
+        "id": np.arange(N) + 10**9,
+        "t": np.where(rng.random(N) < 0.1, -99, np.round(t, 1)).astype(kind),
+    }
+    columns |= {"mag_g": r + 0.8 - 0.05 * t + rng.normal(0, 0.1, N), "mag_r": r}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "t", folder=tmp_path)
+    written = tomllib.loads(start.text)["label"]["classes"]
+    assert written == {"below_0": ["..0"], "from_0": ["0.."]}
+    assert "renamed" not in start.text
+    head, *candidates = start.text.split("[[candidate]]")
+    some = candidates[:2] if kind is np.float32 else candidates  # `make long` trains all
+    (tmp_path / "spec.toml").write_text("[[candidate]]".join([head, *some]))
+    told = train(tmp_path / "spec.toml", tmp_path / "models")
+    assert told.metrics.log_loss < 0.7 * told.metrics.log_loss_baseline
+    assert sum(start.classes.values()) == np.sum(columns["t"] > -90)
+
+
+ENDS = st.floats(-1e4, 1e4, width=32)
+
+
+@given(low=ENDS, high=ENDS, x=st.lists(ENDS, min_size=1, max_size=20), single=st.booleans())
+def test_a_range_holds_its_lower_end_and_not_its_upper_one(low: Any, high: Any, x: int, single: Any) -> None:
+    if not low < high:
+        low, high = high, low
+    if low == high:
+        return
+    values = np.array([*x, low, high], dtype=np.float32 if single else np.float64)
+    for text, expected in (
+        (f"{low!r}..{high!r}", (values >= low) & (values < high)),
+        (f"{low!r}..", values >= low),
+        (f"..{high!r}", values < high),
+    ):
+        assert is_sentinel(values, as_sentinels([text])).tolist() == expected.tolist(), text
+
+
+def test_texts_that_are_not_ranges() -> None:
+    for text in ("..", "...", "-", "a..b", ">23.1", "1.5"):
+        assert number_range(text) is None
+        assert as_sentinels([text]) == [text]
+    with pytest.raises(ValueError, match=r"got the range '5\.\.0', whose lower end is not the first"):
+        number_range("5..0")
+
+
+SPECIFICATION = """
+name = "m"
+[catalog]
+paths = ["x.parquet"]
+{marks}
+[label]
+column = "kind"
+[features]
+f = "mag"
+"""
+
+
+@pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
+def test_an_empty_range_is_refused_before_any_work(key: str) -> None:
+    with pytest.raises(SpecificationError, match=r"got the range '90\.\.80'"):
+        parse_specification(SPECIFICATION.format(marks=f'{key} = {{ mag = "90..80" }}'), source="x")
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_ranges_are_missing_not_detected_or_masked(*, texts: bool) -> None:
+    numbers = [20.5, 98.7, 99.1, -9999.3, 60.0, -99.0]
+    column = pa.array([str(x) for x in numbers]) if texts else pa.array(numbers, pa.float32())
+    derived = DerivedColumns(not_detected={"mag": ("98..100",)}, masked={"mag": ("50..70",)})
+    reader = FeatureReader({"f": parse("mag")}, sentinels={"mag": ("..-90",)}, derived=derived)
+    found = reader.evaluate(pa.record_batch({"mag": column}))
+    assert found.missing[:, 0].tolist() == [False, True, True, True, True, True]
+    assert found.not_detected.tolist() == [False, True, True, False, False, False]
+
+
+def test_integers_stay_whole() -> None:
+    ids = pa.array([2**62 + 1, 5, -12], pa.int64())
+    reader = FeatureReader({"f": parse("where(i == 4611686018427387905, 1, 0)")}, sentinels={"i": ("..-9",)})
+    assert reader.evaluate(pa.record_batch({"i": ids})).X[:, 0].tolist() == [1, 0, 0]

@@ -1,4 +1,4 @@
-"""Training end to end on a small survey, without Prefect."""
+"""Training end to end on a small survey, without Prefect: models, verdicts, and the numbers of the report."""
 
 from __future__ import annotations
 
@@ -13,18 +13,35 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from astropy.table import Table
+from sklearn.metrics import accuracy_score, log_loss
 
+import catalogs
 from blr.candidates.candidate import Ranking
 from blr.candidates.fits import FittedCandidate
 from flows.cli._models import show_trained
+from flows.cli.app import run
 from flows.documents import from_document, to_document
+from flows.draft.specification import starting_specification
 from flows.errors import Interrupted, TrainingError
-from flows.models.description import ModelDescription
+from flows.models.description import Metrics, ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport, quality_remarks
-from flows.training.steps import DIRECT
+from flows.tables import classify_table
+from flows.training._rows import TrainingRows, rows_at
+from flows.training.steps import (
+    DIRECT,
+    REVIEWED,
+    THRESHOLDS,
+    evaluate,
+    judged_pictures,
+    notable_objects,
+    threshold_curves,
+)
 from tests.flows.verbs import train
 
 
@@ -289,3 +306,227 @@ def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
     said = " ".join(finding.what for finding in odd)
     assert "5 objects have a label that belongs to no class, and train nothing: S? (5)" in said
     assert "5 objects have no label" in said, "who answers '?' gives no label"
+
+
+SPECIFICATION = """
+name = "separable"
+[catalog]
+paths = ["survey.parquet"]
+id = "name"
+[label]
+column = "type"
+[label.classes]
+star = ["star"]
+galaxy = ["galaxy"]
+[split]
+held_out = 0
+[features]
+"""
+
+
+@pytest.fixture(scope="module")
+def separable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with fifty objects in twelve features, two of which tell their classes apart without error."""
+    folder, rng = tmp_path_factory.mktemp("separable"), np.random.default_rng(3)
+    x = rng.normal(size=(50, 12))
+    star = x[:, 0] + x[:, 1] > 0
+    x[:, 0] += np.where(star, 1.0, -1.0)
+    columns = {f"x{j}": x[:, j] for j in range(12)}
+    named = {"name": [f"o{i}" for i in range(50)], "type": np.where(star, "star", "galaxy").tolist()}
+    pq.write_table(pa.table(named | columns), folder / "survey.parquet")
+    features = "".join(f'{name} = "{name}"\n' for name in columns)
+    (folder / "spec.toml").write_text(SPECIFICATION + features)
+    return folder
+
+
+def with_posterior(folder: Path, kind: str) -> Any:
+    (folder / "kind.toml").write_text(
+        (folder / "spec.toml")
+        .read_text()
+        .replace("[features]", f'[select]\nposterior = "{kind}"\n[features]')
+    )
+    return train(folder / "kind.toml", folder / kind)
+
+
+@pytest.fixture(scope="module")
+def refined(separable: Path) -> Any:
+    """Return the result of a training with refined posteriors."""
+    return with_posterior(separable, "refined")
+
+
+def test_a_separable_training_with_refined_posteriors_is_green(separable: Path, refined: Any) -> None:
+    told = refined
+    assert told.trust.answer("computed").colour == "green"
+    assert told.trust.numbers["mean_error"] < 0.01
+    assert not Store(separable / "refined").load("separable").classifier.untrusted
+
+
+def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_may_be_wrong_for(
+    separable: Path,
+) -> None:
+    told = with_posterior(separable, "laplace")
+    computed = told.trust.answer("computed")
+    assert (computed.colour, told.trust.verdict) == ("red", "red")
+    assert "sampled" in computed.advice
+    found = classify_table(
+        pq.read_table(separable / "survey.parquet"), model=told.model, store=separable / "laplace"
+    )
+    assert (found["blr_flags"].to_numpy() & 64).any()
+
+
+def test_the_answers_say_what_a_logistic_regression_reaches(refined: Any) -> None:
+    told = refined
+    known = told.trust.answer("known")
+    assert known.low < known.value < known.high
+    assert 0 < told.metrics.log_loss_logistic < told.metrics.log_loss_baseline
+    assert "logistic regression removes" in known.says
+
+
+@pytest.fixture(params=[2, 5])
+def held_out(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(request.param), size=2000)
+    truth = np.array([rng.choice(request.param, p=row) for row in p])
+    sharper = p**1.5 / (p**1.5).sum(axis=1, keepdims=True)
+    return p, sharper, truth
+
+
+def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
+    K = p.shape[1]
+    return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
+
+
+def test_scores_are_those_of_scikit_learn(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    p, q, truth = held_out
+    found = evaluated(p, q, truth)
+    assert found.log_loss == pytest.approx(log_loss(truth, p), abs=1e-12)
+    assert found.log_loss_plugin == pytest.approx(log_loss(truth, q), abs=1e-12)
+    assert found.log_loss_baseline == pytest.approx(np.log(p.shape[1]), abs=1e-12)
+    assert found.accuracy == accuracy_score(truth, p.argmax(axis=1))
+
+
+def test_review_finds_what_counting_finds(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    p, q, truth = held_out
+    wrong = p.argmax(axis=1) != truth
+    order = np.argsort(p.max(axis=1))
+    for review, share in zip(evaluated(p, q, truth).reviews, REVIEWED, strict=True):
+        n = round(share * len(truth))
+        assert review["moderated"] == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
+        assert review["random"] == share
+        assert review["moderated"] > review["random"]
+
+
+def test_calibrated_probabilities_lie_within_their_intervals(
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
+    found = evaluated(*held_out)
+    inside = [b["low"] <= b["predicted"] <= b["high"] for b in found.reliability]
+    assert np.mean(inside) > 0.7
+    assert sum(b["n"] for b in found.reliability) == found.n
+
+
+def test_unclassifiable_rows_get_the_class_shares(
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
+    p, q, truth = (a.copy() for a in held_out)
+    p[::4] = q[::4] = np.nan
+    found = evaluated(p, q, truth)
+    told = p.copy()
+    told[::4] = 1 / p.shape[1]
+    assert found.n_unclassified == 500
+    assert found.log_loss == pytest.approx(log_loss(truth, told), abs=1e-12)
+
+
+N, K = 900, 3
+RNG = np.random.default_rng(0)
+TRUTH = RNG.integers(K, size=N)
+P = RNG.dirichlet(np.ones(K), size=N) + 2 * np.eye(K)[TRUTH] * RNG.random((N, 1))
+P /= P.sum(axis=1, keepdims=True)
+NAMELESS = TrainingRows(np.zeros((N, 1)), np.zeros((N, 1), bool), TRUTH, np.ones(N, dtype=bool))
+OBJECTS = replace(
+    NAMELESS,
+    identifier=np.array([f"obj {i // 2}".encode() for i in range(N)], dtype="S64"),
+    position=np.column_stack(
+        [RNG.uniform(0, 360, N), np.where(np.arange(N) % 10, RNG.uniform(-90, 90, N), np.nan)]
+    ),
+    magnitude=np.where(np.arange(N) % 3, RNG.normal(18, 1, N), np.nan),
+    magnitude_name=np.array("r"),
+)
+
+
+def test_curves_are_the_shares_above_each_threshold() -> None:
+    completeness, purity = threshold_curves(P, TRUTH)
+    for k in range(K):
+        for i in (0, 30, 77, 100):
+            taken, own = P[:, k] >= THRESHOLDS[i], k == TRUTH
+            assert completeness[k, i] == np.mean(taken[own])
+            if taken.sum() >= 10:
+                assert purity[k, i] == np.mean(own[taken])
+            else:
+                assert np.isnan(purity[k, i])
+
+
+def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
+    pictures = judged_pictures(P, OBJECTS)
+    assert pictures["magnitude_counts"] is not None
+    assert pictures["latitude_counts"] is not None
+    known = np.isfinite(OBJECTS.magnitude)
+    assigned = P.argmax(axis=1)
+    of_class, given, both = pictures["magnitude_counts"].sum(axis=1)
+    np.testing.assert_array_equal(of_class, np.bincount(TRUTH[known], minlength=K))
+    np.testing.assert_array_equal(given, np.bincount(assigned[known], minlength=K))
+    np.testing.assert_array_equal(both, np.bincount(TRUTH[known & (assigned == TRUTH)], minlength=K))
+    assert pictures["latitude_counts"][0].sum() == np.isfinite(OBJECTS.position[:, 1]).sum()
+    assert np.ptp(pictures["magnitude_counts"][0].sum(axis=1)) <= 2
+    assert np.all(np.diff(pictures["magnitude_centres"]) > 0)
+
+
+def test_few_objects_or_missing_columns_give_no_bins() -> None:
+    few = judged_pictures(P[:50], rows_at(OBJECTS, np.arange(N) < 50))
+    assert few["magnitude_counts"] is None
+    assert judged_pictures(P, NAMELESS)["latitude_counts"] is None
+
+
+def test_the_objects_are_those_whose_labels_surprise_most_each_once() -> None:
+    objects = notable_objects(P, OBJECTS, ("a", "b", "c"))
+    assert len(objects) == 20
+    assert len({o["name"] for o in objects}) == 20
+    wrong = P.argmax(axis=1) != TRUTH
+    own = np.where(wrong, P[np.arange(N), TRUTH], np.inf)
+    first = int(np.argmin(own))
+    assert objects[0]["name"] == f"obj {first // 2}"
+    assert objects[0]["why"].startswith(f"labelled {'abc'[TRUTH[first]]}")
+    assert all((o["dec"] is None) or -90 <= o["dec"] <= 90 for o in objects)
+    assert notable_objects(P, NAMELESS, ("a", "b", "c")) == ()
+
+
+def test_suspects_that_init_keeps_are_said_after_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    n = 400
+    star = rng.random(n) < 0.5
+    columns = {
+        "objid": np.arange(n) + 5_000_000,
+        "g_r": star + rng.normal(size=n),
+        "z": rng.uniform(14, 19, n),  # a magnitude
+        "redshift": np.abs(rng.normal(0.3, 0.1, n)),
+        "width": np.where(star & (rng.random(n) < 0.7), np.nan, rng.normal(size=n)),
+        "kind": np.where(star, "STAR", "GALAXY"),
+    }
+    Table(columns).write(tmp_path / "sky.fits")
+    start = starting_specification(catalogs.open(tmp_path / "sky.fits"), "kind", folder=tmp_path)
+    assert set(start.suspects) == {"redshift", "width"}
+    (tmp_path / "spec.toml").write_text(
+        start.text[: start.text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
+    )
+    assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    share = np.isfinite(columns["width"][star]).mean()
+    named = (
+        "Suspects among the features: redshift (a distance), width (measured for 100% of class 'GALAXY' and "
+    )
+    assert (
+        f"{named}{share:.0%} of class 'STAR'). Leave out those that the objects to classify lack, or have"
+        in said
+    )

@@ -1,0 +1,488 @@
+"""Candidates: which are tried by default, the choice among them, their left-out rows, and the run from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import blr
+from blr.basis.kinds import fit_basis
+from blr.candidates._verdict import colour_of
+from blr.candidates.candidate import (
+    Candidate,
+    LeftOut,
+    Selection,
+    choose,
+    default_candidates,
+    integrated_share,
+    mixed,
+)
+from blr.candidates.fits import FOLDED_OF_CLASS, FOLDS, Problem, fit_candidate
+from blr.candidates.rows import LabelledRows, TrainingSet
+from blr.candidates.training import TrainedClassifier
+from blr.classifier import Classifier, Member
+from blr.missing.moments import Domain, excess_spread
+from blr.selection.compare import compare, leave_one_out_probability
+from tests.flows.candidates import CANDIDATE
+
+GAUSSIAN = {
+    "shift": 0.1,
+    "second_order": 0.01,
+    "evidence_left": 0.0,
+    "k_hat": 0.2,
+    "effective_draws": 0.9,
+    "jitter": 0.0,
+}
+
+
+def row(
+    evidence: Any,
+    *,
+    verdict: str = "green",
+    second_order: float | None = 0.0,
+    bic: float = 0.0,
+    prior: float = 1.0,
+    **numbers: float,
+) -> Any:
+    return replace(
+        CANDIDATE,
+        log_evidence=evidence,
+        second_order=second_order,
+        bic=bic,
+        verdict=verdict,
+        numbers=GAUSSIAN | numbers,
+        prior_probability=prior,
+    )
+
+
+def kept(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: numbers[name] for name in GAUSSIAN if name != "second_order"}
+
+
+NOTHING_LEARNT = LeftOut(np.full((4, 2), 0.5), np.eye(2)[[0, 1, 0, 1]])
+
+
+def rank(candidates: Any, *, by: str) -> Any:
+    """Return the choice among candidates whose left-out rows tell nothing."""
+    return choose(candidates, [NOTHING_LEARNT] * len(candidates), by=by)
+
+
+def test_evidence_with_prior_probability() -> None:
+    found = rank([row(-10.0), row(-9.0), row(-9.5, prior=3.0)], by="evidence")
+    assert found.selected == 2
+    assert np.sum(found.weights) == pytest.approx(1)
+    assert found.weights[1] / found.weights[0] == pytest.approx(np.e)
+
+
+def test_bic_is_another_order() -> None:
+    assert rank([row(-10.0, bic=-1.0), row(-9.0, bic=-2.0)], by="bic").selected == 0
+
+
+def test_a_red_verdict_bars_no_candidate() -> None:
+    """It condemns the Gaussian approximation of the weights, not the model."""
+    found = rank([row(-10.0), row(-1.0, verdict="red")], by="evidence")
+    assert found.selected == 1
+    assert found.weights[1] > 0.99
+
+
+def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
+    rows = [row(-10.0, second_order=0.1), row(-9.95)]
+    assert rank(rows, by="evidence").selected == 0
+    assert rank([*rows, row(-50.0, shift=1.2)], by="evidence").selected == 1
+    assert rank([*rows, row(-50.0, k_hat=0.9, second_order=None)], by="evidence").selected == 1
+
+
+@pytest.mark.parametrize("by", ["evidence", "bic", "average"])
+def test_trees_are_no_choice_by_evidence_but_by_left_out_rows(by: str) -> None:
+    trees = replace(row(50.0, bic=50.0), basis="forest, trees 64", loo=-1.0)
+    others = [row(-10.0, bic=-10.0), row(-11.0, bic=-11.0)]
+    assert 0 not in dict(rank([trees, *others], by=by).members)
+    assert rank([trees, *others], by=by).weights[0] == 0
+    assert rank([trees, *(replace(one, loo=-2.0) for one in others)], by="loo").selected == 0
+    assert rank([trees], by=by).members == ((0, 1.0),)
+
+
+def test_an_average_leaves_out_candidates_of_small_weight() -> None:
+    found = rank([row(-10.0), row(-9.0), row(-40.0)], by="average")
+    assert [index for index, _ in found.members] == [0, 1]
+    assert sum(share for _, share in found.members) == pytest.approx(1)
+    assert rank([row(-10.0), row(-9.0)], by="evidence").members == ((1, 1.0),)
+
+
+def test_a_stack_has_the_shares_that_predict_left_out_rows_best() -> None:
+    truth = np.eye(2)[np.arange(60) % 2]
+    good, bad = 0.1 + 0.8 * truth, 0.9 - 0.8 * truth
+    left_out = [LeftOut(p, truth) for p in (bad, good, good)]
+    rows = [row(-1.0), row(-9.0), row(-10.0, verdict="red")]
+    found = choose(rows, left_out, by="stack")
+    assert found.shares[0] < 0.05
+    assert found.shares[2] == pytest.approx(found.shares[1])  # a red verdict bars no candidate
+    assert found.selected in (1, 2)
+    assert found.weights[0] > 0.999  # the evidence has another opinion
+    of_prior = choose([row(-1.0, prior=3.0), row(-1.0)], [left_out[1]] * 2, by="stack")
+    assert of_prior.shares == pytest.approx([0.75, 0.25])
+
+
+def test_the_table_alone_ranks_as_the_posteriors_do() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(200, 3))
+    t = rng.random(200) < 1 / (1 + np.exp(-x[:, 0]))
+    designs = [np.column_stack([np.ones(200), x[:, :m]]) for m in (1, 2, 3)]
+    posteriors = [blr.fit_evidence(Phi, t) for Phi in designs]
+    prior = [1.0, 2.0, 0.5]
+    expected = compare(posteriors, prior)
+    rows = [
+        row(q.log_evidence, second_order=q.second_order, bic=q.bic, prior=p, **kept(q.trust.numbers))
+        for q, p in zip(posteriors, prior, strict=True)
+    ]
+    found = rank(rows, by="evidence")
+    assert found.weights == pytest.approx([r.weight for r in expected.rows])
+    assert found.second_order_applied == expected.second_order_applied
+    assert rank(rows, by="bic").selected == expected.best["bic"]
+
+
+def simulated(truth: float, n: int = 4000) -> LeftOut:
+    """Return left-out probabilities of rows whose classes are drawn with so large a share integrated out."""
+    rng = np.random.default_rng(3)
+    p, flat = rng.uniform(0.02, 0.98, n), rng.uniform(0.3, 0.9, n)
+    filled = np.column_stack([p, 1 - p])
+    integrated = 0.5 + (filled - 0.5) * flat[:, None]
+    drawn = ((1 - truth) * filled + truth * integrated)[:, 0] > rng.random(n)
+    return LeftOut(filled, np.column_stack([drawn, ~drawn]).astype(float), integrated)
+
+
+@pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
+def test_left_out_rows_say_how_much_is_integrated(truth: float) -> None:
+    assert integrated_share(simulated(truth)) == pytest.approx(truth, abs=0.12)
+
+
+def test_few_rows_leave_the_whole_excess() -> None:
+    assert integrated_share(simulated(1.0, n=8)) > 0.7
+
+
+def test_a_mixture_has_complete_members_too() -> None:
+    """A candidate may use features that no row lacks."""
+    some, whole = simulated(0.5, n=9), LeftOut(np.full((9, 2), 0.5), simulated(0.5, n=9).share)
+    mixture = mixed([some, whole], [0.25, 0.75])
+    assert mixture.at(1.0) == pytest.approx(0.25 * some.at(1.0) + 0.375)
+    assert mixture.filled == pytest.approx(0.25 * some.filled + 0.375)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_stack_has_four_candidates_unless_left_out_rows_ask_for_more(*, alike: bool) -> None:
+    """Six candidates that say the same; or each is right about another sixth of the rows."""
+    rng = np.random.default_rng(0)
+    truth = np.eye(2)[rng.integers(2, size=600)]
+    sure = np.where(np.arange(600)[None] % 6 == np.arange(6)[:, None], 0.99, 0.4)
+    p = np.full(sure.shape, 0.7) if alike else sure
+    left_out = [LeftOut(np.where(truth > 0, one[:, None], 1 - one[:, None]), truth) for one in p]
+    found = choose([row(-1.0)] * 6, left_out, by="stack")
+    assert len(found.members) == (4 if alike else 6)
+    assert sum(found.shares) == pytest.approx(1)
+
+
+def kinds(n: int, F: int, K: int) -> list[tuple[str, bool]]:
+    return [(c.kind, c.soften) for c in default_candidates(n, F, K)]
+
+
+def of(kind: str, n: int, F: int, K: int) -> Any:
+    return next((c.options for c in default_candidates(n, F, K) if c.kind == kind), None)
+
+
+def test_six_candidates() -> None:
+    assert kinds(1000, 4, 2) == [
+        ("linear", False),
+        ("polynomial", True),
+        ("nystroem", True),
+        ("sigmoid", False),
+        ("forest", False),
+        ("forest", False),
+    ]
+
+
+@pytest.mark.parametrize("shape", [(100, 12, 2), (1000, 40, 3), (1000, 10, 25)])
+def test_too_many_products_leave_the_features_themselves(shape: tuple[int, int, int]) -> None:
+    assert ("linear", True) in kinds(*shape)
+    assert of("polynomial", *shape) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "F", "K", "centres"),
+    [(30, 4, 2, 30), (1000, 4, 2, 100), (10_000, 4, 2, 320), (10_000, 4, 5, 125), (1000, 4, 21, 49)],
+)
+def test_centres_of_the_gaussian_process(n: int, F: int, K: int, centres: int) -> None:
+    assert of("nystroem", n, F, K) == {"centres": centres, "width": round(0.7 * F, 2)}
+
+
+def test_weights_are_at_most_a_thousand() -> None:
+    assert of("nystroem", 1000, 4, 80) is None
+    assert of("sigmoid", 1000, 10, 10) is None
+    assert of("forest", 5000, 4, 44) is not None
+    assert of("forest", 5000, 4, 45) is None
+
+
+@pytest.mark.parametrize("n", [50, 2000])
+def test_a_forest_and_boosted_trees(n: int) -> None:
+    trees = [c.options for c in default_candidates(n, 4, 2) if c.kind == "forest"]
+    assert [bool(options.get("boosted")) for options in trees] == [False, True]
+
+
+def test_rows_on_the_disk_have_no_forests() -> None:
+    assert of("forest", 200_001, 4, 2) is None
+
+
+def rows(n: int = 200, K: int = 2, seed: int = 0) -> tuple[Any, Any]:
+    """Return two features, with missing values, and classes that the first tells of."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(K, size=n)
+    X = np.column_stack([y + rng.normal(size=n), rng.normal(size=n)])
+    X[::10, 1] = np.nan
+    return X, y
+
+
+def fitted(X: Any, y: Any, **options: Any) -> TrainedClassifier:
+    return blr.fit_default(X, y, **{"candidates": ["linear"], "threads": 1} | options)
+
+
+def test_a_table_names_the_features_and_the_classes_keep_their_type() -> None:
+    X, y = rows(K=3)
+    trained = fitted({"u_r": X[:, 0], "mag": X[:, 1]}, y + 7)
+    assert trained.classifier.features == ("u_r", "mag")
+    assert set(trained.predict({"mag": X[:, 1], "u_r": X[:, 0]})) <= {7, 8, 9}
+    assert trained.probability.shape == (200, 3)
+    assert trained.predict_proba([[np.nan, np.nan]])[0] == pytest.approx(trained.class_share)
+    assert "linear" in trained._repr_html_()
+    assert trained.table()["share"].tolist() == [1.0]
+
+
+def test_well_separated_classes_are_green() -> None:
+    rng = np.random.default_rng(0)
+    centres, y = 8 * rng.normal(size=(6, 6)), rng.integers(0, 6, 600)
+    X = centres[y] + rng.normal(size=(600, 6))
+    trained = fitted(X[:300], y[:300])
+    p = trained.predict_proba(X[300:])
+    computed = next(one for one in trained.trust.answers if one.name == "computed")
+    assert -np.log(p[np.arange(300), y[300:]]).mean() < 0.02
+    assert computed.colour == "green", computed.says
+
+
+def test_held_out_groups_judge_and_are_fitted_afterwards() -> None:
+    X, y = rows(400)
+    trained = fitted(X, y, group=np.arange(400) // 4, held_out=0.3)
+    assert trained.judged_by == "held-out"
+    assert trained.seen.reshape(100, 4).all(axis=1).sum() == trained.seen.sum() / 4  # whole groups
+    assert trained.skill.n_groups == trained.seen.sum() / 4
+    assert trained.judged is not None
+    mask = np.arange(400) < 40
+    assert (fitted(X, y, held_out=mask).seen == mask).all()
+    assert fitted(X, y, held_out=mask, refit=False).judged is None
+
+
+def test_many_rows_hold_a_fifth_out() -> None:
+    assert fitted(*rows(100_000)).seen.mean() == pytest.approx(0.2, abs=0.01)
+
+
+def test_logistic_regression_beside_many_rows_that_all_train() -> None:
+    """Every fifth row of a fit is of no one fold."""
+    trained = fitted(*rows(41_000))
+    assert trained.seen.all()
+    assert trained.log_loss_logistic == pytest.approx(trained.log_loss, abs=0.01)
+
+
+def test_votes_are_shares_and_scatter() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 1))
+    p = 1 / (1 + np.exp(-2 * X[:, 0]))
+    k = rng.binomial(20, rng.beta(10 * p, 10 * (1 - p)))
+    trained = fitted(X, np.stack([20 - k, k], axis=1), classes=["smooth", "disc"])
+    assert trained.predict_proba([[2.0]])[0, 1] == pytest.approx(1 / (1 + np.exp(-4)), abs=0.05)
+    alone = fitted(X, np.stack([20 - k, k], axis=1) / 2.8)  # as many votes as these are worth
+    logit_std = [one.score([[2.0]]).logit_std[0] for one in (trained, alone)]
+    assert logit_std[0] == pytest.approx(logit_std[1], rel=0.2)
+
+
+def test_errors_beyond_those_of_the_labels_flatten() -> None:
+    X, y = rows()
+    trained = fitted(X, y, errors=np.full(X.shape, 0.3), features=["a", "b"])
+    assert trained.noise == pytest.approx({"a": 0.3, "b": 0.3})
+    alike, worse = (trained.predict_proba([[3.0, 0.0]], [[sigma, 0.3]])[0, 1] for sigma in (0.3, 2.0))
+    assert alike == pytest.approx(trained.predict_proba([[3.0, 0.0]])[0, 1])
+    assert worse < alike - 0.02
+
+
+def test_a_target_is_compared_and_its_class_shares_are_found() -> None:
+    X, y = rows(600)
+    chosen = rows(3000, seed=5)
+    target = chosen[0][(chosen[1] == 1) | (np.arange(3000) % 4 == 0)]  # four fifths are of class 1
+    plain = fitted(X, y, target=target)
+    assert plain.comparison is not None
+    assert plain.comparison.auc_low > 0.55
+    moved = fitted(X, y, target=target, class_prior="em")
+    assert moved.predict_proba(target)[:, 1].mean() == pytest.approx(0.8, abs=0.05)
+    stated = fitted(X, y, class_prior={"0": 0.2, "1": 0.8})
+    assert stated.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.1
+    weighted = fitted(X, y, target=target, weigh_as_target=True)
+    assert weighted.class_share[1] > 0.56
+
+
+def test_wrong_labels_are_found() -> None:
+    X, y = rows(1500)
+    X[:, 0] += 2 * y  # the logit of class 1 is 3 x - 4.5
+    wrong = np.where((y == 1) & (np.random.default_rng(2).random(1500) < 0.25), 0, y)
+    right = 1 / (1 + np.exp(-1.5))
+    believed, found = (
+        fitted(X, wrong, noise=noise).predict_proba([[2.0, 0.0]])[0, 1] for noise in (None, "estimated")
+    )
+    assert believed < right - 0.05
+    assert found == pytest.approx(right, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"y": np.zeros(200)}, "got one class"),
+        ({"y": np.zeros(199)}, "X has 200 rows, but y has 199"),
+        ({"X": np.full((200, 2), np.inf)}, "NaN or infinite"),
+        ({"X": np.full((200, 2), np.nan)}, "x0 is missing in every training row"),
+        ({"sample_weight": -np.ones(200)}, "negative or missing"),
+        ({"held_out": 1.0}, "share from 0 to below 1"),
+        ({"held_out": [True]}, r"a mask \(200,\), got shape \(1,\)"),
+        ({"classes": [0]}, "label '1', expected one of 0"),
+        ({"class_prior": "em"}, "'em' with rows of the target"),
+        ({"class_prior": {"a": 0.5, "b": 0.5}}, "one share for each class: 0, 1"),
+        ({"noise": "some"}, "must be 'estimated', a share or a matrix"),
+        ({"candidates": ["lineal"]}, "did you mean 'linear'"),
+        ({"features": ["a"]}, r"X must be \(N, 1\), got shape \(200, 2\)"),
+    ],
+)
+def test_what_is_no_training_is_said(options: dict[str, Any], message: str) -> None:
+    X, y = rows()
+    given = {"X": X, "y": y} | options
+    with pytest.raises(ValueError, match=message):
+        fitted(given.pop("X"), given.pop("y"), **given)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "colour"),
+    [(0.009, 0.005, "green"), (0.02, 0.001, "amber"), (0.036, 0.012, "amber"), (0.036, 0.001, "red")],
+)
+def test_a_verdict_is_red_only_where_the_error_is_surely_large(
+    mean: float, error: float, colour: str
+) -> None:
+    assert colour_of(mean, error) == colour
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 30])
+@pytest.mark.parametrize("n", [2, 30])
+def test_few_rows_and_groups_are_enough_for_all_candidates(n: int, n_groups: int) -> None:
+    """Fewer groups than folds are left out by steps."""
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    trained = blr.fit_default(X, np.arange(n) % min(n, 3), group=np.arange(n) % n_groups, threads=1)
+    assert trained.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(n))
+
+
+Floats = NDArray[np.float64]
+
+
+LAPLACE = Selection(by="loo", posterior="laplace", scale="maximised")
+
+
+def incomplete(n: int, K: int = 2, *, of_group: int = 1) -> TrainingSet:
+    """Return rows of K classes whose second feature tells most, and is missing in half of them."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(K, size=n)
+    X = np.column_stack([y + rng.normal(size=n), 3.0 * y + rng.normal(size=n)])
+    missing = np.column_stack([np.zeros(n, dtype=bool), rng.random(n) < 0.5])
+    missing[0] = True  # a row without any feature has no probabilities of its own
+    group = np.arange(n) // of_group
+    rows = LabelledRows(np.where(missing, 0.0, X), missing, y, np.zeros(n, dtype=bool), group=group)
+    return TrainingSet.of(rows, ("u", "v"), tuple("abcde"[:K]))
+
+
+def without_each(data: TrainingSet) -> LeftOut:
+    """Return the slow twin: a fit without each group, of which a classifier scores one row after the other."""
+    rows, K = data.rows, len(data.classes)
+    moments = replace(data.moments, spread=excess_spread(data.moments, rows.X, rows.missing))
+    basis = fit_basis("linear", data.filled)
+    Phi, filled, integrated = basis(data.filled), [], []
+    likelihood = "logistic" if K == 2 else "softmax"
+    prior = blr.fit_evidence(Phi, rows.target, likelihood, classes=range(K)).prior
+    for i in range(len(Phi)):
+        seen = rows.group != rows.group[i]
+        q = blr.fit(Phi[seen], rows.target[seen], prior, likelihood, classes=range(K))
+        member = Member(basis, q, (0, 1))
+        classifier = Classifier(data.features, data.classes, (member,), moments, Domain(moments, np.inf))
+        filled.append(q.prediction(Phi[[i]]).probability[0])
+        none = rows.missing[i].all()  # such a row has no probabilities of its own
+        score = classifier.score(rows.X[[i]], rows.missing[[i]]).probability
+        integrated.append(filled[-1] if none else score[0])
+    return LeftOut(np.array(filled), np.eye(K)[rows.target], np.array(integrated))
+
+
+@pytest.mark.parametrize(("K", "of_group"), [(2, 1), pytest.param(3, 3, marks=pytest.mark.long)])
+def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
+    data = incomplete(150, K, of_group=of_group)
+    found, twin = fit_candidate(Candidate(), data, LAPLACE).left_out, without_each(data)
+    assert np.abs(found.filled - twin.filled).mean() < 1e-3
+    assert np.abs(found.filled - twin.filled).max() < 0.03
+    assert np.abs(found.at(1.0) - twin.at(1.0)).mean() < 3e-3
+    assert found.at(1.0).sum(axis=1) == pytest.approx(np.ones(150))
+    assert found.at(0.3) == pytest.approx(0.7 * found.filled + 0.3 * found.at(1.0))
+
+
+def test_complete_rows_have_one_prediction() -> None:
+    """So has a candidate without the feature that some rows lack."""
+    data = incomplete(60)
+    known = np.zeros((60, 2), dtype=bool)
+    whole = TrainingSet.of(replace(data.rows, missing=known), data.features, data.classes)
+    for own, candidate in ((whole, Candidate()), (data, Candidate(features=("u",)))):
+        found = fit_candidate(candidate, own, LAPLACE).left_out
+        assert found.at(1.0) is found.filled
+
+
+@pytest.mark.parametrize(("K", "posterior", "of_group"), [(2, "laplace", 1), (3, "refined", 4)])
+def test_few_rows_of_a_stack_are_left_out_by_refits_without_their_fold(
+    K: int, posterior: str, of_group: int
+) -> None:
+    """The slow twin fits basis and weights anew to the rows of the other folds."""
+    n = 48
+    data = incomplete(n, K, of_group=of_group)
+    data = TrainingSet.of(replace(data.rows, missing=np.zeros((n, 2), bool)), ("u", "v"), data.classes)
+    candidate, y = Candidate("polynomial"), data.rows.target
+    fitted = fit_candidate(candidate, data, Selection(posterior=posterior))
+    fold = Problem(candidate, data, 0, None).fold
+    expected = np.zeros((n, K))
+    for k in range(FOLDS):
+        seen = fold != k
+        assert len(np.intersect1d(data.rows.group[seen], data.rows.group[~seen])) == 0
+        basis = fit_basis("polynomial", data.filled[seen])
+        for part in fitted.row.parts:
+            prior = blr.GaussianPrior.isotropic(basis.n_functions, precision=part.scale**-2, intercept=0)
+            q = blr.fit(basis(data.filled[seen]), y[seen], prior, "softmax" if K > 2 else "logistic")
+            q = q if posterior == "laplace" else blr.refine(q, draft=True)
+            p = q.prediction(basis(data.filled[~seen])).probability
+            expected[~seen] += part.weight * p
+    found = fitted.left_out.filled
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert fitted.row.log_loss == pytest.approx(-np.log(found[np.arange(n), y]).mean())
+
+
+def test_folds_have_as_many_rows_of_each_class() -> None:
+    data = incomplete(103, 3)
+    fold = Problem(Candidate(), data, 0, None).fold
+    counts = np.array([np.bincount(fold[data.rows.target == k], minlength=FOLDS) for k in range(3)])
+    assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
+    assert np.ptp(counts.sum(axis=0)) <= 1
+
+
+@pytest.mark.parametrize(("n", "by"), [(40, "loo"), (2 * FOLDED_OF_CLASS, "stack")])
+def test_many_rows_and_other_choices_take_one_step(n: int, by: Literal["loo", "stack"]) -> None:
+    data = incomplete(n)
+    fitted = fit_candidate(Candidate(), data, Selection(by=by, scale="maximised"))
+    expected = leave_one_out_probability(fitted.parts[0].served, group=data.rows.group)[0]
+    np.testing.assert_allclose(fitted.left_out.filled, expected)
