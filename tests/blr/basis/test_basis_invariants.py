@@ -59,7 +59,7 @@ def fitted(name: str, X: Matrix | None = None, seed: int = 1) -> Any:
 
 
 def test_every_kind_is_among_the_instances() -> None:
-    own = {"forest"}  # which is learnt from labels, and has no slopes: test_forest.py
+    own = {"forest"}  # which is learnt from labels, and has no slopes: test_basis_kinds.py
     assert {kind for kind, _ in INSTANCES.values()} | own == set(BASES)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import mahalanobis
 
 from blr import explanation
+from blr.arrays import Matrix, Vector
 from blr.classifier import Classifier
-from blr.explanation import Novelty, contributions, relative, sampled_probability
+from blr.explanation import Novelty, contributions, nearest_rows, relative, sampled_probability
 from blr.missing.moments import FeatureMoments
 from tests.blr.test_classifier import build
 
@@ -204,3 +206,69 @@ def test_the_mean_square_distance_in_the_whitened_space_is_one() -> None:
     assert space.whitened(X, gone) == pytest.approx(points, abs=1e-3)
     gone[:] = True
     assert space.whitened(X, gone) == pytest.approx(np.zeros((400, 2)))
+
+
+@pytest.fixture(scope="module")
+def linear() -> Classifier:
+    """Return a classifier of three features."""
+    return build(("linear",), 2)[0]
+
+
+def rows(linear: Classifier, n: int = 60, seed: int = 3) -> Matrix:
+    """Return rows (n, F), one value in five missing."""
+    rng = np.random.default_rng(seed)
+    X = rng.multivariate_normal(linear.moments.mean, linear.moments.covariance, n)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    return X
+
+
+def one_by_one(linear: Classifier, x: Vector, X: Matrix) -> Vector:
+    """Return each row's distance, by SciPy, over the features that both have."""
+    found = []
+    for row in X:
+        both = np.isfinite(row) & np.isfinite(x)
+        if not both.any():
+            found.append(np.inf)
+            continue
+        inverse = np.linalg.inv(linear.moments.covariance[np.ix_(both, both)])
+        found.append(mahalanobis(row[both], x[both], inverse) / np.sqrt(2 * both.sum()))
+    return np.array(found)
+
+
+def test_they_are_those_that_a_loop_finds(linear: Classifier) -> None:
+    X = rows(linear)
+    x = linear.moments.mean + 0.3
+    found = nearest_rows(linear, x, X, n=7)
+    expected = one_by_one(linear, x, X)
+    enough = np.isfinite(X).sum(axis=1) * 2 >= len(x)
+    order = np.argsort(np.where(enough, expected, np.inf))[:7]
+    np.testing.assert_array_equal(found[0], order)
+    np.testing.assert_allclose(found[1], expected[order])
+    np.testing.assert_array_equal(found[2], np.isfinite(X[order]).sum(axis=1))
+
+
+def test_a_row_is_nearest_to_itself_whatever_it_misses(linear: Classifier) -> None:
+    X = rows(linear)
+    i = int(np.flatnonzero(np.isnan(X).sum(axis=1) == 1)[0])
+    found = nearest_rows(linear, X[i], X, n=1)
+    assert (found[0][0], found[1][0]) == (i, 0.0)
+
+
+def test_rows_that_share_nothing_are_left_out(linear: Classifier) -> None:
+    F = len(linear.features)
+    X = np.full((2, F), np.nan)
+    X[1] = linear.moments.mean
+    assert nearest_rows(linear, linear.moments.mean, X)[0].tolist() == [1]
+    assert nearest_rows(linear, linear.moments.mean, X[:0])[0].tolist() == []
+
+
+def test_a_typical_difference_is_one(linear: Classifier) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.multivariate_normal(linear.moments.mean, linear.moments.covariance, 4000)
+    pairs = [nearest_rows(linear, a, b[None], n=1)[1][0] for a, b in zip(X[::2], X[1::2], strict=True)]
+    assert np.sqrt(np.mean(np.square(pairs))) == pytest.approx(1, rel=0.05)
+
+
+def test_other_features_are_refused(linear: Classifier) -> None:
+    with pytest.raises(ValueError, match="expected x and X of"):
+        nearest_rows(linear, [0.0], np.zeros((3, 1)))

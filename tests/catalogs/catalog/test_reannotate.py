@@ -1,7 +1,9 @@
-"""Annotating an annotated catalogue, and the columns that users are promised."""
+"""Annotating an annotated catalogue, the columns that users are promised, and columns that two files share."""
+
+from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from astropy import units as u
+from astropy.io import fits
 from astropy.io import fits as astropy_fits
 from astropy.io.votable.ucd import check_ucd
-from astropy.table import QTable
+from astropy.table import QTable, Table
 
 import catalogs
 from catalogs.catalog.catalog import levels
-from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
-from catalogs.errors import ColumnNotFoundError
+from catalogs.catalog.new_columns import (
+    CREDIBLE,
+    NewColumn,
+    Provenance,
+    check_names,
+    safe_name,
+    standard_columns,
+)
+from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError
 from catalogs.writing import annotate
 from tests.catalogs.felis import EXAMPLES, PAGE, page, schema
 from tests.catalogs.parquet_samples import write_rich
@@ -249,3 +259,164 @@ def test_the_page_describes_every_full_column() -> None:
                 name = re.sub(rf"(?<=_){c}(?=$|__)", "<class>", name)
             assert rows[name] == column.ucd, column.name
     assert f"{100 * CREDIBLE:g} %" in text
+
+
+BINARY = standard_columns(["early", "late"])
+PREFIXED = standard_columns(["E", "E-S0", "Sbc?"], prefix="gz_")
+
+
+def test_two_classes_have_the_columns_of_the_contract() -> None:
+    assert [(c.name, str(c.datatype), c.ucd) for c in BINARY] == [
+        ("blr_class", "string", "src.class"),
+        ("blr_p_early", "float", "stat.probability;src.class"),
+        ("blr_p_late", "float", "stat.probability;src.class"),
+        ("blr_p_max", "float", "stat.probability"),
+        ("blr_logit_mean", "float", "stat.value"),
+        ("blr_logit_std", "float", "stat.stdev"),
+        ("blr_mutual_info", "float", "stat.value"),
+        ("blr_flags", "int32", "meta.code.qual;src.class"),
+        ("blr_model", "int64", "meta.version"),
+    ]
+
+
+def test_three_classes_have_no_logit_mean_and_safe_names() -> None:
+    assert [c.name for c in PREFIXED] == [
+        "gz_class",
+        "gz_p_E",
+        "gz_p_E_S0",
+        "gz_p_Sbc_",
+        "gz_p_max",
+        "gz_logit_std",
+        "gz_mutual_info",
+        "gz_flags",
+        "gz_model",
+    ]
+
+
+def test_the_class_column_is_as_wide_as_the_longest_class_in_bytes() -> None:
+    assert standard_columns(["E", "élliptique"])[0].width == 11
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (["S0", "s0"], "class 's0' would clash with class 'S0'"),
+        (["S0/a", "S0-a"], "class 'S0-a' would clash with class 'S0/a'"),
+        (["E", "E"], "class 'E' would clash with class 'E'"),
+        (["min", "Max"], r"class 'Max' would clash with the column 'blr_p_max' \(the largest"),
+    ],
+)
+def test_classes_of_the_same_column_are_named_with_the_remedy(classes: list[str], message: str) -> None:
+    with pytest.raises(NameClashError, match=message + ".*rename the class"):
+        standard_columns(classes)
+
+
+def test_one_class_is_not_a_classification() -> None:
+    with pytest.raises(CatalogError, match="two or more"):
+        standard_columns(["all"])
+
+
+@pytest.mark.parametrize("prefix", ["", "9_", "my blr_", "blr-"])
+def test_a_prefix_begins_a_column_name(prefix: str) -> None:
+    with pytest.raises(CatalogError, match="prefix"):
+        standard_columns(["a", "b"], prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [("early", "early"), ("E-S0", "E_S0"), ("BL Lac", "BL_Lac"), ("élan", "elan"), ("?", "_"), ("星", "_")],
+)
+def test_safe_names(text: str, safe: str) -> None:
+    assert safe_name(text) == safe
+
+
+def test_new_names_clash_with_old_ones_in_any_case() -> None:
+    with pytest.raises(NameClashError, match="has a column 'BLR_Class' already"):
+        check_names(["ra", "BLR_Class"], BINARY)
+    with pytest.raises(NameClashError, match="two new columns are called 'A'"):
+        check_names([], [NewColumn("a", pa.int32()), NewColumn("A", pa.int32())])
+    check_names(["ra", "blr_classes"], BINARY)
+
+
+N_ROWS = 3_000
+Columns = dict[str, np.ndarray[Any, Any]]
+
+
+def write_fits(columns: Columns, path: Path) -> None:
+    fits.BinTableHDU(Table(columns)).writeto(path.with_suffix(".fits"))
+
+
+def write_parquet(columns: Columns, path: Path) -> None:
+    pq.write_table(pa.table(dict(columns)), path.with_suffix(".parquet"), row_group_size=1_000)
+
+
+FORMS = {".fits": write_fits, ".parquet": write_parquet}
+
+
+def columns() -> Columns:
+    rng = np.random.default_rng(1)
+    texts = np.array([f"NGC {i}" for i in range(N_ROWS)])
+    whole, x = rng.integers(0, 9, N_ROWS).astype(np.int32), rng.normal(size=N_ROWS)
+    return {"id": np.arange(N_ROWS), "name": texts, "x": np.where(x > 2, np.nan, x), "whole": whole}
+
+
+def in_one_value(name: str, value: Any) -> Callable[[Columns], None]:
+    def change(changed: Columns) -> None:
+        changed[name] = changed[name].copy()
+        changed[name][N_ROWS - 1] = value
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[Columns], Any], set[str]]] = {
+    "more columns": (lambda c: c.update(p=c["x"] ** 2), set()),
+    "a number": (in_one_value("x", 0.25), {"x"}),
+    "a text": (in_one_value("name", "NGC 1"), {"name"}),
+    "the bits of another type": (lambda c: c.update(whole=c["whole"].view(np.float32)), {"whole"}),
+    "rounded": (lambda c: c.update(x=c["x"].astype(np.float32).astype(float)), {"x"}),
+    "other rows": (lambda c: c.update({k: v[::-1] for k, v in c.items()}), {"id", "name", "x", "whole"}),
+    "fewer rows": (lambda c: c.update({k: v[1:] for k, v in c.items()}), {"id", "name", "x", "whole"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_differs_is_not_among_the_same_columns(tmp_path: Path, form: str, what: str) -> None:
+    change, differ = CHANGES[what]
+    changed = columns()
+    change(changed)
+    FORMS[form](columns(), tmp_path / "one")
+    FORMS[form](changed, tmp_path / "other")
+    one, other = (catalogs.open((tmp_path / name).with_suffix(form)) for name in ("one", "other"))
+    assert {*other.same_columns(one)} == {"id", "name", "x", "whole"} - differ
+    assert {*one.same_columns(one)} == {"id", "name", "x", "whole"}
+
+
+def test_columns_with_another_null_value_or_format_or_with_masks_are_not_the_same(tmp_path: Path) -> None:
+    for write in FORMS.values():
+        write(columns(), tmp_path / "one")
+    write_fits(columns(), tmp_path / "other")
+    fits.setval(tmp_path / "other.fits", "TNULL1", value=-2, ext=1)
+    Table({"id": [1, 2], "x": np.ma.array([1.5, 2.5], mask=[True, False])}).write(tmp_path / "masked.parquet")
+    names = ("one.fits", "other.fits", "one.parquet", "masked.parquet")
+    one, other, parquet, masked = (catalogs.open(tmp_path / name) for name in names)
+    assert {*other.same_columns(one)} == {"name", "x", "whole"}
+    assert not parquet.same_columns(one)
+    assert {*masked.same_columns(masked)} == {"id", "x.mask"}
+
+
+def test_empty_texts_of_fits_are_counted_without_decoding_them(tmp_path: Path) -> None:
+    """Blanks, NULs, and what stands after a NUL are no text; a tabulator is one."""
+    texts = [b"", b"   ", b" a", b"a", b"\0b", b"  \0b", b"\t", b"    ", b" \0  "] * 300
+    made = {"text": np.array(texts, "S4"), "x": np.arange(len(texts)), "last": np.array(texts[::-1], "S5")}
+    hdu = fits.BinTableHDU(Table(made))
+    stored = hdu.data.view(np.ndarray)
+    for name, width in (("text", 4), ("last", 5)):
+        padded = [text.ljust(width, b" ") if i % 2 else text for i, text in enumerate(made[name].tolist())]
+        stored[name] = np.array(padded, f"S{width}")
+    hdu.writeto(tmp_path / "one.fits")
+    one = catalogs.open(tmp_path / "one.fits")
+    (batch,) = one.batches(["text", "last"])
+    empty = {name: batch.column(name).to_pylist().count("") for name in ("text", "last")}
+    assert one.same_columns(one) == {"x": None, **empty}
+    assert empty["text"] == 6 * 300

@@ -1,4 +1,6 @@
-"""HATS: layouts read, annotated as a whole and partition by partition, damaged, and opened by others."""
+"""HATS: layouts read, annotated as a whole and partition by partition, damaged, written, and opened by others."""
+
+from __future__ import annotations
 
 import logging
 import shutil
@@ -9,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,7 +20,8 @@ from catalogs import hats
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, OutputExistsError
-from catalogs.hats import Properties
+from catalogs.fits.healpix import centres
+from catalogs.hats import Properties, write_hats
 from catalogs.writing import annotate, finish
 from tests.catalogs.hats_samples import MARGIN, PIXELS, N, write_collection, write_table
 
@@ -351,3 +355,34 @@ def test_lsdb_opens_them(tmp_path: Path, mode: Any) -> None:
     }
     cone = opened.cone_search(ra=187.7, dec=12.4, radius_arcsec=3600).compute()
     assert 0 < len(cone) < 1000
+
+
+MAP_PIXELS = np.array([700, 3, 255, 256, 9])
+
+
+def made(folder: Path) -> Path:
+    ra, dec = centres(MAP_PIXELS, 3)
+    fields = [pa.field("ra", pa.float64(), metadata={"unit": "deg"}), pa.field("dec", pa.float64())]
+    fields.append(pa.field("density", pa.float64(), metadata={"unit": "deg-2"}))
+    table = pa.table([ra, dec, MAP_PIXELS.astype(float)], schema=pa.schema(fields))
+    write_hats(folder / "map", table, MAP_PIXELS, order=3, extra={"blr.map": "a test"})
+    return folder / "map"
+
+
+def test_the_metadata_hold_all_row_groups(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    assert pq.read_metadata(root / "dataset/_metadata").num_rows == 5
+    assert pa.dataset.parquet_dataset(root / "dataset/_metadata").count_rows() == 5
+
+
+def test_written_again_it_replaces_itself(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert catalogs.open(made(tmp_path)).n_rows == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["map"]
+
+
+def test_hats_reads_it(tmp_path: Path) -> None:
+    hats = pytest.importorskip("hats")
+    catalogue = hats.read_hats(made(tmp_path))
+    assert len(catalogue) == 5
+    assert {pixel.pixel for pixel in catalogue.get_healpix_pixels()} == {*(MAP_PIXELS >> 6).tolist()}
