@@ -25,7 +25,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server
 from flows.reports.report_table import ReportTable
-from flows.runs.progress import Listener, listening, tell
+from flows.runs.progress import SHORTEST, Listener, amount, listening, speed, tell
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -109,8 +109,9 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return the speed, once there is one."""
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} {task.fields['unit']}/s")
+        return Text(
+            speed(int(task.completed), task.finished_time or task.elapsed or 0, task.fields["unit"])[2:]
+        )
 
 
 class BarListener(Listener):
@@ -122,7 +123,8 @@ class BarListener(Listener):
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Begin a bar; the one before stays as it is."""
-        self._task = self._progress.add_task(what, total=total or None, unit=unit)
+        one = unit.removesuffix("s") if total == 1 else unit
+        self._task = self._progress.add_task(what, total=total or None, unit=one)
 
     def advance(self, n: int) -> None:
         """Move the bar."""
@@ -147,21 +149,24 @@ class LineListener(Listener):
         self._what, self._total, self._done = what, total, 0
         self._unit = unit.removesuffix("s") if total == 1 else unit
         self._began = self._said = time.monotonic()
-        self.note(f"{what}: {total:,} {self._unit}" if total else what)
+        self.note(": ".join(filter(None, (what, amount(total, unit)))))
 
     def advance(self, n: int) -> None:
         """Print how far it is, where there is something new to say."""
         self._done += n
         now = time.monotonic()
+        seconds = now - self._began
         finished = 0 < self._total <= self._done
-        if finished or (not self._quiet and now - self._said > SECONDS_BETWEEN_LINES):
+        worth_a_line = amount(self._total, self._unit) != "" and seconds >= SHORTEST
+        if (finished and worth_a_line) or (not self._quiet and now - self._said > SECONDS_BETWEEN_LINES):
             self._said = now
-            rate = self._done / max(now - self._began, 1e-9)
             known = self._total and not finished
-            left = f", {(self._total - self._done) / max(rate, 1e-9):,.0f} s left" if known else ""
+            left = (
+                f", {(self._total - self._done) * seconds / max(self._done, 1):,.0f} s left" if known else ""
+            )
             of = f" of {self._total:,}" if self._total else ""
-            digits = 0 if rate >= 10 else 1
-            _line(f"{self._what}: {self._done:,}{of} {self._unit}, {rate:,.{digits}f} {self._unit}/s{left}")
+            rate = speed(self._done, seconds, self._unit)
+            _line(f"{self._what}: {self._done:,}{of} {self._unit}{rate}{left}")
 
     def note(self, line: str) -> None:
         """Print a line."""

@@ -57,7 +57,7 @@ from flows.reports.tables import to_markdown
 from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
 from flows.runs.parameters import Parameter, request_fields
-from flows.runs.progress import Listener, listening, tell
+from flows.runs.progress import Listener, amount, listening, speed, tell
 from flows.runs.references import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
 
@@ -536,7 +536,7 @@ class _Log(Listener):
         self._what, self._total, self._done = what, total, 0
         self._unit = unit.removesuffix("s") if total == 1 else unit
         self._began = self._logged = self._updated = time.monotonic()
-        line = f"{what}: {total:,} {self._unit}" if total else what
+        line = ": ".join(filter(None, (what, amount(total, unit))))
         if line != self._line:
             self._logger.info("%s", line)
         self._line = line
@@ -552,10 +552,9 @@ class _Log(Listener):
         if before < self._total <= self._done or now - self._logged > SECONDS_BETWEEN_LINES:
             self._logged = now
             seconds = now - self._began
-            rate = self._done / max(seconds, 1e-9)
             of = f" of {self._total:,}" if self._done < self._total else ""
-            digits = 0 if rate >= 10 else 1
-            done = f"{self._done:,}{of} {self._unit} in {seconds:,.1f} s, {rate:,.{digits}f} {self._unit}/s"
+            rate = speed(self._done, seconds, self._unit)
+            done = f"{self._done:,}{of} {self._unit} in {seconds:,.1f} s{rate}"
             self._logger.info("%s", f"{self._what}: {done}")
         ended = 0 < self._total <= self._done
         if self._artifact is not None and (ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
@@ -573,9 +572,9 @@ class _Log(Listener):
             self._logger.info("further notes are not logged")
 
     def _text(self) -> str:
-        rate = self._done / max(time.monotonic() - self._began, 1e-9)
         of = f" of {self._total:,}" if self._total else ""
-        return f"{self._done:,}{of} {self._unit}, {rate:,.0f} {self._unit}/s"
+        rate = speed(self._done, time.monotonic() - self._began, self._unit)
+        return f"{self._done:,}{of} {self._unit}{rate}"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ astronomer; the last section of a report has the statistician's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -187,11 +188,11 @@ def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
     beside = ""
     if simple is not None:
         share = f"{1 - simple / base:.0%}".replace("-", "−")
-        beside = f"; a cross-validated logistic regression on the same objects removes {share}"
+        beside = f"; a logistic regression removes {share}"
     if gain > 0:
-        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares alone leave{beside}")
+        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}")
     else:
-        yield Finding(what=f"It adds {-gain:.0%} to the doubt that class shares alone leave")
+        yield Finding(what=f"It adds {-gain:.0%} to the doubt that class shares leave")
     if not skilled:
         yield Finding(
             what="Do not classify with it. Add labels, or features that tell the classes apart", level="bad"
@@ -387,9 +388,17 @@ def _suspects(report: TrainReport) -> str:
         return ""
     first = suspects[:MOST_SUSPECTS]
     more = f", and {len(suspects) - len(first)} more" if len(suspects) > len(first) else ""
+    alike: dict[str, list[tuple[str, str]]] = {}  # but for the numbers and the classes
+    for name, why in first:
+        alike.setdefault(re.sub(r"\d+%|'[^']*'", "", why), []).append((name, why))
+    said = []
+    for (name, why), *others in alike.values():
+        said.append(f"{name} ({why})")
+        if others:
+            said.append(f"{', '.join(other for other, _ in others)} (likewise)")
     return (
-        f" Suspects among the features: {', '.join(f'{name} ({why})' for name, why in first)}{more}. Leave out "
-        "those that the objects to classify lack, or have measured in another way."
+        f" Suspects among the features: {', '.join(said)}{more}. Leave out those that the objects to classify lack, "
+        "or have measured in another way."
     )
 
 

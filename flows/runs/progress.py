@@ -33,6 +33,27 @@ class Listener:
         """Receive a line that the user should read."""
 
 
+RATED = ("row", "rows", "bytes")
+"""Units whose number a second says something; that of parts or candidates does not."""
+SHORTEST = 0.05
+"""Seconds of work from which its speed is one: below it is that of the clock."""
+
+
+def amount(total: int, unit: str) -> str:
+    """Return how much there is to do, in words; '' where there is nothing to count: one part, or not known."""
+    return (
+        f"{total:,} {unit}" if total > 1 else f"1 {unit.removesuffix('s')}" if total and unit in RATED else ""
+    )
+
+
+def speed(done: int, seconds: float, unit: str) -> str:
+    """Return how much was done in a second, behind a comma; '' where that says nothing."""
+    if seconds < SHORTEST or unit not in RATED:
+        return ""
+    rate = done / seconds
+    return f", {rate:,.{0 if rate >= 10 else 1}f} {unit}/s"
+
+
 _listener: ContextVar[Listener] = ContextVar("listener", default=Listener())  # noqa: B039  stateless
 
 

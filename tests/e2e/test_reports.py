@@ -21,7 +21,7 @@ from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
-from tests.flows.reports.test_answers import classified, report, summary
+from tests.flows.reports.test_answers import classified, quality_of, report, summary
 from tests.flows.reports.test_report import HOSTILE, changed, make_report
 from tests.flows.verbs import listed
 
@@ -47,7 +47,9 @@ def training_page() -> str:
 
 
 def page_of_many_classes() -> str:
-    """Return the report of a model of 28 classes, each taken for the next one now and then."""
+    """Return the report of a model of 28 classes, each taken for the next one now and then, and with four suspects."""
+    uneven = "measured for 99% of class 'SABa' and {}% of class 'SABd'"
+    suspects = {f"{band}-Mag": uneven.format(share) for band, share in (("J", 33), ("H", 44), ("K", 33))}
     K = 28
     counts = 40 * np.eye(K, dtype=int) + 20 * np.eye(K, k=1, dtype=int) + 1
     classes, rows = tuple(f"class {k}" for k in range(K)), tuple(map(tuple, counts.tolist()))
@@ -59,6 +61,8 @@ def page_of_many_classes() -> str:
             n=int(counts.sum()),
             training_counts=per_class,
             held_out_counts=per_class,
+            quality=(quality_of({**suspects, "RadVel": "a distance"}),),
+            log_loss_logistic=0.55,
         )
     )
 
@@ -179,7 +183,7 @@ def test_the_first_screen_has_two_pictures_and_four_answers(
     """At 1280 x 800; on a phone, the text of the pictures can be read."""
     shown(window, pages[name], WIDTHS[0])
     found = window.driver.execute_script(
-        "const first = [...document.querySelectorAll('main section img, .four > div > p')].slice(0, 6);"
+        "const first = [...document.querySelectorAll('main section img, .four > div')].slice(0, 6);"
         "return first.map(e => e.getBoundingClientRect().bottom)"
     )
     assert len(found) == 6

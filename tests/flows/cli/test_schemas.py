@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from jsonschema import Draft202012Validator
 import flows
 from flows.cli._schemas import DOCUMENTS, VERSION, schema_of
 from flows.cli.app import run
-from flows.runs.progress import listening
+from flows.runs.progress import amount, listening, speed
 from tests.flows.verbs import train
 
 KEYS = Path(__file__).with_name("keys.txt")
@@ -219,4 +220,31 @@ def test_a_distribution_among_our_files_is_named(tmp_path: Path) -> None:
     (said,) = done.stderr.splitlines()
     assert said.startswith(
         "blr: error: got the package 'blr' of the distribution blr 0.4, whose files are in the same"
+    )
+
+
+def test_lines_say_nothing_rather_than_nonsense(
+    folder: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One part of one is no news, and what took a thousandth of a second has no speed."""
+    make.parquet(folder / "survey.parquet", make.survey(150))
+    chosen = ["--store", str(folder / "models"), "--direct"]
+    assert run(["train", str(folder / "spec.toml"), *chosen]) == 0
+    told = capsys.readouterr().err
+    assert "reading labelled rows: 150 rows" in told
+    assert "judging the model on held-out objects: " in told
+    assert not re.search(r"\b1 of 1\b|\b(part|candidate|step)s?/s", told)
+    assert all(float(n.replace(",", "")) < 1e6 for n in re.findall(r"([\d,.]+) rows/s", told))
+    assert not re.search(r"^judging .* of ", told, flags=re.MULTILINE), "it took no time"
+
+
+def test_a_speed_is_of_rows_or_bytes_that_took_some_time() -> None:
+    assert speed(10_063, 3.3e-5, "rows") == speed(2, 1.2, "parts") == ""
+    assert speed(10_000, 2.0, "rows") == ", 5,000 rows/s"
+    assert speed(12, 5.0, "rows") == ", 2.4 rows/s"
+    assert (amount(0, "steps"), amount(1, "parts"), amount(1, "rows"), amount(5, "parts")) == (
+        "",
+        "",
+        "1 row",
+        "5 parts",
     )

@@ -101,8 +101,7 @@ def target(auc: float) -> TargetShift:
 
 def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_findings() -> None:
     answers = training_answers(with_suspects(**{f"z{i}": "a distance" for i in range(6)}))
-    named = "Suspects among the features: z0 (a distance), z1 (a distance), z2 (a distance), "
-    named += "z3 (a distance), and 2 more"
+    named = "Suspects among the features: z0 (a distance), z1, z2, z3 (likewise), and 2 more"
     without = training_answers(report())
     assert named in answers[4].short
     assert answers[0] == without[0], "the verdict stays"

@@ -265,7 +265,7 @@ def test_skill_is_told_with_its_interval(trained: Path, capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert not shown.startswith("No skill")
     assert "Does it know more than the class shares? Yes: it is right for" in " ".join(shown.split())
-    assert "of the doubt that class shares alone leave" in shown
+    assert "of the doubt that class shares leave" in shown
 
 
 def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
