@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from astropy.io import fits
 
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag
@@ -22,11 +21,11 @@ from catalogs.errors import OutputExistsError
 from flows.classification._plan import MOST_TASKS, Plan, groups
 from flows.classification._tally import summarise, tally_of, total
 from flows.classification.execution import DIRECT
-from flows.documents import from_document, read_document, to_document
+from flows.documents import read_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import SUMMARY, Manifest, file_sha256
-from flows.runs.results import FlagCount, ReleaseResult, Summary, Tally
+from flows.runs.results import FlagCount, Summary, Tally
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
@@ -60,33 +59,6 @@ def done(done_once: Path, tmp_path: Path) -> Path:
 def run(work: Path, *names: str, **options: object) -> dict:
     chosen = {"model": "morphology", "store": work / "models", "out": work / "out"} | options
     return classify([work / name for name in names or FILES], **chosen)
-
-
-def test_the_same_probabilities_in_both_formats(work: Path) -> None:
-    told = run(work)
-    document = json.loads(json.dumps(to_document(told), allow_nan=False))
-    assert from_document(ReleaseResult, document, source="the result") == told
-    assert set(lasting_contents(work / "out")) == {
-        *FILES,
-        "_census/rows.parquet",
-        "_files/table",
-        "_labelled/names.parquet",
-        "_report/shown.json",
-        "manifest.json",
-        "report.html",
-        "summary.json",
-    }
-    table, old = pq.read_table(work / "out/survey.parquet"), pq.read_table(work / "survey.parquet")
-    assert table.select(old.column_names).equals(old)
-    with fits.open(work / "out/survey.fits") as hdus:
-        for name in set(table.column_names) - set(old.column_names):
-            expected = table[name].to_numpy(zero_copy_only=False)
-            found = np.asarray(hdus[1].data[name])
-            np.testing.assert_array_equal(
-                found.astype(expected.dtype) if name == "blr_class" else found, expected
-            )
-    model = Store(work / "models").load("morphology")
-    assert set(table["blr_model"].to_pylist()) == {model.id}
 
 
 def test_rows_are_what_the_classifier_says(done: Path) -> None:
@@ -213,16 +185,6 @@ def test_ctrl_c_at_the_last_file_says_that_all_is_done(
     assert second == "nothing else was left to do: the run finishes as usual"
 
 
-def test_threads_do_not_matter(work: Path, make: SimpleNamespace) -> None:
-    make.parquet(work / "survey.parquet", make.survey(2000))
-    run(work, "survey.parquet", threads=1)
-    run(work, "survey.parquet", threads=3, out=work / "three")
-    assert (
-        lasting_contents(work / "out")["survey.parquet"] == lasting_contents(work / "three")["survey.parquet"]
-    )
-    assert lasting_contents(work / "out")["summary.json"] == lasting_contents(work / "three")["summary.json"]
-
-
 def other_model(work: Path) -> str:
     """Store the model under another version and return its label."""
     store = Store(work / "models")
@@ -258,16 +220,6 @@ def test_an_overwriting_run_that_stops_changes_nothing(done: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(done, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
     assert {n: b for n, b in lasting_contents(done / "out").items() if not n.startswith(".")} == before
-
-
-def test_another_specification_is_another_maker(work: Path) -> None:
-    run(work, "survey.parquet")
-    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nlow_confidence = 0.9\n")
-    with pytest.raises(OutputExistsError, match="outputs of another specification"):
-        run(work, "survey.parquet", specification=work / "spec.toml")
-    few = json.loads((work / "out/summary.json").read_text())["flags"]["LOW_CONFIDENCE"]["count"]
-    told = run(work, "survey.parquet", specification=work / "spec.toml", overwrite=True)
-    assert told.summary.flags["LOW_CONFIDENCE"]["count"] > few
 
 
 def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
@@ -368,9 +320,6 @@ def test_every_file_once_in_order_and_few_tasks(rows: list[Any]) -> None:
     assert [j.name for g in made for j in g] == [f"f{i}" for i in range(len(rows))]
     assert len(made) <= 2 * MOST_TASKS + 1
     assert all(made)
-
-
-CLASSES = ("early", "late", "irregular")
 
 
 def tallies(n: int = 40) -> list[Tally]:

@@ -106,24 +106,6 @@ def why(told: dict) -> dict[str, str]:
     return {name: file["why"] for name, file in told.files.items() if file["why"]}
 
 
-def test_the_first_release(release: Release) -> None:
-    told = release.run()
-    assert (told.status, told.release, told.retired) == ("done", 1, ())
-    assert why(told) == dict.fromkeys(PARTS, "new")
-    assert told.summary.n_rows == 240
-    assert {p.name for p in release.out.iterdir()} == {
-        *PARTS,
-        "manifest.json",
-        "report.html",
-        "summary.json",
-        "_census",
-        "_files",
-        "_labelled",
-        "_report",
-        "_releases",
-    }
-
-
 def test_it_is_what_classify_makes(released: Release) -> None:
     classify(
         [released.folder / "release"],
@@ -300,26 +282,6 @@ def test_the_difference_report(released: Release) -> None:
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 
 
-def test_a_damaged_file_is_quarantined_and_the_others_finish(release: Release) -> None:
-    whole = (release.folder / "release/p1.parquet").read_bytes()
-    (release.folder / "release/p1.parquet").write_bytes(whole[:-50])
-    told = release.run()
-    assert told.status == "done"
-    assert tuple(told.quarantined) == ("p1.parquet",)
-    assert "p1.parquet" in told.quarantined["p1.parquet"]
-    assert "damaged" in told.quarantined["p1.parquet"]
-    assert told.summary.n_rows == 180
-    (noted,) = json.loads((release.out / MANIFEST).read_text())["quarantined"]
-    assert (noted["name"], noted["input_path"]) == ("p1.parquet", "../release/p1.parquet")
-    before = looks(release.out)
-    again = release.run()
-    assert (again.status, list(again.quarantined)) == ("nothing to do", ["p1.parquet"])
-    assert looks(release.out) == before
-    (release.folder / "release/p1.parquet").write_bytes(whole)
-    told = release.run()
-    assert (told.quarantined, why(told)) == ({}, {"p1.parquet": "new"})
-
-
 def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(released: Release) -> None:
     copy = (released.out / "p1.parquet").read_bytes()
     path = released.folder / "release/p1.parquet"
@@ -484,20 +446,6 @@ def test_a_link_in_the_output_folder_leads_nowhere_else(release: Release) -> Non
     with pytest.raises(StorageError, match=r"north: got a symbolic link, .* no link inside .* is followed"):
         release.run()
     assert list(elsewhere.iterdir()) == []
-
-
-def test_a_header_that_claims_too_much(release: Release) -> None:
-    """A FITS file of three rows that says it has 10^15."""
-    from astropy.io import fits
-
-    release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release/*"))
-    path = release.folder / "release/p9.fits"
-    columns = [fits.Column(n, "D", array=np.ones(3)) for n in ("bmag", "jmag", "kmag")]
-    fits.BinTableHDU.from_columns([*columns, fits.Column("name", "4A", array=["a"] * 3)]).writeto(path)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"NAXIS2  =                    3", b"NAXIS2  =     1000000000000000"))
-    told = release.run()
-    assert list(told.quarantined) == ["p9.fits"]
 
 
 def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Release) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,29 +108,6 @@ def test_places_have_the_label_of_the_nearest_one(radius: float) -> None:
     assert len(np.unique(number)) == len(np.unique(index))
     assert number.max() < len(stored)
     assert (index >= 0).sum() > 100
-
-
-@pytest.mark.parametrize("by", ["identifier", "position"])
-def test_a_training_with_a_table(make: SimpleNamespace, tmp_path: Path, by: str) -> None:
-    rng = np.random.default_rng(2)
-    columns = make.survey(900)
-    columns |= {"ra": rng.uniform(0, 360, 900), "dec": rng.uniform(-80, 80, 900)}
-    labels = {
-        "name": columns["name"],
-        "RA": columns["ra"],
-        "DE": columns["dec"],
-        "hubble": columns.pop("hubble"),
-    }
-    pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
-    make.parquet(tmp_path / "survey.parquet", columns)
-    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
-    key = 'id = "name"' if by == "identifier" else 'ra = "RA"\ndec = "DE"'
-    text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
-    table = f'[label.table]\npath = "labels.parquet"\n{key}\n[select]\nposterior = "laplace"\n[features]'
-    spec = tmp_path / "spec.toml"
-    spec.write_text(text.replace("[features]", table))
-    stored = train(spec, tmp_path / "stored")
-    assert stored.training.labels.joined > 500
 
 
 HATS = """
