@@ -12,7 +12,7 @@ from typing import Any
 
 from catalogs import hats
 from catalogs.catalog.catalog import Catalog, annotated_names, require_same_units
-from catalogs.errors import CatalogError, FormatError
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files import (
     COMPRESSED_SUFFIXES,
     expand,
@@ -180,7 +180,9 @@ def open_several(
             return whole.open(path, table, columns, missing)
     root, files = tables_of(path)
     if not files:
-        raise FormatError(
+        # In the place of a file, such as `x.fits`, it is one that cannot be read.
+        named = path.name.lower().endswith(all_suffixes())
+        raise (DamagedFileError if named else FormatError)(
             f"{path.absolute()} holds no catalogue, expected files with the ending of one, such as .fits or .parquet; "
             f"{what_is_there(path / '*')}"
         )

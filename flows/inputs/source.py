@@ -93,7 +93,11 @@ class LocalSource:
         """Return the source at a path: the only place that asks what lies there."""
         if not require_file(path).is_dir():
             return cls(path, "file", fetched)
-        return cls(path, "hats" if hats.sniff(path, b"") else "folder", fetched)
+        if hats.sniff(path, b""):
+            return cls(path, "hats", fetched)
+        # An empty folder called `x.fits` is a file that cannot be read, one of the others that are given.
+        named = path.name.lower().endswith(all_suffixes())
+        return cls(path, "file" if named and not tables_of(path)[1] else "folder", fetched)
 
     @property
     def is_folder(self) -> bool:

@@ -45,17 +45,43 @@ def release(trained: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("d.fits", b""), ("d.fits", b"<html>404</html>"), ("d.csv", b"")]
+    ("name", "content"), [("d.fits", b""), ("d.fits", b"<html>404</html>"), ("d.csv", b""), ("d.fits", None)]
 )
 def test_files_that_hold_nothing_are_set_aside_too(
-    release: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
+    release: Path, name: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An empty folder that is called as a file is one of them."""
     (release / DAMAGED).unlink()
-    (release / name).write_bytes(content)
+    if content is None:
+        (release / name).mkdir()
+    else:
+        (release / name).write_bytes(content)
     files = [f"release/{one}" for one in ("a.parquet", "c.parquet", name)]
     assert run(["classify", *files, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
     assert (list(told["quarantined"]), len(told["files"])) == ([name], 2)
+
+
+def test_an_empty_folder_called_as_a_file_does_not_stop_a_night(
+    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does it where a pattern names it; it is tried again once it is a file."""
+    (release / DAMAGED).unlink()
+    (release / "d.parquet").mkdir()
+    text = make.specification.replace("survey.parquet", "release/a.parquet")
+    Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release/*"]\n')
+    command = ["reprocess", "spec.toml", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
+    assert run([*command, "--settle", "0"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (list(told["quarantined"]), len(told["files"])) == (["d.parquet"], 2)
+    assert "holds no catalogue" in told["quarantined"]["d.parquet"]
+    (release / "d.parquet").rmdir()
+    make.parquet(release / "d.parquet", make.survey(50, seed=5))
+    assert run([*command, "--settle", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["n_rows"] == 150
+    for path in release.iterdir():
+        path.unlink()
+    assert run([*command, "--settle", "0"]) != 0, "an empty folder of inputs is a disk that is not mounted"
 
 
 def unprivileged(*command: str) -> subprocess.CompletedProcess[str]:
