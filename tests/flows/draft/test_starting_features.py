@@ -14,7 +14,6 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from catalogs.catalog.catalog import Column
 from catalogs.errors import brief
 from catalogs.expressions.expression import parse
-from catalogs.profile import split
 from catalogs.profile.quality import about_a_colour, about_a_magnitude
 from flows.cli.app import run
 from flows.draft._columns import quick_loss
@@ -22,7 +21,7 @@ from flows.draft._exclusions import error_of, is_dust, is_flag, is_of_the_observ
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
 from flows.specification.catalog import Label
-from tests.flows.starting import gathered, started
+from tests.flows.starting import started
 
 N = 600
 RNG = np.random.default_rng(12)
@@ -59,14 +58,6 @@ def test_strong_columns_are_suspects_and_kept(tmp_path: Path, n: int) -> None:
         "log loss of a quick linear fit: 0." in told and " without it" in told
         for told in start.suspects.values()
     )
-
-
-def test_weak_columns_are_kept(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], N // 2)
-    columns = {f"x{i}": RNG.normal(size=N) for i in range(40)} | {"y": RNG.normal(size=N) + (kind == "a")}
-    start = started(tmp_path, columns | {"kind": kind})
-    assert len(start.features) == 41
-    assert not start.left_out
 
 
 def test_features_beyond_what_a_training_carries_are_listed(tmp_path: Path) -> None:
@@ -298,17 +289,6 @@ def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) ->
         "no two classes to compare; measured for 100% of class 'a' and 0% of"
     )
     assert start.suspects["two"].startswith("measured for 100% of ")
-
-
-def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path: Path) -> None:
-    names = np.array([f"G{i}" for i in range(200)])
-    held_out = split.held_out_keys(split.name_keys([names.astype(object)]), 0.2)
-    kind = np.where(RNG.random(200) < 0.5, "a", "b").astype("U4")
-    kind[np.flatnonzero(~held_out)[:5]] = "rare"
-    start = started(tmp_path, {"name": names, "x": RNG.normal(size=200), "kind": kind})
-    assert start.classes["rare"] == 5
-    rows = gathered(start.text, tmp_path / "x.parquet")
-    assert len(set(rows.target[~rows.held_out])) == 3
 
 
 LONG = "a spectrum as text " * 500

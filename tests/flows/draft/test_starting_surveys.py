@@ -162,13 +162,6 @@ def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
         assert start.left_out[name] == "its name cannot be written in an expression"
 
 
-def test_sixty_labels_are_enough(tmp_path: Path) -> None:
-    g = galaxies(60)
-    columns = {"id": g["id"], "type": g["type"], "u_g": g["mags"][:, 0] - g["mags"][:, 1]}
-    start, _ = started(tmp_path / "sixty.parquet", columns)
-    assert set(start.classes) == {"E", "S"}
-
-
 def test_a_vector_is_no_label(tmp_path: Path) -> None:
     g = galaxies()
     Table({"id": g["id"], "g": g["mags"][:, 1], "p": np.ones((N, 3))}).write(tmp_path / "v.fits")

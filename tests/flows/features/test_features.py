@@ -24,7 +24,7 @@ from flows.cli._models import show_trained
 from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.reader import FeatureReader, apply_sentinels, training_reader
-from flows.labels.reader import LabelReader, check_classes, vote_counts
+from flows.labels.reader import LabelReader, vote_counts
 from flows.models.store import Store
 from flows.specification.catalog import Label
 from flows.specification.specification import Specification
@@ -54,18 +54,6 @@ def test_what_is_not_finite_is_missing() -> None:
     assert np.isfinite(found.X).all()
     assert found.errors is None
     assert found.inside.all()
-
-
-def test_columns_under_other_names() -> None:
-    mapped = FeatureReader(
-        {"b_j": parse("bmag - jmag")},
-        where=parse("bmag < 14"),
-        mapping=ColumnMapping({"bmag": "MAG_B", "jmag": "MAG_J"}),
-    )
-    assert mapped.read == ("MAG_B", "MAG_J")
-    found = mapped.evaluate(batch(MAG_B=[15.0, 13.0], MAG_J=[12.0, 12.0], bmag=[0.0, 0.0]))
-    assert found.X[:, 0].tolist() == [3.0, 1.0]
-    assert found.inside.tolist() == [False, True]
 
 
 def test_sentinels_hold_in_the_columns_own_precision() -> None:
@@ -158,18 +146,6 @@ def test_without_classes_each_value_is_one() -> None:
 )
 def test_label_texts(values: Any, texts: list[str]) -> None:
     assert plain_texts(values).tolist() == texts
-
-
-def test_one_class_and_a_class_without_rows() -> None:
-    read = LabelReader.of(LABEL, Counter())
-    seen = Counter({"Sc": 10, "Es": 2, "": 4})
-    with pytest.raises(
-        TrainingError, match=r"label.classes.early: got no training row with 'E'.*'Sc' \(10\).*'Es'"
-    ):
-        check_classes(LABEL, read, seen, [10, 0])
-    single = Label(column="kind")
-    with pytest.raises(TrainingError, match=r"'kind' with the labels 'GALAXY' \(5\).*at least two classes"):
-        check_classes(single, LabelReader.of(single, Counter({"GALAXY": 5})), Counter({"GALAXY": 5}), [5])
 
 
 def test_whether_a_value_is_there_is_no_measurement_by_itself() -> None:

@@ -402,18 +402,6 @@ def test_the_targets_marks_are_those_of_the_training_converted_by_hand(trained: 
         assert_equal(found, expected)
 
 
-def test_without_them_the_marks_are_magnitudes(trained: tuple[Path, str]) -> None:
-    """What the key is for: the same file, of which only the names are told, comes out otherwise."""
-    folder, model = trained
-    expected = new_columns(classified(folder, model, "survey.parquet", "spec.toml"))
-    (folder / "names.toml").write_text(MARKED.format(states=STATES) + THEIRS[: THEIRS.index("sentinels")])
-    found = new_columns(classified(folder, model, "theirs.parquet", "names.toml", "names"))
-    differs = np.abs(found["blr_p_late"] - expected["blr_p_late"]) > 0.01
-    why = marked_survey()["why"]
-    assert differs[why > 0].mean() > 0.5
-    assert not differs[why == 0].any()
-
-
 def test_columns_that_it_does_not_name_have_the_models_marks(trained: tuple[Path, str]) -> None:
     folder, model = trained
     expected = new_columns(classified(folder, model, "survey.parquet", "spec.toml"))

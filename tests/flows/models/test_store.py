@@ -28,7 +28,6 @@ from flows.models.model import (
     make_version,
     read_model,
     read_tree,
-    write_model,
     write_tree,
 )
 from flows.models.row_files import ROWS_FILE, JudgedRows, UnseenRows
@@ -50,21 +49,6 @@ def changed(path: Path, **changes: object) -> None:
     """Write a model file again, its digest right, with something else in it."""
     tree = {k: v for k, v in read_tree(path).items() if k not in ("asdf_library", "history")} | changes
     write_tree(tree | {"digest": digest(tree)}, path)
-
-
-def test_a_stored_model_is_the_model(store: Store) -> None:
-    model = store.load("morphology")
-    again = store.root / "again.asdf"
-    write_model(model, again)
-    loaded = read_model(again)
-    assert loaded.to_tree()["digest"] == model.to_tree()["digest"]
-    assert loaded.specification == model.specification
-    assert loaded.classes == ("early", "late")
-    X = np.array([[3.0, 1.0], [2.0, 0.8]])
-    expected = model.classifier.score(X, np.zeros_like(X, dtype=bool))
-    np.testing.assert_array_equal(
-        loaded.classifier.score(X, np.zeros_like(X, dtype=bool)).probability, expected.probability
-    )
 
 
 def test_a_saved_model_has_card_and_report(store: Store) -> None:

@@ -147,11 +147,6 @@ CASES = {
         '{ kind = "rbf", width = -1 }',
         r"^folder/spec.toml: candidate.0.basis.width: got -1, expected greater than 0; change it$",
     ),
-    "unknown key": (
-        "paths =",
-        "pats =",
-        "catalog.pats: got an unknown key, expected one of .*; did you mean 'paths'?",
-    ),
     "missing table": (
         "[catalog]",
         "[target]",
@@ -214,11 +209,6 @@ CASES = {
     "no name for the split": ('id = "name"', "", "split.by: got 'id' without catalog.id, expected"),
     "bad name": ('name = "m"', 'name = "../m"', "name: got '../m', expected"),
     "not TOML": ("[catalog]", "[catalog", "got text that is not TOML: .*line 3"),
-    "no such choice": (
-        "[[candidate]]",
-        '[select]\nby = "aic"\n[[candidate]]',
-        "select.by: got 'aic', expected 'evidence'",
-    ),
     "not a number": (
         "[[candidate]]",
         "[flags]\nclose_call = nan\n[[candidate]]",
