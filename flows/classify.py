@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
@@ -20,6 +18,7 @@ from flows.orchestration.run_page import (
     run_id,
     run_logged,
     started_name,
+    step,
     task_name,
 )
 from flows.request import ClassifyRequest
@@ -29,30 +28,17 @@ from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
 STEPS = Steps(
-    together=task(
-        name="annotate",
-        task_run_name=task_name(lambda given: f"annotate {group_name(given['group'])}"),
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(annotate_each),
-    spread=task(
-        name="annotate",
-        task_run_name="annotate on {name}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(here),
-    finish=task(
-        name="publish",
-        task_run_name="publish release {name}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(here),
+    together=step("annotate", task_name(lambda given: f"annotate {group_name(given['group'])}"))(
+        annotate_each
+    ),
+    spread=step("annotate", "annotate on {name}")(here),
+    finish=step("publish", "publish release {name}")(here),
     identify=run_id,
     mark_crashed=mark_crashed,
 )
-"""Not cached by Prefect: the output folder's manifest lists what is done, and is compared with the files.
+"""The output folder's manifest lists what is done, and is compared with the files.
 
-Results are not kept either: a retried run would read them, even if somebody had replaced them.
+Prefect keeps no results: a retried run would read them, even if somebody had replaced them.
 """
 
 

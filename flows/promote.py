@@ -16,7 +16,7 @@ from prefect.logging import get_run_logger
 from pydantic import Field
 
 from flows.classification.release_changes import in_release
-from flows.models.promotion import Comparison, PromotionResult, RejectedPromotion, compare, reject
+from flows.models.promotion import Comparison, PromotionResult, compare, reject
 from flows.models.promotion import promote as put_in_place
 from flows.models.store import Store
 from flows.orchestration.run_page import (
@@ -57,13 +57,13 @@ def _name(request: PromoteRequest) -> str:
 
 
 @flow_of(PromoteRequest, _name)
-def promote(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
+def promote(request: PromoteRequest) -> PromotionResult:
     """Put a model in the champion's place."""
     if FlowRunContext.get() is None:
         return put_in_place(request)
     with run_logged():
         result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
-    if isinstance(result, PromotionResult) and result.status == "promoted":
+    if result.status == "promoted":
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     return completed(result, _words(result))
 
@@ -73,12 +73,12 @@ def _named(request: PromoteRequest) -> PromoteRequest:
     return replace(request, by=request.by or ("the rule" if request.how == "better" else NOBODY))
 
 
-def _words(result: PromotionResult | RejectedPromotion) -> str:
+def _words(result: PromotionResult) -> str:
     """Return what was decided, for the run's final state."""
     place = f"the champion's place, before: {result.previous or 'none'}"
-    if isinstance(result, RejectedPromotion):
-        return f"{result.model} was rejected by {result.who}: {result.why}. The champion stays: {result.previous}."
     words = {
+        "rejected": f"{result.model} was rejected by {result.who}: {result.why}. The champion stays: "
+        f"{result.previous}.",
         "promoted": f"{result.model} has {place}; decided by {result.who}: {result.why}.",
         "is the champion": f"{result.model} is the champion already.",
         "kept": f"{result.model} is not promoted, the champion stays: {result.why}.",
@@ -87,7 +87,7 @@ def _words(result: PromotionResult | RejectedPromotion) -> str:
     return words[result.status]
 
 
-def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
+def _asked(request: PromoteRequest) -> PromotionResult:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
     log = get_run_logger()
     shown = shown_once(lambda: _compared(request))

@@ -52,13 +52,11 @@ __all__ = [
 
 # Parameters of several commands; those of most are in `flows.runs.parameters`.
 
-LIMIT = Parameter(words="Look at this many rows only.", least=1, metavar="N")
-TABLE = Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
-TIMEOUT = Parameter(words="Seconds that the person has for an answer.", least=1, flag=None)
+LIMIT = Parameter("Look at this many rows only.", "N", least=1)
+TABLE = Parameter("Name or number of the table, in a file with several.", "NAME")
+TIMEOUT = Parameter("Seconds that the person has for an answer.", least=1, flag=None)
 A_DAY = 86_400
-VERIFY = Parameter(
-    words="Hash all inputs and outputs again, even files whose size and time have not changed."
-)
+VERIFY = Parameter("Hash all inputs and outputs again, even files whose size and time have not changed.")
 
 
 @dataclass(frozen=True)
@@ -68,19 +66,16 @@ class TrainRequest:
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="Specification of what to train: a TOML file; in Prefect's form, its content.",
-            metavar="SPEC",
+            "Specification of what to train: a TOML file; in Prefect's form, its content.",
+            "SPEC",
             positional=True,
             command_line_type=Path,
         ),
     ]
     store: Annotated[Path, STORE] = Path("models")
-    overwrite: Annotated[bool, Parameter(words="Train again even if the store already has this model.")] = (
-        False
-    )
+    overwrite: Annotated[bool, Parameter("Train again even if the store already has this model.")] = False
     limit: Annotated[
-        int | None,
-        Parameter(words="A trial: read only this many rows, and keep nothing.", least=1, metavar="N"),
+        int | None, Parameter("A trial: read only this many rows, and keep nothing.", "N", least=1)
     ] = None
     threads: Annotated[int | None, THREADS] = None
     engine: Annotated[str | None, ENGINE] = None
@@ -90,12 +85,9 @@ class TrainRequest:
 class InspectRequest:
     """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
 
-    file: Annotated[
-        str, Parameter(words="A catalogue, also at a URL, or a model file.", metavar="FILE", positional=True)
-    ]
+    file: Annotated[str, Parameter("A catalogue, also at a URL, or a model file.", "FILE", positional=True)]
     label: Annotated[
-        str | None,
-        Parameter(words="Column of the class: look for columns that give it away.", metavar="COLUMN"),
+        str | None, Parameter("Column of the class: look for columns that give it away.", "COLUMN")
     ] = None
     limit: Annotated[int | None, LIMIT] = None
     table: Annotated[str | None, TABLE] = None
@@ -105,25 +97,21 @@ class InspectRequest:
 class InitRequest:
     """Write a commented specification for a labelled catalogue, which trains as it is."""
 
-    file: Annotated[
-        str, Parameter(words="A labelled catalogue, also at a URL.", metavar="CATALOG", positional=True)
-    ]
-    label: Annotated[str, Parameter(words="Column of the class.", metavar="COLUMN")]
+    file: Annotated[str, Parameter("A labelled catalogue, also at a URL.", "CATALOG", positional=True)]
+    label: Annotated[str, Parameter("Column of the class.", "COLUMN")]
     out: Annotated[
         Path | None,
-        Parameter(
-            words="File to write the specification to, instead of printing it.", metavar="FILE", written=True
-        ),
+        Parameter("File to write the specification to, instead of printing it.", "FILE", written=True),
     ] = None
-    overwrite: Annotated[bool, Parameter(words="Replace an existing file.")] = False
+    overwrite: Annotated[bool, Parameter("Replace an existing file.")] = False
     limit: Annotated[int | None, LIMIT] = None
     table: Annotated[str | None, TABLE] = None
     columns: Annotated[
         Path | None,
         Parameter(
-            words="TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
+            "TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
             "the folder of --out, or in this folder.",
-            metavar="FILE",
+            "FILE",
         ),
     ] = None
 
@@ -153,24 +141,17 @@ class ClassifyRequest:
 
     catalogues: Annotated[
         list[str],
-        Parameter(
-            words="Catalogues to classify: files, folders, patterns or URLs.",
-            metavar="CATALOG",
-            positional=True,
-        ),
+        Parameter("Catalogues to classify: files, folders, patterns or URLs.", "CATALOG", positional=True),
     ]
     model: Annotated[
-        str,
-        Parameter(
-            words="Model to classify with: NAME, for its champion, or NAME@VERSION.", metavar="NAME[@VERSION]"
-        ),
+        str, Parameter("Model to classify with: NAME, for its champion, or NAME@VERSION.", "NAME[@VERSION]")
     ]
     store: Annotated[Path, STORE] = Path("models")
     out: Annotated[
         Path,
         Parameter(
-            words="Folder for the annotated copies, or URL of one in an object store.",
-            metavar="DIR",
+            "Folder for the annotated copies, or URL of one in an object store.",
+            "DIR",
             published=True,
             required=True,
         ),
@@ -178,17 +159,17 @@ class ClassifyRequest:
     specification: Annotated[
         "Specification | Path | None",
         Parameter(
-            words="Specification whose target, flags and output replace those that the model was trained with.",
+            "Specification whose target, flags and output replace those that the model was trained with.",
+            "FILE",
             flag="--spec",
-            metavar="FILE",
             command_line_type=Path | None,
         ),
     ] = None
     class_prior: Annotated[
         Literal["em"] | dict[str, float] | None,
         Parameter(
-            words="Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
-            metavar="em|A=X,B=Y",
+            "Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
+            "em|A=X,B=Y",
             command_line_type=str | None,
             parse=read_shares,
         ),
@@ -196,24 +177,20 @@ class ClassifyRequest:
     output_format: Annotated[
         Literal["same", "parquet", "fits"] | None,
         Parameter(
-            words="Format of the copies: same (each input's own), or another; default: the specification's.",
+            "Format of the copies: same (each input's own), or another; default: the specification's.",
             flag="--format",
         ),
     ] = None
     overwrite: Annotated[
         bool,
         Parameter(
-            words="Replace what another model or specification wrote, and any other file that has a copy's name."
+            "Replace what another model or specification wrote, and any other file that has a copy's name."
         ),
     ] = False
     verify: Annotated[bool, VERIFY] = False
     limit: Annotated[
         int | None,
-        Parameter(
-            words="A trial: score only this many rows of each catalogue, and write nothing.",
-            least=1,
-            metavar="N",
-        ),
+        Parameter("A trial: score only this many rows of each catalogue, and write nothing.", "N", least=1),
     ] = None
     threads: Annotated[int | None, THREADS] = None
     engine: Annotated[str | None, ENGINE] = None
@@ -226,8 +203,8 @@ class ReprocessRequest:
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="Specification of target, flags and output folder: a TOML file; in Prefect's form, its content.",
-            metavar="SPEC",
+            "Specification of target, flags and output folder: a TOML file; in Prefect's form, its content.",
+            "SPEC",
             positional=True,
             command_line_type=Path,
         ),
@@ -236,17 +213,13 @@ class ReprocessRequest:
     model: Annotated[
         str | None,
         Parameter(
-            words="Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
-            metavar="NAME[@VERSION]",
+            "Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
+            "NAME[@VERSION]",
         ),
     ] = None
     out: Annotated[
         Path | None,
-        Parameter(
-            words="Folder for the annotated copies; default: the specification's.",
-            metavar="DIR",
-            published=True,
-        ),
+        Parameter("Folder for the annotated copies; default: the specification's.", "DIR", published=True),
     ] = None
     verify: Annotated[bool, VERIFY] = False
     threads: Annotated[int | None, THREADS] = None
@@ -254,18 +227,16 @@ class ReprocessRequest:
     quiet_seconds: Annotated[
         float,
         Parameter(
-            words="Seconds without a change after which a file no longer counts as being written.",
+            "Seconds without a change after which a file no longer counts as being written.",
+            "S",
             least=0,
             flag="--settle",
-            metavar="S",
         ),
     ] = 5.0
     patience: Annotated[
         float,
         Parameter(
-            words="Seconds to wait for files that are being written, before the next run gets them.",
-            least=0,
-            metavar="S",
+            "Seconds to wait for files that are being written, before the next run gets them.", "S", least=0
         ),
     ] = 30.0
 
@@ -276,47 +247,38 @@ class ExplainRequest:
 
     catalogue: Annotated[
         str,
-        Parameter(
-            words="Catalogue with the object: a file, folder, pattern or URL.",
-            metavar="CATALOG",
-            positional=True,
-        ),
+        Parameter("Catalogue with the object: a file, folder, pattern or URL.", "CATALOG", positional=True),
     ]
-    identifier: Annotated[str, Parameter(words="The object's identifier.", flag="--id", metavar="ID")]
+    identifier: Annotated[str, Parameter("The object's identifier.", "ID", flag="--id")]
     model: Annotated[
         str | None,
         Parameter(
-            words="Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
+            "Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
             "annotated the catalogue.",
-            metavar="NAME[@VERSION]",
+            "NAME[@VERSION]",
         ),
     ] = None
     store: Annotated[
         Path | None,
         Parameter(
-            words="Folder of the model store; default: that of the annotated catalogue's manifest, or else models.",
-            metavar="DIR",
+            "Folder of the model store; default: that of the annotated catalogue's manifest, or else models.",
+            "DIR",
         ),
     ] = None
     id_column: Annotated[
         str | None,
-        Parameter(
-            words="Column with the names of the objects; default: the one that looks like it.",
-            metavar="COLUMN",
-        ),
+        Parameter("Column with the names of the objects; default: the one that looks like it.", "COLUMN"),
     ] = None
     specification: Annotated[
         Path | None,
         Parameter(
-            words="Specification whose target and flags replace those that the model was trained with.",
+            "Specification whose target and flags replace those that the model was trained with.",
+            "FILE",
             flag="--spec",
-            metavar="FILE",
         ),
     ] = None
     table: Annotated[str | None, TABLE] = None
-    html: Annotated[
-        Path | None, Parameter(words="Write a page of HTML too.", metavar="FILE", written=True)
-    ] = None
+    html: Annotated[Path | None, Parameter("Write a page of HTML too.", "FILE", written=True)] = None
 
 
 @dataclass(frozen=True)
@@ -324,66 +286,61 @@ class MapRequest:
     """Map how many objects are of a class over the sky, or how contaminated or complete its selection is."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    class_name: Annotated[str, Parameter(words="Class to map.", flag="--class", metavar="CLASS")]
+    class_name: Annotated[str, Parameter("Class to map.", "CLASS", flag="--class")]
     what: Annotated[
         Literal["fraction", "contamination", "completeness"],
         Parameter(
-            words="Objects of the class among all; those of other classes among the selected; or the selected ones "
+            "Objects of the class among all; those of other classes among the selected; or the selected ones "
             "among those of the class."
         ),
     ] = "contamination"
     labels: Annotated[
         Path | None,
         Parameter(
-            words="Table of objects whose class is known: a review list that was filled in, or any catalogue.",
-            metavar="FILE",
+            "Table of objects whose class is known: a review list that was filled in, or any catalogue.",
+            "FILE",
         ),
     ] = None
-    label: Annotated[
-        str, Parameter(words="Column of the class in that table; empty: not known.", metavar="COLUMN")
-    ] = "label"
+    label: Annotated[str, Parameter("Column of the class in that table; empty: not known.", "COLUMN")] = (
+        "label"
+    )
     identifier: Annotated[
         str | None,
         Parameter(
-            words="Column that names an object, in both; default: the specification's.",
-            flag="--id",
-            metavar="COLUMN",
+            "Column that names an object, in both; default: the specification's.", "COLUMN", flag="--id"
         ),
     ] = None
     order: Annotated[
-        int, Parameter(words="Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", least=0, metavar="N")
+        int, Parameter("Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", "N", least=0)
     ] = 4
     over: Annotated[
         list[str] | None,
         Parameter(
-            words="What the fraction may depend on: expressions over columns and maps; may be repeated.",
-            metavar="EXPRESSION",
+            "What the fraction may depend on: expressions over columns and maps; may be repeated.",
+            "EXPRESSION",
         ),
     ] = None
     sky_map: Annotated[
         list[str] | None,
         Parameter(
-            words="HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
+            "HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
             "by @galactic if the file does not state its coordinates; may be repeated.",
-            metavar="NAME=FILE",
+            "NAME=FILE",
         ),
     ] = None
     threshold: Annotated[
         float | None,
         Parameter(
-            words="Select objects with at least this probability; default: those whose likeliest class it is.",
+            "Select objects with at least this probability; default: those whose likeliest class it is.",
+            "P",
             least=0,
-            metavar="P",
         ),
     ] = None
     folder: Annotated[
-        Path | None,
-        Parameter(words="Folder for the maps; default: OUT/maps.", metavar="DIR", written=True),
+        Path | None, Parameter("Folder for the maps; default: OUT/maps.", "DIR", written=True)
     ] = None
-    overwrite: Annotated[bool, Parameter(words="Replace maps of the same name.")] = False
-    seed: Annotated[
-        int, Parameter(words="Seed of the draws that intervals are made of.", least=0, metavar="N")
-    ] = 0
+    overwrite: Annotated[bool, Parameter("Replace maps of the same name.")] = False
+    seed: Annotated[int, Parameter("Seed of the draws that intervals are made of.", "N", least=0)] = 0
 
 
 @dataclass(frozen=True)
@@ -395,23 +352,23 @@ class CensusRequest:
     assumes: Annotated[
         Literal["same", "shares", "features"] | None,
         Parameter(
-            words="Assumption that the counts rest on; default: the specification's, or else a test chooses."
+            "Assumption that the counts rest on; default: the specification's, or else a test chooses."
         ),
     ] = None
     specification: Annotated[
         "Specification | Path | None",
         Parameter(
-            words="Specification whose [census], purity and completeness are asked for; default: as before.",
+            "Specification whose [census], purity and completeness are asked for; default: as before.",
+            "FILE",
             flag="--spec",
-            metavar="FILE",
             command_line_type=Path | None,
         ),
     ] = None
     by: Annotated[
         str | None,
         Parameter(
-            words="Expression over features whose bins are counted one by one; default: the specification's.",
-            metavar="EXPRESSION",
+            "Expression over features whose bins are counted one by one; default: the specification's.",
+            "EXPRESSION",
         ),
     ] = None
     bins: Annotated[int, BINS] = 4
@@ -434,32 +391,28 @@ def read_threshold(text: str) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class ReviewRequest:
-    """Write a list of objects for a human look: VOTable, CSV, and a page with links to sky surveys."""
+    """Write a list of objects for a human look: CSV, and a page with links to sky surveys."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     budget: Annotated[
         int | None,
         Parameter(
-            words="Number of objects to label, drawn where labels help most and spread over the features; a "
+            "Number of objects to label, drawn where labels help most and spread over the features; a "
             "list of outliers is written too.",
+            "N",
             least=1,
-            metavar="N",
         ),
     ] = None
     outliers: Annotated[
-        int,
-        Parameter(
-            words="Number of objects in the list of outliers that --budget writes.", least=0, metavar="N"
-        ),
+        int, Parameter("Number of objects in the list of outliers that --budget writes.", "N", least=0)
     ] = 20
     per_class: Annotated[
-        bool, Parameter(words="Share the budget equally between the classes that the model gives.")
+        bool, Parameter("Share the budget equally between the classes that the model gives.")
     ] = False
     by: Annotated[
         str | None,
         Parameter(
-            words="Expression between whose bins the budget is shared equally, such as a magnitude.",
-            metavar="EXPRESSION",
+            "Expression between whose bins the budget is shared equally, such as a magnitude.", "EXPRESSION"
         ),
     ] = None
     bins: Annotated[int, BINS] = 3
@@ -467,30 +420,22 @@ class ReviewRequest:
     top: Annotated[
         int | None,
         Parameter(
-            words="Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
+            "Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
+            "N",
             least=0,
-            metavar="N",
         ),
     ] = None
-    draw: Annotated[
-        int,
-        Parameter(
-            words="Objects drawn of all, in proportion to their mutual information, with a weight.",
-            least=0,
-            metavar="N",
-        ),
-    ] = 0
     store: Annotated[Path, STORE] = Path("models")
     specification: Annotated[
         Path | None,
         Parameter(
-            words="Specification that the copies were classified with, where it was not the model's own.",
+            "Specification that the copies were classified with, where it was not the model's own.",
+            "FILE",
             flag="--spec",
-            metavar="FILE",
         ),
     ] = None
     identifier: Annotated[str | None, IDENTIFIER] = None
-    seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
+    seed: Annotated[int, Parameter("Seed of the random draw.", "N", least=0)] = 0
 
     @property
     def n_top(self) -> int:
@@ -500,14 +445,14 @@ class ReviewRequest:
     @property
     def n_objects(self) -> int:
         """How many objects the list may have."""
-        return self.n_top + self.draw if self.budget is None else self.budget
+        return self.n_top if self.budget is None else self.budget
 
     def check(self) -> None:
         """Raise `UsageError` where options exclude each other."""
-        if self.budget is not None and (self.n_top or self.draw):
+        if self.budget is not None and self.n_top:
             raise UsageError(
-                "--budget: got --top or --draw too, expected one way to choose; leave them out, or run twice "
-                "and keep a copy of the first list"
+                "--budget: got --top too, expected one way to choose; leave it out, or run twice and keep a copy of "
+                "the first list"
             )
         if self.budget is None and (self.per_class or self.by is not None):
             raise UsageError("--per-class, --by: got no --budget, which they divide; add --budget N")
@@ -515,23 +460,21 @@ class ReviewRequest:
 
 @dataclass(frozen=True)
 class AuditDrawRequest:
-    """Draw objects by design, and write the list that people fill in: VOTable, CSV, and a page with links."""
+    """Draw objects by design, and write the list that people fill in: CSV, and a page with links."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    n: Annotated[int, Parameter(words="Objects to draw.", least=10, metavar="N")] = 200
+    n: Annotated[int, Parameter("Objects to draw.", "N", least=10)] = 200
     by: Annotated[
         str | None,
-        Parameter(
-            words="Expression whose bins are judged one by one, such as a magnitude.", metavar="EXPRESSION"
-        ),
+        Parameter("Expression whose bins are judged one by one, such as a magnitude.", "EXPRESSION"),
     ] = None
     bins: Annotated[int, BINS] = 3
     edges: Annotated[list[float] | None, EDGES] = None
     threshold: Annotated[
         list[tuple[str, float]] | None,
         Parameter(
-            words="Class and least probability of a selection that is judged too; may be given several times.",
-            metavar="CLASS=P",
+            "Class and least probability of a selection that is judged too; may be given several times.",
+            "CLASS=P",
             command_line_type=list[str] | None,
             parse=lambda texts: [read_threshold(text) for text in texts],
         ),
@@ -539,14 +482,14 @@ class AuditDrawRequest:
     labels: Annotated[
         Path | None,
         Parameter(
-            words="Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
-            metavar="FILE",
+            "Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
+            "FILE",
         ),
     ] = None
     identifier: Annotated[str | None, IDENTIFIER] = None
-    seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
+    seed: Annotated[int, Parameter("Seed of the random draw.", "N", least=0)] = 0
     overwrite: Annotated[
-        bool, Parameter(words="Replace an earlier list, unless answers have been filled in there.")
+        bool, Parameter("Replace an earlier list, unless answers have been filled in there.")
     ] = False
 
 
@@ -558,16 +501,16 @@ class AuditEstimateRequest:
     answers: Annotated[
         list[Path],
         Parameter(
-            words="Tables with the column of the identifier and `label`: the list, filled in.",
-            metavar="ANSWERS",
+            "Tables with the column of the identifier and `label`: the list, filled in.",
+            "ANSWERS",
             positional=True,
         ),
     ]
     threshold: Annotated[
         list[tuple[str, float]] | None,
         Parameter(
-            words="Class and least probability of a selection that is judged too, besides those of the draw.",
-            metavar="CLASS=P",
+            "Class and least probability of a selection that is judged too, besides those of the draw.",
+            "CLASS=P",
             command_line_type=list[str] | None,
             parse=lambda texts: [read_threshold(text) for text in texts],
         ),
@@ -575,8 +518,8 @@ class AuditEstimateRequest:
     sets: Annotated[
         float | None,
         Parameter(
-            words="Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
-            metavar="SHARE",
+            "Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
+            "SHARE",
         ),
     ] = None
 
@@ -591,62 +534,52 @@ class PromoteRequest:
 
     model: Annotated[
         str,
-        Parameter(
-            words="NAME@VERSION, or NAME for the newest of its versions.",
-            metavar="NAME[@VERSION]",
-            positional=True,
-        ),
+        Parameter("NAME@VERSION, or NAME for the newest of its versions.", "NAME[@VERSION]", positional=True),
     ]
     store: Annotated[Path, STORE] = Path("models")
     how: Annotated[
         Literal["ask", "better", "now"],
         Parameter(
-            words="Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
+            "Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
             flag=None,
         ),
     ] = "ask"
     margin: Annotated[
         float,
         Parameter(
-            words="Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
+            "Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
+            "NATS",
             least=0,
-            metavar="NATS",
         ),
     ] = MARGIN
-    why: Annotated[str | None, Parameter(words="Reason, for the champion's log.", metavar="TEXT")] = None
+    why: Annotated[str | None, Parameter("Reason, for the champion's log.", "TEXT")] = None
     by: Annotated[
         str | None,
         Parameter(
-            words="Name of the person who decides, for the log; default: the user of the command line.",
-            metavar="PERSON",
+            "Name of the person who decides, for the log; default: the user of the command line.", "PERSON"
         ),
     ] = None
     release: Annotated[
         Path | None,
         Parameter(
-            words="Folder of the last release, for what would change in it; default: the specification's, if it is "
+            "Folder of the last release, for what would change in it; default: the specification's, if it is "
             "there.",
-            metavar="DIR",
+            "DIR",
         ),
     ] = None
     timeout: Annotated[int, TIMEOUT] = A_DAY
 
 
-NAME = Parameter(words="Name of the releases: a folder below --releases.", metavar="NAME", positional=True)
-VERSION = Parameter(words="Version of the release, such as 2.1.", metavar="VERSION", positional=True)
-RELEASES = Parameter(
-    words="Folder of all releases, or URL of one in an object store.", metavar="DIR", published=True
-)
+NAME = Parameter("Name of the releases: a folder below --releases.", "NAME", positional=True)
+VERSION = Parameter("Version of the release, such as 2.1.", "VERSION", positional=True)
+RELEASES = Parameter("Folder of all releases, or URL of one in an object store.", "DIR", published=True)
 BY = Parameter(
-    words="Who decides; default: BLR_SIGNER, or else the user of the command line, unless that is root.",
-    metavar="PERSON",
+    "Who decides; default: BLR_SIGNER, or else the user of the command line, unless that is root.", "PERSON"
 )
-WHY = Parameter(words="The reason, which the record keeps.", metavar="TEXT")
-RUN = Parameter(
-    words="Folder that `blr classify` or `blr reprocess` has finished.", flag="--run", metavar="OUT"
-)
-TRUTH = Parameter(words="Table of objects whose class is known, such as from spectra.", metavar="FILE")
-TRUTH_COLUMN = Parameter(words="Column of the classes in that table.", metavar="COLUMN")
+WHY = Parameter("The reason, which the record keeps.", "TEXT")
+RUN = Parameter("Folder that `blr classify` or `blr reprocess` has finished.", "OUT", flag="--run")
+TRUTH = Parameter("Table of objects whose class is known, such as from spectra.", "FILE")
+TRUTH_COLUMN = Parameter("Column of the classes in that table.", "COLUMN")
 
 
 @dataclass(frozen=True)
@@ -666,28 +599,26 @@ class DraftRequest(_Version):
     specification: Annotated[
         Path | None,
         Parameter(
-            words="Specification that the run used, or by which the catalogues are to be classified.",
+            "Specification that the run used, or by which the catalogues are to be classified.",
+            "FILE",
             flag="--spec",
-            metavar="FILE",
         ),
     ] = None
     model: Annotated[
         str | None,
         Parameter(
-            words="Model to classify with; default: the champion of the specification's name.",
-            metavar="NAME[@VERSION]",
+            "Model to classify with; default: the champion of the specification's name.", "NAME[@VERSION]"
         ),
     ] = None
     store: Annotated[Path, STORE] = Path("models")
     companion: Annotated[
         list[str] | None,
         Parameter(
-            words="Table that goes with the release and has the same objects; may be given several times.",
-            metavar="FILE",
+            "Table that goes with the release and has the same objects; may be given several times.", "FILE"
         ),
     ] = None
     id_column: Annotated[
-        str | None, Parameter(words="Column with the names of the objects.", flag="--id", metavar="COLUMN")
+        str | None, Parameter("Column with the names of the objects.", "COLUMN", flag="--id")
     ] = None
 
 
@@ -706,7 +637,7 @@ class ReleaseRequest(_Version):
 
     truth: Annotated[Path | None, TRUTH] = None
     truth_column: Annotated[str, TRUTH_COLUMN] = "label"
-    seed: Annotated[int, Parameter(words="Seed of the random rows that are scored again.", metavar="N")] = 0
+    seed: Annotated[int, Parameter("Seed of the random rows that are scored again.", "N")] = 0
 
 
 @dataclass(frozen=True)
@@ -718,17 +649,14 @@ class SignRequest(_Version):
     override: Annotated[
         list[str] | None,
         Parameter(
-            words="Check that says stop and is overridden, by its name; may be given several times.",
-            metavar="CHECK",
+            "Check that says stop and is overridden, by its name; may be given several times.", "CHECK"
         ),
     ] = None
-    refuse: Annotated[bool, Parameter(words="Refuse to sign, with a reason in --why.")] = False
+    refuse: Annotated[bool, Parameter("Refuse to sign, with a reason in --why.")] = False
     digest: Annotated[
-        str | None, Parameter(words="Digest that was looked at; another one is not signed.", metavar="SHA256")
+        str | None, Parameter("Digest that was looked at; another one is not signed.", "SHA256")
     ] = None
-    key: Annotated[
-        Path | None, Parameter(words="Private Ed25519 key in PEM, to sign with.", metavar="FILE")
-    ] = None
+    key: Annotated[Path | None, Parameter("Private Ed25519 key in PEM, to sign with.", "FILE")] = None
 
 
 @dataclass(frozen=True)
@@ -743,9 +671,7 @@ class RollbackRequest:
     """Make an earlier version the latest again; every version stays."""
 
     name: Annotated[str, NAME]
-    to: Annotated[
-        str | None, Parameter(words="Version to go back to; default: the one before.", metavar="VERSION")
-    ] = None
+    to: Annotated[str | None, Parameter("Version to go back to; default: the one before.", "VERSION")] = None
     releases: Annotated[Path, RELEASES] = Path("releases")
     by: Annotated[str | None, BY] = None
     why: Annotated[str | None, WHY] = None
@@ -757,10 +683,8 @@ class PatchRequest:
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
-    rows: Annotated[
-        Path, Parameter(words="Table with the identifiers of the rows that may change.", metavar="FILE")
-    ]
-    run: Annotated[Path, Parameter(words="Folder of the run that has all rows again.", metavar="OUT")]
+    rows: Annotated[Path, Parameter("Table with the identifiers of the rows that may change.", "FILE")]
+    run: Annotated[Path, Parameter("Folder of the run that has all rows again.", "OUT")]
     store: Annotated[Path, STORE] = Path("models")
     releases: Annotated[Path, RELEASES] = Path("releases")
     why: Annotated[str | None, WHY] = None
@@ -771,29 +695,23 @@ class VerifyRequest:
     """Verify the folder of a release by itself: every byte, and who signed it."""
 
     folder: Annotated[
-        Path,
-        Parameter(words="Folder of one release, or of all of a name.", metavar="FOLDER", positional=True),
+        Path, Parameter("Folder of one release, or of all of a name.", "FOLDER", positional=True)
     ]
-    key: Annotated[
-        Path | None, Parameter(words="Public Ed25519 key in PEM that must have signed.", metavar="FILE")
-    ] = None
+    key: Annotated[Path | None, Parameter("Public Ed25519 key in PEM that must have signed.", "FILE")] = None
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
     """Score rows of an annotated file again, and say whether the model gives what is published."""
 
-    file: Annotated[str, Parameter(words="An annotated file.", metavar="FILE", positional=True)]
+    file: Annotated[str, Parameter("An annotated file.", "FILE", positional=True)]
     model: Annotated[
         str | None,
-        Parameter(
-            words="Model file, or NAME@VERSION in a store; default: the model that the file names.",
-            metavar="MODEL",
-        ),
+        Parameter("Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"),
     ] = None
     store: Annotated[Path, STORE] = Path("models")
     specification: Annotated[
-        Path | None, Parameter(words="Specification of the classification.", flag="--spec", metavar="FILE")
+        Path | None, Parameter("Specification of the classification.", "FILE", flag="--spec")
     ] = None
-    rows: Annotated[int, Parameter(words="Rows to draw.", least=1, metavar="N")] = 10_000
-    seed: Annotated[int, Parameter(words="Seed of the draw.", metavar="N")] = 0
+    rows: Annotated[int, Parameter("Rows to draw.", "N", least=1)] = 10_000
+    seed: Annotated[int, Parameter("Seed of the draw.", "N")] = 0

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
@@ -25,6 +23,7 @@ from flows.orchestration.run_page import (
     rename_run,
     run_logged,
     short_label,
+    step,
     task_name,
 )
 from flows.reports.data import TrainReport
@@ -34,31 +33,17 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 
-FIT = task(name="fit", cache_policy=NO_CACHE, persist_result=False)(training.fit)
-REFINE = task(name="refine", cache_policy=NO_CACHE, persist_result=False)(training.refine)
+FIT, REFINE = step("fit")(training.fit), step("refine")(training.refine)
 STEPS = training.Steps(
-    ingest=task(
-        name="ingest",
-        task_run_name="read the labelled rows of {request.specification.name}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(training.ingest),
+    ingest=step("ingest", "read the labelled rows of {request.specification.name}")(training.ingest),
     fit=FIT,
-    choose=task(
-        name="choose",
-        task_run_name=task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}"),
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(training.choose),
+    choose=step("choose", task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}"))(
+        training.choose
+    ),
     refine=REFINE,
-    save=task(
-        name="save",
-        task_run_name="save the model and its report",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(training.save),
+    save=step("save", "save the model and its report")(training.save),
 )
-"""Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""
+"""The staging folder knows what is done, and whether it is still there."""
 
 
 def _name(request: TrainRequest) -> str:

@@ -27,7 +27,7 @@ from catalogs.catalog.new_columns import selected_column
 from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between
 from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
-from flows.models.row_files import UnseenRows
+from flows.models.row_files import unseen_rows
 from flows.runs.manifest import SelectedColumn
 from flows.runs.results import ShiftRecord
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
@@ -293,9 +293,8 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
 
 @lru_cache(maxsize=4)
 def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
-    rows = UnseenRows.read(folder, classes=classes, features=features)
-    known = None if rows is None else known_labels(rows)
-    return None if known is None or not known.class_rows.all() else known
+    rows = unseen_rows(folder, classes=classes, features=features)
+    return None if rows is None or not rows.class_rows.all() else rows
 
 
 @lru_cache(maxsize=64)
@@ -325,14 +324,6 @@ def _learnt(
     of_bin, expected = learnt
     thresholds = {own.names[b]: t for b, t in of_bin.items()}
     return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), expected
-
-
-def known_labels(unseen: UnseenRows) -> LabelledRows:
-    """Return the unseen rows that have probabilities and count."""
-    known = np.isfinite(unseen.probability).all(axis=1) & (unseen.weight > 0)
-    return LabelledRows(
-        unseen.probability[known], unseen.target[known], unseen.weight[known], unseen.X[known]
-    )
 
 
 def selection_entries(selections: Sequence[SelectedClass]) -> Mapping[str, str]:

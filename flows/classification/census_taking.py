@@ -44,7 +44,6 @@ from flows.classification._class_shares import (
     bin_values,
     census_table,
     check_asked,
-    known_labels,
     of_features,
     row_thresholds,
 )
@@ -53,7 +52,7 @@ from flows.classification.scoring import annotation_settings, scorer_for
 from flows.documents import read_document, write_document
 from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.models.model import Model
-from flows.models.row_files import UnseenRows
+from flows.models.row_files import unseen_rows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import CensusRequest
@@ -305,13 +304,13 @@ def census_of(
             "classify them again, with --overwrite",
         )
     try:
-        unseen = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
+        labelled = unseen_rows(folder, classes=len(model.classes), features=len(model.features))
     except ModelError as error:
         return unsaid(model, n_objects, assumes, str(error))
-    lacking = _lacking(model, unseen)
-    if unseen is None or lacking or not parts:
+    lacking = _lacking(model, labelled)
+    if labelled is None or lacking or not parts:
         return unsaid(model, n_objects, assumes, lacking or "no object was classified")
-    labelled, (target, known) = known_labels(unseen), _target(joined(parts), n_objects)
+    target, known = _target(joined(parts), n_objects)
     counted = count_with_labels(labelled, target, known, assumes=assumes)
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
@@ -332,7 +331,7 @@ def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str
     )
 
 
-def _lacking(model: Model, unseen: UnseenRows | None) -> str:
+def _lacking(model: Model, unseen: LabelledRows | None) -> str:
     """Return why no census is possible with this model; '' where it can."""
     label = model.specification.label
     if label.votes is not None:

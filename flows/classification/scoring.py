@@ -62,7 +62,7 @@ from flows.inputs.opening import find_files, open_source, thinned
 from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.description import ESTIMATED
 from flows.models.model import Model
-from flows.models.row_files import KnownLabels, UnseenRows
+from flows.models.row_files import KnownLabels, unseen_rows
 from flows.runs.drift import feature_counts
 from flows.runs.results import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
@@ -183,10 +183,10 @@ def _why_none(model: Model, specification: Specification) -> str | None:
 
 @lru_cache(maxsize=4)
 def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule | None:
-    rows = UnseenRows.read(folder, classes=classes, features=features)
+    rows = unseen_rows(folder, classes=classes, features=features)
     if rows is None:
         return None
-    return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
+    return learn_sets(rows.probability, rows.y, level=level, weight=rows.weight)
 
 
 def _record(

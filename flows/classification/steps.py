@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from blr.arrays import Array
+import pyarrow as pa
+
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
 from flows.classification._plan import (
@@ -67,35 +67,25 @@ def chosen_engine(asked: str | None, specification: Specification | None) -> Eng
 SHOWN = 10
 """Most rows that are shown."""
 
-Row = Mapping[str, Value]
-
 
 def trial(
     sources: Sequence[Source], model: Model, specification: Specification, limit: int
 ) -> ClassificationTrial:
     """Score the first `limit` rows of each catalogue; return their counts and the first few rows."""
     scorer = Scorer.of(model, specification)
-    shown: list[Row] = []
+    shown: list[Mapping[str, Value]] = []
     for source in sources:
         with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
                 check_copies(catalog, scorer.columns, specification)
                 here = scorer.on(catalog)  # it adds to the tallies of `scorer`
                 for batch in first_rows(catalog, here.reader.read, limit):
-                    new = here(batch)
-                    shown += _rows(new, SHOWN - len(shown))
+                    # As pandas has it, NaN is null.
+                    new = {name: pa.array(x, from_pandas=True) for name, x in here(batch).items()}
+                    shown += pa.table(new).slice(0, SHOWN - len(shown)).to_pylist()
     sets = scorer.sets and scorer.sets[0]
     counts = summarise(scorer.tally(), model.classes, model.features, sets=sets)
     return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
-
-
-def _rows(new: Mapping[str, Array], n: int) -> list[Row]:
-    rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
-    return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
-
-
-def _plain(value: Value) -> Value:
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 # The steps of a classification with a stored model, with or without Prefect.

@@ -18,7 +18,6 @@ from flows.draft.inspection import (
     MOST_LABELS,
     CatalogueSummary,
     ColumnSummary,
-    ElementSummary,
     LabelSummary,
     PositionSummary,
     StartedSpecification,
@@ -102,7 +101,7 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     if result.n_seen < result.n_rows:
         say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown: list[ColumnSummary | ElementSummary] = []
+    shown: list[ColumnSummary] = []
     for column in result.columns:
         shown += [column, *column.elements]
     rows = [
@@ -171,9 +170,8 @@ def _kind(leak: Leak) -> str:
     return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
 
 
-def _remark(column: ColumnSummary | ElementSummary, files: int) -> str:
-    absent = column.absent if isinstance(column, ColumnSummary) else 0
-    marks = [f"absent in {absent:,} of {files:,} files"] if absent else []
+def _remark(column: ColumnSummary, files: int) -> str:
+    marks = [f"absent in {column.absent:,} of {files:,} files"] if column.absent else []
     marks += [f"{_cell(s.value)} in {s.count:,} rows: a mark for 'no value'?" for s in column.sentinels]
     marks += [
         f"'{text}' in {n:,} rows among numbers: a mark for 'no value'?" for text, n in column.texts.items()

@@ -24,7 +24,7 @@ from flows.cli._printing import (
 from flows.errors import UsageError
 from flows.models import promotion
 from flows.models.description import ModelDescription, TrainingPlan, TrainingResult
-from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
+from flows.models.promotion import PromotionResult
 from flows.models.store import Store
 from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
@@ -148,7 +148,7 @@ def run_promote(
     if reject + undo + if_better > 1:
         raise UsageError("got several of --if-better, --reject and --undo, expected one; choose one")
     if undo:
-        result: DecidedPromotion = promotion.undo(request, dry_run=dry_run)
+        result = promotion.undo(request, dry_run=dry_run)
     elif reject:
         result = promotion.reject(request, dry_run=dry_run)
     else:
@@ -163,19 +163,19 @@ def run_promote(
     show(result, _show_promoted, json=json)
 
 
-def _show_promoted(result: DecidedPromotion) -> None:
+def _show_promoted(result: PromotionResult) -> None:
     """Show a decision about a model; of a plan, the comparison too."""
     would = "would be" if result.status == "planned" else "is"
-    if isinstance(result, UndonePromotion):
+    if result.kind == "undone":
         say(
             f"{result.model} {would} the champion again, in the place of {result.previous} ({result.who}: {result.why})"
         )
         return
-    if isinstance(result, RejectedPromotion):
+    if result.kind == "rejected":
         stays = f"the champion stays: {result.previous or 'none'}"
         say(f"{result.model} {would} rejected ({result.who}: {result.why}); {stays}")
         return
-    if result.status == "planned":
+    if result.status == "planned" and result.comparison is not None:
         print_tables(*comparison_tables(result.comparison))
     words = {
         "planned": "would be the champion",

@@ -14,7 +14,7 @@ from flows.documents import json_schema
 from flows.draft.inspection import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription, TrainingResult
-from flows.models.promotion import DecidedPromotion
+from flows.models.promotion import PromotionResult
 from flows.models.store import ModelListing
 from flows.orchestration.settings import AutomationsResult
 from flows.release.check import Checked
@@ -52,7 +52,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "init": StartedSpecification,
         "models-list": ModelListing,
         "models-show": ModelDescription,
-        "models-promote": DecidedPromotion,
+        "models-promote": PromotionResult,
         "release-draft": ReleaseState,
         "release-check": Checked,
         "release-sign": ReleaseState,

@@ -28,16 +28,14 @@ from astropy.table import Table
 from astropy.table.meta import get_yaml_from_table
 from rich.console import RenderableType
 from rich.text import Text
-from typing_extensions import TypedDict
 
-from blr.candidates.candidate import CandidatePart
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text
 from flows.classification import steps as classification
 from flows.documents import write_document
-from flows.models.description import ModelDescription, Review
-from flows.models.store import REPORT_FILE, SkillSummary
+from flows.models.description import ModelDescription
+from flows.models.store import REPORT_FILE, Store
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.reports.answers import training_answers
@@ -319,48 +317,11 @@ def _yaml() -> str:
     return "\n".join(get_yaml_from_table(Table(columns, meta={"attribution": ATTRIBUTION})))
 
 
-class DemoCandidate(TypedDict):
-    """What the summary holds of a row of the evidence table; the fields are those of `CandidateRow`."""
-
-    features: tuple[str, ...]
-    basis: str
-    n_functions: int
-    log_evidence: float
-    bic: float
-    effective_parameters: float | None
-    log_loss: float
-    verdict: str
-    weight: float
-    share: float | None
-    parts: tuple[CandidatePart, ...]
-    second_order: float | None
-    loo: float | None
-
-
-class HeldOutPerformance(TypedDict):
-    """How good the model is on the rows that judge it; losses and gains in nats an object."""
-
-    n: int
-    judged_by: str
-    log_loss: float
-    log_loss_plugin: float
-    log_loss_baseline: float
-    gain_over_baseline: float
-    skill: SkillSummary | None
-    accuracy: float
-    calibration_error: float
-    reviews: tuple[Review, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DemoTask:
-    """One task: the model, its evidence table, its performance, and the catalogues that it classified."""
+    """One task: the model, and the counts of the catalogues that it classified, by file."""
 
-    model: str
-    classes: tuple[str, ...]
-    selected: DemoCandidate
-    candidates: tuple[DemoCandidate, ...]
-    held_out: HeldOutPerformance
+    model: ModelDescription
     classified: Mapping[str, Counts]
     remarks: tuple[str, ...]
     attribution: tuple[str, ...]
@@ -445,7 +406,10 @@ def _run_task(
     files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
     report = TrainReport.read(trained)
     atomic_write_text(folder / "report.html", (Path(str(trained.path)) / REPORT_FILE).read_text("utf-8"))
-    summary = _summary(report, trained, files)
+    remarks = (*REMARKS, *report.remarks)
+    place = Store.named(store)
+    model = place.described(place.load(trained.model), "stored")  # the same when it runs again
+    summary = DemoTask(model=model, classified=files, remarks=remarks, attribution=(ATTRIBUTION,))
     write_document(folder / "summary.json", summary)
     _show_task(task, report, summaries[0], show)
     return summary
@@ -461,27 +425,6 @@ def _specification(task: str, folder: Path) -> Path:
     elif path.read_text(encoding="utf-8") != text:
         tell().note(f"{path} was not written by this version; it is used unchanged")
     return path
-
-
-def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, Counts]) -> DemoTask:
-    """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
-    metrics = trained.metrics
-    gain = {"gain_over_baseline": metrics.log_loss_baseline - metrics.log_loss}
-    return DemoTask(
-        model=trained.model,
-        classes=trained.classes,
-        selected=_kept(DemoCandidate, vars(trained.chosen)),
-        candidates=tuple(_kept(DemoCandidate, vars(row)) for row in trained.candidates),
-        held_out=_kept(HeldOutPerformance, vars(metrics) | gain),
-        classified=files,
-        remarks=(*REMARKS, *report.remarks),
-        attribution=(ATTRIBUTION,),
-    )
-
-
-def _kept(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Return the values that a type has a key for, in its order."""
-    return {key: values[key] for key in kind.__annotations__}
 
 
 def _show_task(task: str, report: TrainReport, summary: Summary | None, show: Show) -> None:

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from blr.arrays import Floats
 from catalogs.arrays import plain_texts
-from catalogs.catalog.catalog import Catalog, element_columns, verified
+from catalogs.catalog.catalog import Catalog, Column, element_columns, verified
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import CatalogError, NameClashError, nearest
 from catalogs.formats import TableChoice
@@ -62,41 +62,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementSummary:
-    """One element of a vector, such as `MODELMAG[2]`; `datatype` is in VOTable's words.
-
-    `missing` is the share of rows without a value; `minimum` to `maximum` are None where there are no numbers, the
-    median is that of a sample.  `distinct` is an estimate.  `sentinels` are numbers and `texts` texts with their counts
-    that may stand for no value; `not_numbers` says what keeps a column of texts from being one of numbers.
-    """
-
-    name: str
-    datatype: str
-    missing: float | None
-    minimum: float | None
-    median: float | None
-    maximum: float | None
-    distinct: int | None
-    constant: bool
-    sentinels: tuple[Suspected, ...]
-    texts: Mapping[str, int]
-    not_numbers: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ColumnSummary:
-    """A column as the file describes it, and its values as of an `ElementSummary`.
+    """A column as the file describes it, or an element of a vector, such as `MODELMAG[2]`; and its values.
 
-    `absent` are the files of the catalogue that lack it.  `elements` are those of a vector.
+    `absent` are the files of the catalogue that lack it.  `missing` is the share of rows without a value; `minimum` to
+    `maximum` are None where there are no numbers, the median is that of a sample.  `distinct` is an estimate.
+    `sentinels` are numbers and `texts` texts with their counts that may stand for no value; `not_numbers` says what
+    keeps a column of texts from being one of numbers.  `elements` are those of a vector.
     """
 
     name: str
-    datatype: str
+    datatype: str  # of an element in VOTable's words
     unit: str | None
     ucd: str | None
     description: str | None
     absent: int
-    elements: tuple[ElementSummary, ...] = ()
+    elements: tuple[ColumnSummary, ...] = ()
     missing: float | None
     minimum: float | None
     median: float | None
@@ -281,18 +262,23 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
     column = catalog.column(name)
     names = (c.name for c in element_columns(column, catalog.names))
     elements = [seen.columns[element] for element in names if element in seen.columns]
+    return _summarised(
+        column, seen.columns.get(name), seen, tuple(_summarised(c.column, c, seen) for c in elements)
+    )
+
+
+def _summarised(
+    column: Column, counts: ColumnProfile | None, seen: Profile, elements: tuple[ColumnSummary, ...] = ()
+) -> ColumnSummary:
     return ColumnSummary(
-        name=name,
+        name=str(column.name),
         datatype=str(column.datatype),
         unit=column.unit,
         ucd=column.ucd,
         description=column.description,
         absent=column.absent,
-        elements=tuple(
-            ElementSummary(name=str(c.name), datatype=str(c.column.datatype), **_values(c, seen))
-            for c in elements
-        ),
-        **_values(seen.columns.get(name), seen),
+        elements=elements,
+        **_values(counts, seen),
     )
 
 

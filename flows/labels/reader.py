@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,22 +184,10 @@ MOST = 30
 OTHERS = "others"
 
 
-@dataclass
-class AnnotatorNames:
-    """Numbers the annotators in the order in which they are met, so that rows hold numbers and no names."""
-
-    _numbers: dict[str, int] = field(default_factory=dict)
-
-    def numbered(self, names: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the number of the annotator of each row of a batch (n,), of their names."""
-        distinct, inverse = np.unique(names.astype(str), return_inverse=True)
-        numbers = [self._numbers.setdefault(str(name), len(self._numbers)) for name in distinct]
-        return np.array(numbers, dtype=np.int32)[inverse]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names (A,), by number."""
-        return tuple(self._numbers)
+def numbered(names: Array, met: dict[str, int]) -> NDArray[np.int32]:
+    """Return the numbers of the annotators of rows (n,), by name; new ones are added to those that were `met`."""
+    distinct, inverse = np.unique(names.astype(str), return_inverse=True)
+    return np.array([met.setdefault(str(name), len(met)) for name in distinct], dtype=np.int32)[inverse]
 
 
 def annotator_groups(names: Sequence[str], counts: NDArray[np.integer]) -> tuple[Places, tuple[str, ...]]:

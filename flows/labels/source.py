@@ -10,11 +10,9 @@ Shapes: n rows of a batch, L labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -370,51 +368,8 @@ class LabelPlaces:
         yield from sorted({f"{ra!r} {dec!r}": text for ra, dec, text in pairs}.items())
 
 
-"""Objects that are named."""
 MOST_KNOWN = 10_000
-"""Objects of several classes whose names are looked for: the first of them in the catalogue are named."""
-
-
-@dataclass(frozen=True, eq=False)
-class NameSearch:
-    """Looks in the column of names for the first names that have one of the `hashes`: as many as are shown.
-
-    They are found in the order of the rows, and come with their hashes.
-    """
-
-    column: str
-    hashes: NDArray[np.uint64]
-
-    def __call__(self, piece: Piece) -> dict[str, int]:
-        """Return the first names of a piece."""
-        return self._first(piece.partition.batches([self.column]))
-
-    def through(self, catalogs: Sequence[Catalog], workers: Workers | None) -> dict[str, int]:
-        """Return the first names of catalogues; `workers` look for them in pieces, until there are enough."""
-        if workers is None:
-            return self._first(batch for catalog in catalogs for batch in catalog.batches([self.column]))
-        found: dict[str, int] = {}
-        with closing(workers.in_order(self)) as pieces:
-            for _, some in pieces:
-                found = dict(islice((found | some).items(), self._most))
-                if len(found) == self._most:
-                    break
-        return found
-
-    def _first(self, batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for batch in batches:
-            texts = plain_texts(batch_values(batch, [self.column])[self.column])
-            mine = name_hashes(texts)
-            for i in np.flatnonzero(np.isin(mine, self.hashes)).tolist():
-                found[texts[i]] = int(mine[i])
-                if len(found) == self._most:
-                    return found
-        return found
-
-    @property
-    def _most(self) -> int:
-        return min(SHOWN, len(self.hashes))
+"""Objects of several classes among which those are looked for that are named."""
 
 
 def name_hashes(names: Array) -> NDArray[np.uint64]:
@@ -426,19 +381,20 @@ def name_hashes(names: Array) -> NDArray[np.uint64]:
 def repeated_in_conflict(
     pieces: Iterable[tuple[NDArray[np.uint64], NDArray[np.integer]]],
     classes: Sequence[str],
-    search: Callable[[NDArray[np.uint64]], Mapping[str, int]],
+    hashes: NDArray[np.uint64],
+    names: NDArray[np.bytes_],
 ) -> Conflicts:
-    """Return the names that have rows of several classes, some of them by name.
+    """Return how many names have rows of several classes, and the first of them among rows in memory.
 
     The rows stay: they may be several observations, or two objects whose names were rounded to one.
 
-    `pieces` are hashes of names and class indices of rows, (n,) each; all rows of a name are in one piece.  `search` is
-    asked only where there are such names: it returns the first names that have one of these hashes.
+    `pieces` are hashes of names and class indices of rows, (n,) each; all rows of a name are in one piece.  `hashes`
+    and `names` (N,) are those of the rows in memory.
     """
     n, known = 0, dict[int, tuple[str, ...]]()
-    for hashes, target in pieces:
-        order = np.lexsort((target, hashes))
-        name, index = hashes[order], target[order]
+    for found, target in pieces:
+        order = np.lexsort((target, found))
+        name, index = found[order], target[order]
         differ = (name[1:] == name[:-1]) & (index[1:] != index[:-1]) & (name[1:] != 0)
         repeated = np.unique(name[1:][differ])
         n += len(repeated)
@@ -446,8 +402,9 @@ def repeated_in_conflict(
         rows = zip(np.searchsorted(name, some), np.searchsorted(name, some, side="right"), strict=True)
         for one, (first, last) in zip(some.tolist(), rows, strict=True):
             known[one] = tuple(classes[k] for k in np.unique(index[first:last]).tolist())
-    found = search(np.array(sorted(known), dtype=np.uint64)) if known else {}
-    return n, {name: known[its_hash] for name, its_hash in found.items()}
+    here = np.isin(hashes, np.array([*known], dtype=np.uint64))
+    pairs = dict(zip(names[here].tolist(), hashes[here].tolist(), strict=True))
+    return n, {name.decode(errors="replace"): known[pairs[name]] for name in [*pairs][:SHOWN]}
 
 
 RARE = 20

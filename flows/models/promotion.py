@@ -200,40 +200,19 @@ def _rows(model: Model) -> tuple[object, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionResult:
-    """What was done about a challenger, or would be; `who` and `why` are None where nobody was put in place."""
+    """What was decided about a model, or would be; `kind` is what was asked for.
+
+    `previous` is the champion before, which a rejected challenger leaves in its place.  `who` and `why` are None where
+    nobody was put in place.  `comparison` is that of a promotion.
+    """
 
     model: str
-    previous: str | None  # the champion before
-    comparison: Comparison
+    previous: str | None
+    comparison: Comparison | None = None
     who: str | None
     why: str | None
-    status: Literal["planned", "promoted", "is the champion", "kept"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectedPromotion:
-    """A challenger that a person has rejected, or would; `previous` is the champion, which stays."""
-
-    model: str
-    status: Literal["rejected", "planned"]
-    previous: str | None
-    why: str
-    who: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class UndonePromotion:
-    """A promotion that was undone, or would be: `model` is the champion again, `previous` is it no longer."""
-
-    model: str
-    status: Literal["undone", "planned"]
-    previous: str
-    who: str
-    why: str
-
-
-DecidedPromotion = PromotionResult | RejectedPromotion | UndonePromotion
-"""What `blr models promote` returns."""
+    status: Literal["planned", "promoted", "is the champion", "kept", "rejected", "undone"]
+    kind: Literal["promoted", "rejected", "undone"]
 
 
 def promote(
@@ -261,6 +240,7 @@ def promote(
         who=None,
         why=request.why,
         status="planned",
+        kind="promoted",
     )
     if comparison.champion == comparison.challenger:
         return replace(result, status="is the champion")
@@ -292,7 +272,7 @@ def _reason(comparison: Comparison, request: PromoteRequest) -> str:
     return f"{losses_words(comparison)} {comparison.log_loss:.4f} against {comparison.champion_log_loss:.4f}"
 
 
-def reject(request: PromoteRequest, *, dry_run: bool = False) -> RejectedPromotion:
+def reject(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
     """Write down that a model is not to be the champion, and why; the rule then keeps it out.
 
     UsageError where no reason is given, or the model is the champion.
@@ -313,16 +293,17 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> RejectedPromoti
         with exclusive(place.root / stored.name):
             place.reject(stored, why=request.why, who=_who(request))
     previous = None if champion is None else ModelReference(stored.name, champion).label
-    return RejectedPromotion(
+    return PromotionResult(
         model=stored.label,
-        status="planned" if dry_run else "rejected",
         previous=previous,
-        why=request.why,
         who=_who(request),
+        why=request.why,
+        status="planned" if dry_run else "rejected",
+        kind="rejected",
     )
 
 
-def undo(request: PromoteRequest, *, dry_run: bool = False) -> UndonePromotion:
+def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
     """Put the champion before the present one in its place again; the log keeps both decisions.
 
     The version in the request does not count.  ModelError where no champion was before, or it is gone.
@@ -338,17 +319,17 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> UndonePromotion:
                 f"champion to go back to; choose a version with `blr models promote {name}@VERSION`"
             )
         restored = place.at(name, before)
-        result = UndonePromotion(
-            model=restored.label,
-            status="planned",
-            previous=champion.label,
-            who=_who(request),
-            why=request.why or f"the promotion of {champion.label} was undone",
-        )
+        who, why = _who(request), request.why or f"the promotion of {champion.label} was undone"
         if not dry_run:
-            place.promote(restored, why=result.why, who=result.who, kind="undone")
-            result = replace(result, status="undone")
-    return result
+            place.promote(restored, why=why, who=who, kind="undone")
+        return PromotionResult(
+            model=restored.label,
+            previous=champion.label,
+            who=who,
+            why=why,
+            status="planned" if dry_run else "undone",
+            kind="undone",
+        )
 
 
 def _who(request: PromoteRequest) -> str:

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.calibration import Skill, paired_gain
+from blr.census.shares import LabelledRows
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
@@ -323,23 +324,15 @@ def read_labelled_identifiers(folder: Path) -> list[str] | None:
     return None if found is None else [name.decode() for name in found[0].tolist()]
 
 
-@dataclass(frozen=True, eq=False)
-class UnseenRows:
-    """Labelled rows with the probabilities of fits that have not seen them: what class counts are calibrated by.
+def unseen_rows(folder: Path, *, classes: int, features: int) -> LabelledRows | None:
+    """Return the labelled rows that judge a model of a folder, whose probabilities calibrate class counts.
 
-    They are the held-out rows, or all rows where none is held out, each by the fits without it.  `probability` (N, K)
-    is moderated, at the class shares of the training, NaN for a row that cannot be classified.  `target` (N,) is the
-    index of the class, `weight` (N,) how much a row counts.  `X` (N, F) are the features, NaN where one is missing.
+    The probabilities are moderated, of fits that have not seen the rows, at the class shares of the training.  Rows
+    without probabilities or weight are left out.  None where there are none, as where labels are votes.
     """
-
-    probability: Floats
-    target: Places
-    weight: Floats
-    X: Floats
-
-    @classmethod
-    def read(cls, folder: Path, *, classes: int, features: int) -> Self | None:
-        """Return the rows of a model's folder; None where it has none, as where labels are votes."""
-        names = ("probability", "target", "weight", "X")
-        found = _read(folder, *names, of="judged", classes=classes, features=features)
-        return None if found is None else cls(*found)
+    names = ("probability", "target", "weight", "X")
+    found = _read(folder, *names, of="judged", classes=classes, features=features)
+    if found is None:
+        return None
+    known = np.isfinite(found[0]).all(axis=1) & (found[2] > 0)
+    return LabelledRows(*(column[known] for column in found))

@@ -37,6 +37,8 @@ ENTRY = "deployed.py"
 """The file that the entry points of our deployments name."""
 ONE_ALERT = timedelta(hours=1)
 """Time after the alert of a run that failed in which no other comes of it: a worker reports its process besides."""
+DAY = timedelta(hours=20)
+"""Time after which a file that is still quarantined is reported again: runs of a daily schedule differ by minutes."""
 SILENCE = timedelta(minutes=9)
 """Three heartbeats of a run, which sends one every three minutes."""
 ENDS = ("Completed", QUARANTINED, "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
@@ -213,9 +215,10 @@ def _of_all(tell: Tell) -> list[Alert]:
     quarantined = EventTrigger(
         posture=Posture.Reactive,
         match={"prefect.resource.id": "blr.partition.*"},
+        for_each={"prefect.resource.id"},
         expect={"blr.partition.quarantined"},
         threshold=1,
-        within=timedelta(0),
+        within=DAY,
     )
     silent = EventTrigger(
         posture=Posture.Proactive,

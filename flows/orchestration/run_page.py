@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
@@ -24,7 +23,7 @@ from uuid import UUID
 
 from annotated_types import Ge
 from httpx import TransportError  # what Prefect's client raises
-from prefect import Flow, flow
+from prefect import Flow, Task, flow, task
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -32,10 +31,10 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
-from prefect.events.filters import EventFilter, EventNameFilter, EventOccurredFilter, EventResourceFilter
 from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import pause_flow_run, suspend_flow_run
 from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
@@ -160,6 +159,8 @@ def words_of(error: BaseException) -> str | None:
     return None
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Request = TypeVar("Request")
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=RunInput)
@@ -194,6 +195,13 @@ def run_name(
 def task_name(words: Callable[[Mapping[str, Any]], str]) -> Callable[[], str]:
     """Return what Prefect asks for the name of a task run: the `words` on its parameters, by their names."""
     return lambda: _cut(words(task_run.parameters))
+
+
+def step(
+    name: str, run_name: str | Callable[[], str] | None = None
+) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Return a decorator that makes a task of Prefect, of which no result is kept: our own files say what is done."""
+    return task(name=name, task_run_name=run_name, cache_policy=NO_CACHE, persist_result=False)
 
 
 def rename_run(name: str) -> None:
@@ -268,9 +276,6 @@ def shown_once(make: Callable[[], dict[str, str]]) -> dict[str, str]:
         create_flow_run_input(SHOWN, shown)
     return shown
 
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 TEXTS = list[Annotated[str, BeforeValidator(str)]]
 """A list of texts; other values in it, such as paths, are converted to texts."""
@@ -434,46 +439,18 @@ def page_of(path: Path) -> str:
     return path.as_uri()
 
 
-DAY = timedelta(hours=20)
-"""Time after which a file that is still quarantined is reported again: runs of a daily schedule differ by minutes."""
 MOST_FILES = 50
 """Most quarantined files that have an event each."""
 
 
 def release_events(result: ReleaseResult) -> None:
-    """Tell of a release that was done, and of what somebody should look at.
-
-    A file that stays quarantined is reported again every day, by the first run of the day.
-    """
+    """Tell of a release that was done, and of what somebody should look at; an automation alerts once a day."""
     is_new = result.before is None or result.before.release != result.release
     if result.summary is not None and result.status == "done" and is_new:
         _release_done(result, result.summary)
-    out = str(result.out)
-    known = _reported_lately(result)
     for file, reason in list(result.quarantined.items())[:MOST_FILES]:
-        if (out, file, reason) not in known:
-            payload = {"file": file, "reason": reason, "model": result.model, "out": out}
-            _emit("blr.partition.quarantined", f"blr.partition.{file}", payload)
-
-
-def _reported_lately(result: ReleaseResult) -> set[tuple[str, str, str]]:
-    """Return folder, file and reason of the quarantined files that the server has heard of within the last day."""
-    if not result.quarantined:
-        return set()
-    wanted = EventFilter(
-        occurred=EventOccurredFilter.model_validate({"since": datetime.now(UTC) - DAY}),
-        event=EventNameFilter(name=["blr.partition.quarantined"]),
-        resource=EventResourceFilter(
-            id=[f"blr.partition.{file}" for file in result.quarantined][:MOST_FILES]
-        ),
-    )
-    with get_client(sync_client=True) as client:
-        page = client.read_events(wanted, limit=MOST_FILES)
-        found = [*page.events]
-        while page.next_page:
-            page = client.read_events_page(str(page.next_page))
-            found += page.events
-    return {tuple(str(e.payload.get(key)) for key in ("out", "file", "reason")) for e in found}  # type: ignore[misc]
+        payload = {"file": file, "reason": reason, "model": result.model, "out": str(result.out)}
+        _emit("blr.partition.quarantined", f"blr.partition.{file}", payload)
 
 
 def _release_done(result: ReleaseResult, summary: Summary) -> None:

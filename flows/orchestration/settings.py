@@ -239,50 +239,38 @@ MESSAGE = "its process was killed; the next run uses its finished files"
 _API_PATIENCE = 60.0
 
 
-@dataclass(frozen=True)
-class ServedHome:
-    """The file in a Prefect home that is locked while a server runs on its database, and holds its address."""
+SERVED = "served-at"
+"""File in a home that is locked while a server runs on its database, and holds the server's address."""
 
-    path: Path
 
-    @classmethod
-    def here(cls) -> ServedHome:
-        """Return that of the user's home."""
-        return cls(prefect_home() / "served-at")
-
-    @contextmanager
-    def ours(self) -> Iterator[ServedHome]:
-        """Hold the home; UsageError where another server has it."""
-        with self.path.open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"{self.path.parent}: got a database that another server uses "
-                    f"({self.address() or 'starting'}): `blr ui` or `blr serve` runs in another terminal; "
-                    "stop that one first, or set PREFECT_HOME to another folder for this one"
-                ) from None
-            try:
-                yield self
-            finally:
-                with suppress(OSError):
-                    self.path.write_text("", encoding="utf-8")
-
-    def announce(self, url: str) -> None:
-        """Write down the address, for others who ask."""
-        self.path.write_text(url, encoding="utf-8")
-
-    def address(self) -> str | None:
-        """Return the address of the server that runs on this database; None where none does."""
+@contextmanager
+def holding(home: Path) -> Iterator[Path]:
+    """Hold a home for a server, and give the file for its address; UsageError where another server has the home."""
+    path = home / SERVED
+    with path.open("a+", encoding="utf-8") as file:
         try:
-            with self.path.open(encoding="utf-8") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return file.read() or None
-        except OSError:
-            pass
-        return None
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{home}: got a database that another server uses ({served_at(home) or 'starting'}): `blr ui` or `blr "
+                "serve` runs in another terminal; stop that one first, or set PREFECT_HOME to another folder for this "
+                "one"
+            ) from None
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                path.write_text("", encoding="utf-8")
+
+
+def served_at(home: Path) -> str | None:
+    """Return the address of the server that runs on a home's database; None where none does."""
+    with suppress(OSError), (home / SERVED).open(encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read() or None
+    return None
 
 
 def connect(*, console_level: str = "WARNING") -> str | None:
@@ -293,7 +281,7 @@ def connect(*, console_level: str = "WARNING") -> str | None:
     """
     if configured_server() is not None:
         return prefect_environment(console_level=console_level)
-    running = ServedHome.here().address()
+    running = served_at(prefect_home())
     if running is None:
         return None
     prefect_environment(console_level=console_level)
@@ -311,17 +299,16 @@ def start_home_server(port: int | None, *, console_level: str = "WARNING") -> tu
     process.
     """
     line = prefect_environment(console_level=console_level)
-    home = ServedHome.here()
-    held = ExitStack()
-    held.enter_context(home.ours())
+    home, held = prefect_home(), ExitStack()
+    address = held.enter_context(holding(home))
     atexit.register(held.close)
     try:
-        server = start_server(home.path.parent, 4200 if port is None else port)
+        server = start_server(home, 4200 if port is None else port)
     except OSError:
         if port is not None:
             raise
-        server = start_server(home.path.parent, 0)
-    home.announce(server.url)
+        server = start_server(home, 0)
+    address.write_text(server.url, encoding="utf-8")
     return line, server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -312,8 +311,8 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
     """Write the review list of a folder that `classify` has written; return what was done.
 
     With a budget, its objects are drawn where labels help most and spread over `space`, and the outliers there are
-    listed besides.  Without, the `top` flagged objects, the least certain first, then `draw` of all that are
-    classified, in proportion to their mutual information.  Objects that the model was trained on are in no list.
+    listed besides.  Without, the `top` flagged objects, the least certain first.  Objects that the model was trained on
+    are in no list.
 
     UsageError if the folder has no annotated catalogues, a list has answers already, or the options exclude each
     other.
@@ -373,14 +372,11 @@ def _short_of_budget(n: int, n_rows: int, request: ReviewRequest, n_all: int) ->
 
 
 def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:
-    """Return the least certain flagged objects, and those drawn; no outliers."""
+    """Return the least certain flagged objects; no outliers."""
     best: list[tuple[float, int, ListedObject]] = []
-    largest: list[float] = []
-    n, total = 0, 0.0
+    n = 0
     for table in tables:
         for rows in table.rows(labelled=labelled):
-            total += float(rows.information.sum())
-            largest = heapq.nlargest(request.draw, [*largest, *rows.information.tolist()])
             flagged, p_max = np.flatnonzero(rows.flags & WORTH_A_LOOK), rows.probability.max(axis=1)
             order = flagged[np.argsort(p_max[flagged], kind="stable")]
             first = order[_first_of_each(rows.names[order], request.n_top)]
@@ -388,18 +384,7 @@ def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: R
             best.sort(key=lambda entry: entry[:2])
             best = [best[i] for i in _first_of_each([entry[2]["name"] for entry in best], request.n_top)]
             n += len(p_max)
-    drawn: list[ListedObject] = []
-    if request.draw:
-        scale, passed = _scale(largest, total, request.draw), np.random.default_rng(request.seed).random(1)
-        for table in tables:
-            for rows in table.rows(labelled=labelled):
-                m = rows.information
-                share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
-                index = np.flatnonzero(_taken(np.zeros(len(m), np.intp), share, passed))
-                drawn += [rows.listed(int(i), how="drawn", weight=1.0 / float(share[i])) for i in index]
-    # With their weight, top or not: without it the drawn ones stand for nothing.
-    weighted = {row["name"] for row in drawn}
-    return [*(row for _, _, row in best if row["name"] not in weighted), *drawn], [], n, ()
+    return [row for _, _, row in best], [], n, ()
 
 
 def _first_of_each(names: Iterable[str], most: int) -> list[int]:
@@ -410,15 +395,3 @@ def _first_of_each(names: Iterable[str], most: int) -> list[int]:
             break
         first.setdefault(name, i)
     return [*first.values()]
-
-
-def _scale(largest: Sequence[float], total: float, draw: int) -> float:
-    """Return c of the inclusion probabilities min(1, m/c), which sum to the number to be drawn.
-
-    What would be drawn more than once is drawn for certain, and shares no more.
-    """
-    for k, value in enumerate(largest):
-        if total <= 0 or value * (draw - k) < total:
-            return total / (draw - k)
-        total -= value
-    return 0.0

@@ -11,14 +11,14 @@ there, so that `blr --help` need not import what a specification needs.
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
 from flows.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Parameter:
     """The description of a parameter, its bound, and its form on the command line.
 
@@ -26,13 +26,13 @@ class Parameter:
     ----------
     words
         One sentence on what the parameter is for; `--help`, the form and the docstring all show it.
+    metavar
+        Placeholder for the value in `--help`; None for Typer's own.
     least
         Smallest value allowed; None for no bound.
     flag
         Flag on the command line.  "" means the field's name with two hyphens in front; None means that the command
         line does not have the parameter, and only the form and the signature do.
-    metavar
-        Placeholder for the value in `--help`; None for Typer's own.
     positional
         Whether the command line takes the value by its position, without a flag.
     command_line_type
@@ -49,9 +49,10 @@ class Parameter:
     """
 
     words: str
+    metavar: str | None = None
+    _: KW_ONLY
     least: float | None = None
     flag: str | None = ""
-    metavar: str | None = None
     positional: bool = False
     command_line_type: Any = None
     parse: Callable[[str], Any] | None = None
@@ -60,22 +61,16 @@ class Parameter:
     required: bool = False
 
 
-STORE = Parameter(words="Folder of the model store.", metavar="DIR", written=True)
-OUTPUT_FOLDER = Parameter(
-    words="Folder that `blr classify` has written.", metavar="OUT", positional=True, published=True
-)
+STORE = Parameter("Folder of the model store.", "DIR", written=True)
+OUTPUT_FOLDER = Parameter("Folder that `blr classify` has written.", "OUT", positional=True, published=True)
 IDENTIFIER = Parameter(
-    words="Column with the names of the objects; default: the one that looks like it.",
-    flag="--id",
-    metavar="COLUMN",
+    "Column with the names of the objects; default: the one that looks like it.", "COLUMN", flag="--id"
 )
-THREADS = Parameter(
-    words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
-)
+THREADS = Parameter("Threads for the computation; default: the cores of the machine.", "N", least=1)
 ENGINE = Parameter(
-    words="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "
+    "Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "
     "scheduler, or its scheduler file; default: the specification's, or else threads.",
-    metavar="ENGINE",
+    "ENGINE",
 )
 
 
@@ -90,12 +85,10 @@ def read_edges(text: str) -> list[float]:
     return edges
 
 
-BINS = Parameter(
-    words="Number of bins of the expression, each with the same number of objects.", least=2, metavar="N"
-)
+BINS = Parameter("Number of bins of the expression, each with the same number of objects.", "N", least=2)
 EDGES = Parameter(
-    words="Edges between the bins, instead of their number.",
-    metavar="A,B,...",
+    "Edges between the bins, instead of their number.",
+    "A,B,...",
     command_line_type=str | None,
     parse=read_edges,
 )

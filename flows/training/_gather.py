@@ -50,7 +50,6 @@ from flows.features.reader import (
 )
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
-    AnnotatorNames,
     Conflicts,
     LabelReader,
     Reviews,
@@ -63,7 +62,6 @@ from flows.labels.reader import (
 from flows.labels.source import (
     RARE,
     LabelSource,
-    NameSearch,
     first_batches,
     label_reader,
     name_hashes,
@@ -76,7 +74,6 @@ from flows.specification.specification import Specification
 from flows.training._rows import (
     MOST_IN_MEMORY,
     Collected,
-    NamedRows,
     Part,
     RowCounts,
     StoredRows,
@@ -460,7 +457,10 @@ def gather(
         del seen[text]
     for text in [text for text in seen if is_no_label(specification.label, text)]:
         seen[""] += seen.pop(text)
-    repeated = _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers)
+    pieces, repeated = named_pieces(stored, parts), None
+    if pieces is not None:
+        in_memory = joined(parts, "named"), joined(parts, "identifier")
+        repeated = repeated_in_conflict(pieces, labels.classes, *in_memory)
     training, unlabelled = rows.training, seen.pop("", 0)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
@@ -548,22 +548,6 @@ def _features(
     )
 
 
-def _repeated(
-    specification: Specification,
-    catalogs: Sequence[Catalog],
-    pieces: Iterable[NamedRows] | None,
-    labels: LabelReader,
-    workers: Workers | None,
-) -> Conflicts | None:
-    """Return which objects have rows of several classes, by the hashes of their names; None without names."""
-    name = specification.catalog.id
-    if name is None or pieces is None:
-        return None
-    return repeated_in_conflict(
-        pieces, labels.classes, lambda hashes: NameSearch(name, hashes).through(catalogs, workers)
-    )
-
-
 def _joined(parts: Sequence[Part], held: Mask, group: NDArray[np.uint64], magnitude: str) -> TrainingRows:
     """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
@@ -579,7 +563,7 @@ def _joined(parts: Sequence[Part], held: Mask, group: NDArray[np.uint64], magnit
 
 
 def _with_annotators(
-    rows: TrainingRows, who: NDArray[np.int32] | None, met: AnnotatorNames, stored: StoredRows | None
+    rows: TrainingRows, who: NDArray[np.int32] | None, met: Mapping[str, int], stored: StoredRows | None
 ) -> tuple[TrainingRows, tuple[str, ...]]:
     """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too.
 
@@ -587,14 +571,14 @@ def _with_annotators(
     """
     if who is None:
         return rows, ()
-    counts = np.zeros(len(met.names), dtype=np.intp)
+    counts = np.zeros(len(met), dtype=np.intp)
     if stored is None:
         counts += np.bincount(who[rows.training], minlength=len(counts))
     else:
         for shard in stored.shards:
             training = ~stored.read("held_out", shard)
             counts += np.bincount(stored.read("annotators", shard)[training], minlength=len(counts))
-    group, names = annotator_groups(met.names, counts)
+    group, names = annotator_groups(tuple(met), counts)
     if stored is not None:
         stored.add("annotator", lambda shard: group[stored.read("annotators", shard)])
     return replace(rows, annotator=group[who]), names

@@ -32,7 +32,7 @@ from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine
 from flows.errors import EngineError
 from flows.features.reader import sides
-from flows.labels.reader import AnnotatorNames
+from flows.labels.reader import numbered
 from flows.specification.specification import Specification
 
 
@@ -364,7 +364,9 @@ class Collected:
     held_out: Callable[[Any], Mask] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
-    annotators: AnnotatorNames = field(default_factory=AnnotatorNames)
+    annotators: dict[str, int] = field(
+        default_factory=dict
+    )  # their numbers, in the order in which they are met
     _keys: list[NDArray[np.uint64]] = field(default_factory=list)
     _place: Path | None = None
     _files: dict[str, ArrayWriter] = field(default_factory=dict)
@@ -376,7 +378,7 @@ class Collected:
         self._keys.append(_mixed(part.get("name", number)))
         part = part | {"number": number}
         if "annotators" in part:
-            part["annotators"] = self.annotators.numbered(part["annotators"])
+            part["annotators"] = numbered(part["annotators"], self.annotators)
         self.parts.append(part)
         self.n_rows += n
         if self.most is None or self.folder is None or self.n_rows <= self.most:

@@ -604,7 +604,7 @@ def unlisted(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
 def test_workers_make_every_pass_over_the_labelled_rows(
     cluster: distributed.LocalCluster, unlisted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Flux errors, labels, rows and names: the same model; while the labels are counted, a worker is killed."""
+    """Flux errors, labels and rows: the same model; while the labels are counted, a worker is killed."""
     expected = trained_in_shards(unlisted, "threads")
     assert Store(unlisted / "threads").load("morphology").training.labels.repeated > 20
     asked: list[str] = []
@@ -619,7 +619,7 @@ def test_workers_make_every_pass_over_the_labelled_rows(
 
     monkeypatch.setattr(DaskEngine, "map", counted)
     assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
-    assert asked == ["_errors_of_piece", "LabelCount", "read_piece", "NameSearch"]
+    assert asked == ["_errors_of_piece", "LabelCount", "read_piece"]
 
 
 def test_workers_refuse_labels_that_are_names(

@@ -23,7 +23,7 @@ from catalogs.files import StorageError
 from flows.classification import _plan as room
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
-from flows.models.row_files import UnseenRows
+from flows.models.row_files import unseen_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification, parse_specification
 from tests.flows.conftest import SPECIFICATION
@@ -242,11 +242,11 @@ def selected(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_thresholds_are_those_of_the_labelled_rows(trained: Path, selected: Path) -> None:
     """By the slow way: purity and completeness counted at each threshold."""
     said = thresholds(selected)
-    rows = UnseenRows.read(Store(trained / "models").find("morphology").folder, classes=2, features=2)
+    rows = unseen_rows(Store(trained / "models").find("morphology").folder, classes=2, features=2)
     late = rows.probability[:, 1] >= said["blr_selected_late"]["threshold"]
     early = rows.probability[:, 0] >= said["blr_selected_early"]["threshold"]
-    assert np.average(rows.target[late] == 1, weights=rows.weight[late]) == pytest.approx(0.9, abs=0.05)
-    of_class = (rows.target == 0) & np.isfinite(rows.probability[:, 0])
+    assert np.average(rows.y[late] == 1, weights=rows.weight[late]) == pytest.approx(0.9, abs=0.05)
+    of_class = (rows.y == 0) & np.isfinite(rows.probability[:, 0])
     assert np.average(early[of_class], weights=rows.weight[of_class]) == pytest.approx(0.8, abs=0.05)
 
 

@@ -27,7 +27,7 @@ from flows.classification.sky_maps import make_map
 from flows.cli._schemas import schema_of
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
-from flows.models.row_files import ROWS_FILE, UnseenRows
+from flows.models.row_files import ROWS_FILE, unseen_rows
 from flows.models.store import Store
 from flows.request import MapRequest
 from flows.runs.manifest import ObjectColumns
@@ -305,8 +305,8 @@ def run(trained: Path, folder: Path, *names: str, text: str = SETS, **options: A
 
 def rule(trained: Path, level: float = 0.9) -> Any:
     stored = Store(trained / "models").find("morphology")
-    rows = UnseenRows.read(stored.folder, classes=2, features=2)
-    return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
+    rows = unseen_rows(stored.folder, classes=2, features=2)
+    return learn_sets(rows.probability, rows.y, level=level, weight=rows.weight)
 
 
 def test_bits_are_classes_above_their_threshold(trained: Path, tmp_path: Path) -> None:

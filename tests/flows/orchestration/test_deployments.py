@@ -26,7 +26,14 @@ from flows.orchestration.run_page import (
     page_of,
     started_name,
 )
-from flows.orchestration.settings import TEMPLATE, ServedHome, crash_unended, deployments, deployments_text
+from flows.orchestration.settings import (
+    TEMPLATE,
+    crash_unended,
+    deployments,
+    deployments_text,
+    holding,
+    served_at,
+)
 from flows.reports.counts import run_tables
 from flows.runs.progress import listening, tell
 from flows.runs.results import ReleaseResult
@@ -135,19 +142,17 @@ def load(folder: Path, *entries: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_database_has_one_server(tmp_path: Path) -> None:
-    home = ServedHome(tmp_path / "served-at")
-    assert home.address() is None
-    with home.ours():
-        home.announce("http://127.0.0.1:1")
-        assert home.address() == "http://127.0.0.1:1"
-        again = ServedHome(home.path)
+    assert served_at(tmp_path) is None
+    with holding(tmp_path) as address:
+        address.write_text("http://127.0.0.1:1")
+        assert served_at(tmp_path) == "http://127.0.0.1:1"
         with (
             pytest.raises(UsageError, match=r"got a database that another server uses \(http://127"),
-            again.ours(),
+            holding(tmp_path),
         ):
             pass
-        assert home.address() == "http://127.0.0.1:1"
-    assert home.address() is None
+        assert served_at(tmp_path) == "http://127.0.0.1:1"
+    assert served_at(tmp_path) is None
 
 
 MODEL = "morphology@7ef2f804147c"

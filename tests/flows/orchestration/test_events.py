@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,55 +153,8 @@ def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
     assert len(arrived(watched, "blr.release.done", 2)) == 2
-    assert len(arrived(watched, "blr.partition.quarantined")) == 1
-
-
-def test_a_file_that_stays_quarantined_is_told_of_again_the_next_day(
-    watched: SimpleNamespace, make: SimpleNamespace, tmp_path: Path
-) -> None:
-    """Of three files, the server heard of one a minute ago, of one yesterday, and of one for another reason."""
-    from prefect.events import emit_event
-
-    from flows.reprocess import reprocess
-
-    (tmp_path / "release").mkdir()
-    (tmp_path / "spec.toml").write_text((watched.folder / "spec.toml").read_text())
-    make.parquet(tmp_path / "release/good.parquet", make.survey(50, seed=4))
-    names = ("now.parquet", "other.parquet", "yesterday.parquet")
-    for name in names:
-        (tmp_path / "release" / name).write_bytes(b"PAR1")
-    chosen = {"store": watched.store, "quiet_seconds": 0}
-    assert tuple(reprocess.fn(tmp_path / "spec.toml", **chosen).quarantined) == names, "without Prefect"
-    found = reprocess.fn(tmp_path / "spec.toml", **chosen)
-    ours = {"out": str(tmp_path / "annotated"), "model": found.model}
-    heard = {
-        "now.parquet": (timedelta(minutes=1), found.quarantined["now.parquet"]),
-        "other.parquet": (timedelta(minutes=1), "another reason"),
-        "yesterday.parquet": (timedelta(hours=23), found.quarantined["yesterday.parquet"]),
-    }
-    for name, (ago, reason) in heard.items():
-        emit_event(
-            "blr.partition.quarantined",
-            resource={"prefect.resource.id": f"blr.partition.{name}"},
-            occurred=datetime.now(UTC) - ago,
-            payload=ours | {"file": name, "reason": reason},
-        )
-
-    def told() -> list[str]:
-        named = events(watched.server, "blr.partition.quarantined")
-        return sorted(e["payload"]["file"] for e in named if e["payload"]["out"] == ours["out"])
-
-    wait_for(lambda: told() == sorted(names), "what the server has heard before")
-    for _ in range(2):
-        assert reprocess(tmp_path / "spec.toml", **chosen).status == "nothing to do"
-        wait_for(lambda: len(told()) >= 5, "the events of the run")
-    assert told() == [
-        "now.parquet",
-        "other.parquet",
-        "other.parquet",
-        "yesterday.parquet",
-        "yesterday.parquet",
-    ]
+    assert len(arrived(watched, "blr.partition.quarantined", 2)) == 2
+    assert len(watched.heard) == 1, "one alert a day"
 
 
 def test_each_file_of_the_release_is_in_a_table(watched: SimpleNamespace) -> None:
