@@ -38,7 +38,6 @@ from flows.runs.results import (
     DoubtfulObject,
     FlagCount,
     PredictionSets,
-    SetRecord,
     SkyCounts,
     Tally,
     summed,
@@ -160,7 +159,7 @@ def summarise(
     features: Sequence[str],
     *,
     no_error: str | None = None,
-    sets: SetRecord | None = None,
+    sets: PredictionSets | None = None,
 ) -> Counts:
     """Return the counts that people read: classes with errors, shares of flags and of missing features.
 
@@ -188,7 +187,7 @@ def summarise(
             for name, (flag, count) in flags.items()
         },
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
-        sets=None if sets is None else PredictionSets.of(sets, tally.set_sizes, tally.in_sets),
+        sets=sets and sets.counted(tally.set_sizes, tally.in_sets),
         marks=dict(sorted(tally.marks.items(), key=lambda one: -one[1])),
     )
 

@@ -64,7 +64,7 @@ from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, unseen_rows
 from flows.runs.drift import feature_counts
-from flows.runs.results import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
+from flows.runs.results import ClassSetRule, FeatureCounts, PredictionSets, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable
@@ -117,7 +117,7 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
 
 STATED_ZERO = "in every set: the specification states the threshold 0"
 
-Sets = tuple[SetRecord, SetRule | None]
+Sets = tuple[PredictionSets, SetRule | None]
 """How prediction sets are made, and the rule, which is None where no share can be stated."""
 
 
@@ -139,7 +139,7 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
     if reason := _why_none(model, specification):
-        return SetRecord(level=level, source="cannot be said", reason=reason), None
+        return PredictionSets(level=level, source="cannot be said", reason=reason), None
     source = model.metrics.judged_by
     reason = (
         f"learnt class by class from the {source} probabilities of the labelled rows; the share holds where the "
@@ -191,9 +191,9 @@ def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule 
 
 def _record(
     model: Model, rule: SetRule, source: Literal["left-out", "held-out", "stated"], reason: str
-) -> SetRecord:
+) -> PredictionSets:
     stated = source == "stated"
-    return SetRecord(
+    return PredictionSets(
         level=rule.level,
         source=source,
         reason=reason,
@@ -220,7 +220,7 @@ def _too_few(rule: SetRule, k: int) -> str:
     )
 
 
-def _set_entries(record: SetRecord, classes: tuple[str, ...]) -> dict[str, str]:
+def _set_entries(record: PredictionSets, classes: tuple[str, ...]) -> dict[str, str]:
     """Return the entries of a file's metadata on the sets: the level, its source, the class of each bit."""
     always = [name for name, rule in record.classes.items() if rule.least is None]
     entries = {"set_level": f"{record.level:g}", "set_source": record.source, "set_reason": record.reason}

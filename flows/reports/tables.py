@@ -391,7 +391,9 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
     sets = found.sets
     if sets is None:
         return ()
-    mean = "–" if sets.mean_size is None else f"{sets.mean_size:.2f}"
+    n = sum(sets.sizes)
+    mean = f"{sum(size * count for size, count in enumerate(sets.sizes)) / n:.2f}" if n else "–"
+    empty, full = (sets.sizes[0], sets.sizes[-1]) if n else (0, 0)
     return (
         ReportTable(
             title=f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
@@ -409,8 +411,8 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
                 for name, c in sets.classes.items()
             ),
             numeric=frozenset({0, 2, 3, 4, 5}),
-            note=f"{sum(sets.sizes):,} sets, of {mean} classes on average; {sets.empty:,} are empty and "
-            f"{sets.full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
+            note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
+            f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
         ),
     )
 

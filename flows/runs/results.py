@@ -151,18 +151,37 @@ class ClassSetRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetRecord:
+class PredictionSets:
     """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
 
     `source` is "left-out" or "held-out" for sets learnt from such labelled rows, "stated" for thresholds of the
     specification, which come from an audit, and "cannot be said" where no share can be stated.  `reason` says in words
-    what the share is based on, or why there are no sets.
+    what the share is based on, or why there are no sets.  A summary counts the sets by their number of classes, from
+    none to all, as `sizes`.
     """
 
     level: float
     source: Literal["left-out", "held-out", "stated", "cannot be said"]
     reason: str
+    sizes: tuple[int, ...] = ()
     classes: Mapping[str, ClassSetRule] = field(default_factory=dict)
+
+    def counted(self, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> Self:
+        """Return the sets with their counts by size (K + 1,) and by class (K,), which are empty without rows."""
+        counts = in_sets or (0,) * len(self.classes)
+        pairs = zip(self.classes.items(), counts, strict=True)
+        classes = {name: replace(rule, count=count) for (name, rule), count in pairs}
+        return replace(self, sizes=sizes, classes=classes)
+
+    def judged_by(self, census: Census | None) -> Self:
+        """Return the sets with a `reason` that says so if a census contradicts the share that they promise.
+
+        Words on an earlier census are removed.  A stated share promises nothing that a census could contradict.
+        """
+        reason = self.reason.removesuffix(CONTRADICTED)
+        if census is not None and census.contradicted and self.source in ("left-out", "held-out"):
+            reason += CONTRADICTED
+        return replace(self, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +199,7 @@ class FileCounts:
     drift: FeatureCounts
     low_confidence: float
     shift: ShiftRecord
-    set_rule: SetRecord | None = None
+    set_rule: PredictionSets | None = None
     left_behind: tuple[str, ...] = ()
     sky: SkyCounts | None = None
     doubtful: tuple[DoubtfulObject, ...] = ()
@@ -288,50 +307,6 @@ class FlagCount(TypedDict):
     meaning: str
     count: int
     share: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionSets:
-    """The prediction sets of some rows: `sizes` counts them by their number of classes, from none to all.
-
-    `empty` and `full` are the numbers of sets with no class and with all classes.  `mean_size` is None where there are
-    no sets.  `level`, `source` and `reason` are those of the `SetRecord`.
-    """
-
-    level: float
-    source: Literal["left-out", "held-out", "stated", "cannot be said"]
-    reason: str
-    empty: int
-    full: int
-    mean_size: float | None
-    sizes: tuple[int, ...]
-    classes: Mapping[str, ClassSetRule]
-
-    @classmethod
-    def of(cls, record: SetRecord, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> PredictionSets:
-        """Return the summary of a record, with the counts of sets by size (K + 1,) and by class (K,)."""
-        n, counts = sum(sizes), in_sets or (0,) * len(record.classes)
-        pairs = zip(record.classes.items(), counts, strict=True)
-        return cls(
-            level=record.level,
-            source=record.source,
-            reason=record.reason,
-            empty=sizes[0] if sizes else 0,
-            full=sizes[-1] if sizes else 0,
-            mean_size=sum(in_sets) / n if n else None,
-            sizes=sizes,
-            classes={name: replace(rule, count=count) for (name, rule), count in pairs},
-        )
-
-    def judged_by(self, census: Census | None) -> Self:
-        """Return the sets with a `reason` that says so if a census contradicts the share that they promise.
-
-        Words on an earlier census are removed.  A stated share promises nothing that a census could contradict.
-        """
-        reason = self.reason.removesuffix(CONTRADICTED)
-        if census is not None and census.contradicted and self.source in ("left-out", "held-out"):
-            reason += CONTRADICTED
-        return replace(self, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)

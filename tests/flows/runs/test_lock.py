@@ -44,7 +44,7 @@ from flows.runs.results import (
     DoubtfulObject,
     FeatureCounts,
     FileCounts,
-    SetRecord,
+    PredictionSets,
     ShiftRecord,
     SkyCounts,
     Tally,
@@ -427,7 +427,7 @@ def output(i: int, rng: np.random.Generator, *, n_doubtful: int = 1) -> Output:
         ),
         low_confidence=0.7,
         shift=ShiftRecord(class_priors={"early": 0.4, "spiral": 0.5, "irregular": 0.1}),
-        set_rule=SetRecord(level=0.9, source="left-out", reason="900 rows", classes={"early": RULE}),
+        set_rule=PredictionSets(level=0.9, source="left-out", reason="900 rows", classes={"early": RULE}),
         sky=SkyCounts(
             order=4, pixels=(i, i + 1), n=(n - 9, 9), flagged=(7, 0), assigned=((n - 20, 10, 1), (3, 3, 3))
         ),
