@@ -15,8 +15,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-FLOWS = ("classify", "promote", "publish", "reprocess", "train")
-"""What may follow the colon: each a flow, in the module of that name."""
+FLOWS = {
+    "classify": "classify",
+    "promote": "promote",
+    "publish": "publish",
+    "reprocess": "classify",
+    "train": "train",
+}
+"""What may follow the colon: each a flow, in the module that it leads to."""
 
 ENTRY = Path(__file__).resolve()
 """This file, the entry point of deployments."""
@@ -51,4 +57,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"{ENTRY} has no flow '{name}', expected one of {', '.join(FLOWS)}; correct the entrypoint"
         )
-    return getattr(import_module(f"flows.{name}"), name)
+    return getattr(import_module(f"flows.{FLOWS[name]}"), name)

@@ -78,7 +78,7 @@ def run_reprocess(
 
 def _flow(name: str) -> Callable[[Any], Any]:
     """Return what runs a request as the flow of that name."""
-    flow = getattr(import_module(f"flows.{name}"), name)
+    flow = getattr(import_module("flows.classify"), name)
     return lambda request: flow(**vars(request))
 
 
@@ -186,20 +186,15 @@ def _show_status(status: FolderStatus) -> None:
     say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
 
 
-def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
-    """Review, as a flow where Prefect is wanted."""
+def run_review(request: ReviewRequest, *, dry_run: bool, json: bool) -> None:
+    """Review."""
+    from flows.classification.explanation import feature_space
     from flows.reviews import selection
 
+    wanted = (request.out, request.store, request.specification)
     with shown_progress(quiet=False):
-        if not dry_run and runs_as_flow(prefect):
-            result = _flow("review")(request)
-        else:
-            space = None
-            if request.budget is not None:  # else nothing is drawn
-                from flows.classification.explanation import feature_space
-
-                space = feature_space(request.out, request.store, request.specification)
-            result = selection.review(request, space=space, dry_run=dry_run)
+        space = None if request.budget is None else feature_space(*wanted)
+        result = selection.review(request, space=space, dry_run=dry_run)
     show(result, show_reviewed, json=json)
 
 
