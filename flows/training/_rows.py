@@ -364,9 +364,8 @@ class Collected:
     held_out: Callable[[Any], Mask] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
-    annotators: dict[str, int] = field(
-        default_factory=dict
-    )  # their numbers, in the order in which they are met
+    # numbers of the annotators, in the order in which they are met
+    annotators: dict[str, int] = field(default_factory=dict)
     _keys: list[NDArray[np.uint64]] = field(default_factory=list)
     _place: Path | None = None
     _files: dict[str, ArrayWriter] = field(default_factory=dict)
