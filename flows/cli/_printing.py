@@ -166,7 +166,8 @@ class LineListener(Listener):
             )
             of = f" of {self._total:,}" if self._total else ""
             rate = speed(self._done, seconds, self._unit)
-            _line(f"{self._what}: {self._done:,}{of} {self._unit}{rate}{left}")
+            unit = self._unit.removesuffix("s") if self._done == 1 and not of else self._unit
+            _line(f"{self._what}: {self._done:,}{of} {unit}{rate}{left}")
 
     def note(self, line: str) -> None:
         """Print a line."""

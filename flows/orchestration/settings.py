@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import json
+import logging
 import os
 import re
 import socket
@@ -43,6 +44,12 @@ _EVERYWHERE = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # our logging outside a flow is no mistake
 }
 """Whatever the server."""
+
+_OF_COMMANDS = {
+    "PREFECT_CLIENT_MAX_RETRIES": "2",  # six seconds; by default each of several requests would wait for a minute
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that is not sent is a page on the terminal
+}
+"""For commands in a terminal, which say in one sentence that the server has gone."""
 
 _OWN_SERVER = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # the default, 20 s, is too short
@@ -85,6 +92,9 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
         return "Prefect: with the settings that this process already has"
     configured = _configured()
     ours = _EVERYWHERE | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": console_level}
+    if console_level == "CRITICAL":
+        ours |= _OF_COMMANDS
+        logging.raiseExceptions = False  # else each batch of lines that is not sent is a line on the terminal
     url = configured.get("PREFECT_API_URL")
     if url:
         line = f"Prefect: server {without_credentials(url)}"

@@ -30,7 +30,8 @@ from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE, Team
-from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, end, wait_for
+from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, end, running, wait_for
+from tests.e2e.survey import write_galaxies
 from tests.flows.watching import listener
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
@@ -346,6 +347,26 @@ def test_sigterm_ends_a_worker_whose_server_is_gone(tmp_path: Path) -> None:
                 worker.wait(timeout=60)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_command_whose_server_dies_says_one_sentence(survey: Path, tmp_path: Path) -> None:
+    """Within seconds after its work, and in no page of Prefect's errors."""
+    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
+    write_galaxies(folder / "large.parquet", 300_000, seed=9)
+    prefect, log = Prefect(tmp_path), tmp_path / "classify.log"
+    command: list[str | Path] = [PROGRAMS / "blr", "classify", "large.parquet", "--model", "morphology"]
+    command += ["--out", "large", "--prefect"]
+    with prefect.server() as server, running(command, log, cwd=folder, env=prefect.environment) as process:
+        wait_for(lambda: "large.parquet: 300,000 rows" in log.read_text(), "the work", between=0.05)
+        for one in (psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)):
+            one.kill()
+        assert process.wait(timeout=90) == 1  # 20 s on an idle machine; it was minutes
+    (said,) = [line for line in log.read_text().splitlines() if "rver no longer answers" in line]
+    assert said.startswith("blr: error: Prefect's server no longer answers (")
+    assert log.read_text().splitlines()[-1] == said
+    assert not re.search(r"Traceback|ERROR|Error logging|Service '", log.read_text())
+    again = subprocess.run([*command[:-1], "--direct"], cwd=folder, env=prefect.environment, check=False)
+    assert again.returncode == 0
 
 
 SILENCE = 10
