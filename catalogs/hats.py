@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog, OldColumns, in_order, provenance_entries
+from catalogs.catalog.catalog import Catalog, OldColumns, Whole, in_order, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_below, open_bytes
@@ -136,128 +136,126 @@ READERS = 8
 """Threads that read footers: on a shared disk each waits most of its time."""
 
 
-@dataclass(frozen=True)
-class HatsWhole:
-    """A catalogue below `root`: its name, its tables with rows, and the keys of all their partitions."""
+def finish(
+    root: Path,
+    tables: Sequence[Table],
+    keys: frozenset[str],
+    folder: Path,
+    columns: Sequence[NewColumn],
+    provenance: Provenance,
+    old: OldColumns,
+) -> Sequence[str]:
+    """Write all but the partitions of the tables below a root, which lie annotated in `folder` at their keys.
 
-    name: str
-    root: Path
-    tables: tuple[Table, ...]
-    keys: frozenset[str]
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """Columns that a slim copy has to keep."""
-        return tuple(dict.fromkeys(name for t in self.tables for name in t.needed))
-
-    def finish(
-        self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
-    ) -> Sequence[str]:
-        """Write to `folder`, in which the annotated partitions lie at their keys, all else; say what is left out."""
-        target = folder / self.name
-        for source in self._others():
-            copied = target / source.relative_to(self.root)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(copied) as temporary:
+    Return what is left out.
+    """
+    name = root.resolve().name
+    target = folder / name
+    changed = {t.root / file for t in tables for file in (*PROPERTIES, STATISTICS)}
+    changed |= {t.dataset / file for t in tables for file in (COMMON, MERGED)} | {root / COLLECTION}
+    for source in sorted(root.rglob("*")):
+        place = source.relative_to(root)
+        ours = any(part.startswith(OURS) for part in place.parts)
+        if (
+            source.is_file()
+            and source not in changed
+            and f"{name}/{place.as_posix()}" not in keys
+            and not ours
+        ):
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(target / place) as temporary:
                 shutil.copyfile(source, temporary)
-        change = Change(columns, provenance, old)
-        left_out: list[str] = []
-        for table in self.tables:
-            own = folder / table.key
-            (own / table.dataset.name).mkdir(parents=True, exist_ok=True)
-            annotated = [own / path.relative_to(table.root) for path in table.files]
-            left_out += change.metadata(table.dataset, own / table.dataset.name, annotated)
-            if (table.root / STATISTICS).is_file():
-                change.statistics(table.root / STATISTICS, own / STATISTICS)
-            change.properties(table.root, own, PROPERTIES)
-        if (self.root / COLLECTION).is_file():
-            change.properties(self.root, target, (COLLECTION,))
-        return left_out
-
-    def _others(self) -> Iterator[Path]:
-        """Yield the files that are copied as they are."""
-        changed = {t.root / name for t in self.tables for name in (*PROPERTIES, STATISTICS)}
-        changed |= {t.dataset / name for t in self.tables for name in (COMMON, MERGED)}
-        changed.add(self.root / COLLECTION)
-        for path in sorted(self.root.rglob("*")):
-            key = f"{self.name}/{path.relative_to(self.root).as_posix()}"
-            ours = any(part.startswith(OURS) for part in path.relative_to(self.root).parts)
-            if path.is_file() and path not in changed and key not in self.keys and not ours:
-                yield path
-
-
-@dataclass(frozen=True)
-class Change:
-    """What an annotation changes in the files that describe a table."""
-
-    columns: Sequence[NewColumn]
-    provenance: Provenance
-    old: OldColumns
-
-    def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> Sequence[str]:
-        """Write the schema, and the footers of all files as one where the old table had such and they allow it."""
-        described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
-        if metadata_file := next((path for path in described if path.is_file()), None):
-            columns = open_file(metadata_file).columns
-            append_columns(
-                metadata_file,
-                target / COMMON,
-                self.columns,
-                (),
-                old=columns,
-                provenance=self.provenance,
-                kept=frozenset(c.name for c in columns if self.old.stays(c.name)),
-                slim=self.old.only is not None,
-            )
-        else:
-            with atomic_path(target / COMMON) as temporary:
-                pq.write_metadata(pq.read_schema(files[0]), temporary)
-        if not (source / MERGED).is_file():
-            return ()
-        try:
-            merged = merged_footers(target / COMMON, files)
-        except RuntimeError:
-            return (
-                f"{source / MERGED} is left out: one footer cannot describe files with different columns",
-            )
-        with atomic_path(target / MERGED) as temporary:
-            merged.write_metadata_file(str(temporary))
-        return ()
-
-    def statistics(self, source: Path, out: Path) -> None:
-        """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
-        table = pq.read_table(source)
-        kept = [
-            name
-            for name in table.column_names
-            if "::" not in name or self.old.stays(name.partition("::")[0].partition(".")[0])
-        ]
-        with atomic_path(out) as temporary:
-            if kept == table.column_names:
-                shutil.copyfile(source, temporary)
+    left_out: list[str] = []
+    for table in tables:
+        own = folder / table.key
+        dataset = own / table.dataset.name
+        dataset.mkdir(parents=True, exist_ok=True)
+        annotated = [own / path.relative_to(table.root) for path in table.files]
+        write_schema(table.dataset, dataset / COMMON, annotated, columns, provenance, old)
+        if (table.dataset / MERGED).is_file():
+            try:
+                merged = merged_footers(dataset / COMMON, annotated)
+            except RuntimeError:
+                left_out.append(
+                    f"{table.dataset / MERGED} is left out: one footer cannot describe files with different columns"
+                )
             else:
-                pq.write_table(table.select(kept), temporary)
+                with atomic_path(dataset / MERGED) as temporary:
+                    merged.write_metadata_file(str(temporary))
+        if (table.root / STATISTICS).is_file():
+            write_statistics(table.root / STATISTICS, own / STATISTICS, old)
+        write_properties(table.root, own, PROPERTIES, columns, provenance, old)
+    if (root / COLLECTION).is_file():
+        write_properties(root, target, (COLLECTION,), columns, provenance, old)
+    return left_out
 
-    def properties(self, source: Path, target: Path, names: Collection[str]) -> None:
-        """Write properties with the new size, the new columns among the default ones, and the provenance."""
-        size = sum(p.stat().st_size for p in target.rglob("*") if p.is_file() and p.name not in names)
-        for name in names:
-            if not (source / name).is_file():
-                continue
-            old = read_properties(source / name)
-            atomic_write_text(target / name, old.updated(self.changed(old, size)).text)
 
-    def changed(self, old: Properties, size: int) -> dict[str, str | None]:
-        """Return the changed properties."""
-        before = {key: value for _, key, value in old.lines if key.startswith(OWN)}
+def write_schema(
+    source: Path,
+    out: Path,
+    files: Sequence[Path],
+    columns: Sequence[NewColumn],
+    provenance: Provenance,
+    old: OldColumns,
+) -> None:
+    """Write the schema of annotated files: the old folder's with the new columns, or else that of the first file."""
+    described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
+    metadata_file = next((path for path in described if path.is_file()), None)
+    if metadata_file is None:
+        with atomic_path(out) as temporary:
+            pq.write_metadata(pq.read_schema(files[0]), temporary)
+        return
+    before = open_file(metadata_file).columns
+    append_columns(
+        metadata_file,
+        out,
+        columns,
+        (),
+        old=before,
+        provenance=provenance,
+        kept=frozenset(c.name for c in before if old.stays(c.name)),
+        slim=old.only is not None,
+    )
+
+
+def write_statistics(source: Path, out: Path, old: OldColumns) -> None:
+    """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
+    table = pq.read_table(source)
+    kept = [
+        name
+        for name in table.column_names
+        if "::" not in name or old.stays(name.partition("::")[0].partition(".")[0])
+    ]
+    with atomic_path(out) as temporary:
+        if kept == table.column_names:
+            shutil.copyfile(source, temporary)
+        else:
+            pq.write_table(table.select(kept), temporary)
+
+
+def write_properties(
+    source: Path,
+    target: Path,
+    names: Collection[str],
+    columns: Sequence[NewColumn],
+    provenance: Provenance,
+    old: OldColumns,
+) -> None:
+    """Write properties with the new size, the new columns among the default ones, and the provenance."""
+    size = sum(p.stat().st_size for p in target.rglob("*") if p.is_file() and p.name not in names)
+    for name in names:
+        if not (source / name).is_file():
+            continue
+        properties = read_properties(source / name)
+        before = {key: value for _, key, value in properties.lines if key.startswith(OWN)}
         changed: dict[str, str | None] = dict.fromkeys(before)
-        changed |= provenance_entries(before, self.provenance, self.old.replaced)
-        if old.get(ESTIMATED_SIZE):
+        changed |= provenance_entries(before, provenance, old.replaced)
+        if properties.get(ESTIMATED_SIZE):
             changed[ESTIMATED_SIZE] = str(size // 1024)
-        if default := words(old.get(DEFAULT_COLUMNS)):
-            new = [*(name for name in default if self.old.stays(name)), *(c.name for c in self.columns)]
-            changed[DEFAULT_COLUMNS] = " ".join(new)
-        return changed
+        if default := words(properties.get(DEFAULT_COLUMNS)):
+            staying = [column for column in default if old.stays(column)]
+            changed[DEFAULT_COLUMNS] = " ".join([*staying, *(c.name for c in columns)])
+        atomic_write_text(target / name, properties.updated(changed).text)
 
 
 def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
@@ -446,7 +444,9 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     if not left_out:
         check_rows(tables, partitions)
     metadata = {key: value for _, key, value in tables[0].properties.lines if key} | dict(union.pairs)
-    whole = HatsWhole(tables[0].key.partition("/")[0], root, tables, frozenset(p.key for p in partitions))
+    keys = frozenset(p.key for p in partitions)
+    needed = tuple(dict.fromkeys(name for t in tables for name in t.needed))
+    whole = Whole(root.resolve().name, keys, needed, partial(finish, root, tables, keys))
     return Catalog(FORMAT, root, columns, partitions, metadata, whole)
 
 

@@ -15,7 +15,7 @@ from html import escape
 from io import BufferedIOBase
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -296,29 +296,18 @@ class OldColumns:
         return name not in self.replaced if self.only is None else name in self.only
 
 
-class Whole(Protocol):
-    """What a catalogue of several files has beyond these."""
+@dataclass(frozen=True)
+class Whole:
+    """What a catalogue of several files has beyond these; it is the folder `name`, with which all keys begin.
 
-    @property
-    def name(self) -> str:
-        """Name of the folder that all is in; every partition's key begins with it."""
-        ...
+    A slim copy has to keep the columns `needed`.  `finish` writes all else to the folder in which the annotated
+    partitions lie at their keys, and says what had to be left out.
+    """
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """The keys of all partitions."""
-        ...
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """Columns that a slim copy has to keep."""
-        ...
-
-    def finish(
-        self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
-    ) -> Sequence[str]:
-        """Write it to the folder in which the annotated partitions lie at their keys; say what had to be left out."""
-        ...
+    name: str
+    keys: frozenset[str]
+    needed: tuple[str, ...]
+    finish: Callable[[Path, Sequence[NewColumn], Provenance, OldColumns], Sequence[str]]
 
 
 @dataclass(frozen=True, repr=False)

@@ -42,7 +42,6 @@ def _some(value: object) -> object:
     return value
 
 
-Power = Annotated[float, Field(ge=0, le=2)]
 Width = Annotated[float, Field(gt=0)]
 Some = AfterValidator(_some)
 
@@ -58,17 +57,6 @@ class PolynomialBasis(SpecificationTable):
 
     kind: Literal["polynomial"]
     degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
-
-
-class PrincipalBasis(SpecificationTable):
-    """The principal components of the features, those of large variance favoured."""
-
-    kind: Literal["principal"]
-    power: Annotated[Power | tuple[Power, ...], Some] = Field(
-        default=0.5,
-        description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
-        "0: all directions alike",
-    )
 
 
 class RbfBasis(SpecificationTable):
@@ -167,7 +155,6 @@ class ForestBasis(SpecificationTable):
 Basis = Annotated[
     LinearBasis
     | PolynomialBasis
-    | PrincipalBasis
     | RbfBasis
     | LaplacianBasis
     | NystroemBasis
