@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from blr.arrays import Matrix, Vector, require_finite
 
@@ -240,21 +240,12 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    p: ArrayLike,
-    t: ArrayLike,
-    *,
-    bins: int = 15,
-    weight: ArrayLike | None = None,
-    level: float = 0.9,
-    interval: str = "wilson",
+    p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None, level: float = 0.9
 ) -> ReliabilityCurve:
     """Return the reliability curve of one probability p (N,) of an outcome t (N,) on bins of equal weight.
 
-    Parameters
-    ----------
-    interval
-        "wilson" (score interval) or "jeffreys" (quantiles of Beta(s + 1/2, f + 1/2)); Brown, Cai and DasGupta (2001),
-        doi:10.1214/ss/1009213286.  With weights the number of rows of a bin is the effective one, (Σw)² / Σw².
+    Intervals are Wilson's score intervals (Brown, Cai and DasGupta 2001, doi:10.1214/ss/1009213286).  With weights the
+    number of rows of a bin is the effective one, (Σw)² / Σw².
     """
     if np.ndim(p) != 1:
         raise ValueError(
@@ -262,46 +253,29 @@ def reliability_curve(
         )
     P, T, w = _checked(p, t, weight)
     _require_level(level)
-    if interval not in _INTERVALS:
-        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
     place = _equal_mass(P[:, 1], w, bins)
     mass, said, seen = _bin_means(place, w, P[:, 1], T[:, 1])
-    low, high = _INTERVALS[interval](seen, mass**2 / np.bincount(place, weights=w**2), level)
+    low, high = _wilson(seen, mass**2 / np.bincount(place, weights=w**2), level)
     return ReliabilityCurve(said, seen, low, high, mass, np.bincount(place))
 
 
 def reliability_curves(
-    p: ArrayLike,
-    t: ArrayLike,
-    *,
-    bins: int = 15,
-    weight: ArrayLike | None = None,
-    level: float = 0.9,
-    interval: str = "wilson",
+    p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None, level: float = 0.9
 ) -> tuple[ReliabilityCurve, ...]:
     """Return the reliability curve of each class against the rest, K of them, for p (N, K)."""
     P, T, _ = _checked(p, t, weight)
-    return tuple(
-        reliability_curve(q, o, bins=bins, weight=weight, level=level, interval=interval)
-        for q, o in zip(P.T, T.T, strict=True)
-    )
+    pairs = zip(P.T, T.T, strict=True)
+    return tuple(reliability_curve(q, o, bins=bins, weight=weight, level=level) for q, o in pairs)
 
 
-def share_interval(
-    count: ArrayLike, n: ArrayLike, *, level: float = 0.95, interval: str = "wilson"
-) -> tuple[Vector, Vector]:
-    """Return the ends of the interval of a share, `count` of `n` objects, of any equal shapes; 0 to 1 where n is 0.
-
-    `interval` as of `reliability_curve`.
-    """
+def share_interval(count: ArrayLike, n: ArrayLike, *, level: float = 0.95) -> tuple[Vector, Vector]:
+    """Return the ends of Wilson's interval of a share, `count` of `n` objects, of equal shapes; 0 to 1 where n is 0."""
     _require_level(level)
-    if interval not in _INTERVALS:
-        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
     count, n = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
     if not np.all((count >= 0) & (count <= n)):
         raise ValueError(f"got counts {count} of {n}; each count must lie between 0 and n")
     some = np.maximum(n, np.finfo(np.float64).tiny)
-    low, high = _INTERVALS[interval](count / some, np.where(n > 0, n, 1.0), level)
+    low, high = _wilson(count / some, np.where(n > 0, n, 1.0), level)
     return np.where(n > 0, low, 0.0), np.where(n > 0, high, 1.0)
 
 
@@ -312,22 +286,9 @@ def _wilson(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
-def _jeffreys(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
-    a, b = share * n + 0.5, (1 - share) * n + 0.5
-    # At the ends the interval is made one-sided, as its authors advise.
-    low = np.where(share > 0, betaincinv(a, b, (1 - level) / 2), 0.0)
-    return low, np.where(share < 1, betaincinv(a, b, (1 + level) / 2), 1.0)
-
-
-_INTERVALS = {"wilson": _wilson, "jeffreys": _jeffreys}
-
-
 def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Bins]) -> float:
-    errors = []
-    for q, o, place in zip(P.T, T.T, places, strict=True):
-        gap = np.bincount(place, weights=w * (q - o))
-        errors.append(np.abs(gap).sum())
-    return float(np.mean(errors))
+    gaps = (np.bincount(b, weights=w * (q - o)) for q, o, b in zip(P.T, T.T, places, strict=True))
+    return float(np.mean([np.abs(gap).sum() for gap in gaps]))
 
 
 def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
@@ -493,7 +454,14 @@ def paired_gain(
 def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, level: float) -> Skill:
     gain = base - loss
     mean = float(w @ gain)
-    mass, scatter = _by_group(_labels(group, len(gain)), w, gain - mean)
+    labels = np.arange(len(gain)) if group is None else np.asarray(group)
+    if labels.shape != gain.shape:
+        raise ValueError(
+            f"got group of shape {labels.shape}, expected {gain.shape}; give each row its group's label"
+        )
+    # The groups' weight and their weighted sum of deviations, (G,) each; groups of no weight are left out.
+    place = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
+    mass, scatter = (np.bincount(place, weights=x[w > 0]).astype(float) for x in (w, w * (gain - mean)))
     half = _half_width(mass, scatter, level)
     return Skill(
         gain=mean,
@@ -504,22 +472,6 @@ def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, leve
         n=int(np.count_nonzero(w)),
         n_groups=len(mass),
     )
-
-
-def _labels(group: ArrayLike | None, n: int) -> NDArray[np.generic]:
-    labels = np.arange(n) if group is None else np.asarray(group)
-    if labels.shape != (n,):
-        raise ValueError(
-            f"got group of shape {labels.shape}, expected ({n},); give each row its group's label"
-        )
-    return labels
-
-
-def _by_group(labels: NDArray[np.generic], w: Vector, deviation: Vector) -> tuple[Vector, Vector]:
-    """Return the groups' weight and their weighted sum of deviations, (G,) each; groups of no weight are left out."""
-    inverse = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
-    mass, scatter = (np.bincount(inverse, weights=x[w > 0]) for x in (w, w * deviation))
-    return np.asarray(mass, dtype=np.float64), np.asarray(scatter, dtype=np.float64)
 
 
 def _half_width(mass: Vector, scatter: Vector, level: float) -> float:

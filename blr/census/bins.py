@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.census.counts import Counted
-from blr.census.purity import MANY_OBJECTS, Selection, rounded_threshold
+from blr.census.purity import MANY_OBJECTS, Selection, first_threshold, rounded_threshold
 from blr.census.shares import LabelledRows, ShareDraws, TargetRows, moved, scaled
 
 Array = NDArray[np.float64]
@@ -302,27 +303,12 @@ def bin_threshold(
     if not inside.any():
         return None
     p = np.sort(shares.target.probability[inside, k])
-    up = purity is not None
 
-    def first(tried: Vector) -> tuple[float, float, Selection] | None:
-        """Return the first threshold that has what is stated, the one tried before it, and its selection."""
-        ordered = (np.unique(tried) if up else np.unique(tried)[::-1]).tolist()
-        for before, threshold in zip([ordered[0], *ordered], ordered, strict=False):
-            found = bin_selection(shares, b, k, threshold)
-            if (found.completeness if purity is None else found.purity).mean() >= (
-                purity or completeness or 0.0
-            ):
-                return threshold, before, found
-        return None
+    def between(low: int, high: int) -> Places:
+        return np.linspace(low, high, _FINE).astype(np.intp).clip(0, len(p) - 1)
 
-    coarse = first(np.quantile(p, _STEPS))
-    if coarse is None:
-        return None
-    low, high = np.searchsorted(p, sorted(coarse[:2]))
-    threshold, _, found = (
-        first(p[np.linspace(low, high, _FINE).astype(np.intp).clip(0, len(p) - 1)]) or coarse
-    )
-    return threshold, found
+    select = partial(bin_selection, shares, b, k)
+    return first_threshold(p, _STEPS, between, select, purity=purity, completeness=completeness)
 
 
 def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:

@@ -7,14 +7,15 @@ K classes, S draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
 
 _PSEUDO = 0.5
@@ -168,25 +169,46 @@ def threshold_for(
     further assumptions, as in `selection`.
     """
     p = np.sort(target.probability[:, k])
-    up = purity is not None
+    select = partial(_selected, labelled, target, k, shares, observed=observed, others=others)
+
+    def between(low: int, high: int) -> Places:
+        rows = np.clip([low, high], 0, len(p) - 1)
+        return np.linspace(float(rows[0]), float(rows[1]), _FINE).round().astype(np.intp)
+
+    return first_threshold(p, _STEPS, between, select, purity=purity, completeness=completeness)
+
+
+def first_threshold(
+    p: Vector,
+    steps: Vector,
+    between: Callable[[int, int], Places],
+    select: Callable[[float], Selection],
+    *,
+    purity: float | None,
+    completeness: float | None,
+) -> tuple[float, Selection] | None:
+    """Return the first threshold whose selection has what is stated, as `threshold_for` orders them; None if none has.
+
+    Tried are quantiles of the probabilities p (N,), ascending, at `steps`, then those at the places `between` the two
+    where it is passed.
+    """
 
     def first(thresholds: Vector) -> tuple[float, float, Selection] | None:
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
-        tried = (np.unique(thresholds) if up else np.unique(thresholds)[::-1]).tolist()
+        tried = np.unique(thresholds)[:: 1 if purity is not None else -1].tolist()
         for before, threshold in zip([tried[0], *tried], tried, strict=False):
-            found = _selected(labelled, target, k, shares, threshold, observed=observed, others=others)
-            reached = found.completeness.mean() - (completeness or 0.0)
-            if (found.purity.mean() - purity if purity is not None else reached) >= 0:
+            found = select(threshold)
+            reached = found.completeness if purity is None else found.purity
+            if reached.mean() >= (purity or completeness or 0.0):
                 return threshold, before, found
         return None
 
     # Purity may fall again among the very last objects, where it rests on few rows: the first that reaches it.
-    coarse = first(np.quantile(p, _STEPS))
+    coarse = first(np.quantile(p, steps))
     if coarse is None:
         return None
-    rows = np.clip(np.searchsorted(p, sorted(coarse[:2])), 0, len(p) - 1)
-    places = np.linspace(float(rows[0]), float(rows[1]), _FINE).round().astype(np.intp)
-    threshold, _, found = first(p[places]) or coarse
+    low, high = np.searchsorted(p, sorted(coarse[:2])).tolist()
+    threshold, _, found = first(p[between(low, high)]) or coarse
     return threshold, found
 
 

@@ -130,13 +130,12 @@ def refine(
         if start is None and laplace.log_evidence - state[1] > _LOST * problem.n_solved:
             narrower = _narrower(problem, laplace.gaussian, most_nodes)
             return refine(q, start=replace(laplace, gaussian=narrower), draft=draft, on_step=on_step)
-    return RefinedPosterior(
-        problem=problem,
-        gaussian=state[0],
+    return RefinedPosterior.of(
+        laplace,
+        state[0],
         converged=laplace.converged and status == "converged",
         n_iter=n_iter,
         status=status if laplace.converged else laplace.status,
-        laplace=laplace,
         elbo=state[1],
     )
 
@@ -258,11 +257,4 @@ def mean_shift(q: Posterior) -> ShiftedPosterior:
     with single_threaded_blas():
         (g,) = problem.require_data().accumulate(skewness_term(problem.likelihood, gaussian.mean, U))
     moved = Gaussian(gaussian.mean - 0.5 * (U.T @ (U @ g)), gaussian.precision)
-    return ShiftedPosterior(
-        problem=problem,
-        gaussian=moved,
-        converged=laplace.converged,
-        n_iter=laplace.n_iter,
-        status=laplace.status,
-        laplace=laplace,
-    )
+    return ShiftedPosterior.of(laplace, moved)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, binomtest
+from scipy.stats import binomtest
 from scipy.stats import entropy as scipy_entropy
 from sklearn import metrics
 
@@ -372,11 +372,6 @@ def test_intervals_against_scipy(level: float) -> None:
     for i, k in enumerate((0, 7, 20)):
         theirs = binomtest(k, 20).proportion_ci(level, method="wilson")
         assert (wilson.low[i], wilson.high[i]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
-    jeffreys = reliability_curve(p, t, level=level, interval="jeffreys")
-    theirs = beta(7.5, 13.5).interval(level)
-    assert (jeffreys.low[1], jeffreys.high[1]) == pytest.approx(theirs, rel=1e-10)
-    assert jeffreys.low[0] == 0
-    assert jeffreys.high[2] == 1
 
 
 def test_curves_of_all_classes() -> None:
@@ -411,8 +406,6 @@ def test_errors_say_what_to_do() -> None:
         log_loss(np.array([[np.nan, 1.0]]), [0])
     with pytest.raises(ValueError, match=r"weight must be \(400,\)"):
         log_loss(p, t, weight=-np.ones(400))
-    with pytest.raises(ValueError, match="unknown interval 'wald'; expected one of wilson, jeffreys"):
-        reliability_curve(p[:, 0], t == 0, interval="wald")
     with pytest.raises(ValueError, match="use reliability_curves"):
         reliability_curve(p, t)
     with pytest.raises(ValueError, match="level is 90"):
