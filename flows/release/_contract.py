@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
@@ -33,19 +33,13 @@ DATA = "data"
 MODEL = "model.asdf"
 SETTINGS = "specification.toml"
 PROFILE = "profile.json"
-MOST_ROWS = 20
-"""Most rows that a check names."""
-MOST_PLACES = 12
-"""Most places that a check names one by one."""
-ROOM = 0.5
-"""Part of a range's width by which values may exceed the last release's range on either side."""
-LEAST_KNOWN = 500
-"""Values that the last release must have of a column for its range to be a limit: the extremes of fewer move far."""
-
-TEXTS = {"string", "large_string", "string_view"}
-"""Types of texts, which differ only in how Arrow keeps them."""
-
-Verdict = Literal["pass", "look", "stop"]
+MOST_ROWS = 20  # that a check names
+MOST_PLACES = 12  # that a check names one by one
+ROOM = 0.5  # part of a range's width by which values may exceed the last release's range on either side
+LEAST_KNOWN = 500  # values that make a range a limit: the extremes of fewer move far
+TEXTS = {"string", "large_string", "string_view"}  # they differ only in how Arrow keeps them
+Verdict = Literal["stop", "look", "pass"]
+ORDER = get_args(Verdict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,24 +64,57 @@ class Check:
         return ", ".join(filter(None, (self.file, self.field, rows)))
 
 
-KINDS = {
-    "conservation": ("checksums", "input columns", "rows", "identifiers", "identifiers of the inputs"),
-    "replay": ("replay",),
-    "negative controls": ("negative controls",),
-    "differences": (
-        *("objects", "positions", "class changes", "flag changes"),
-        *("values", "missing values", "new objects", "class shares"),
+EVERY_ROW = "{rows:,} rows in {files:,} files: "
+CHECKS: Mapping[str, tuple[str, str]] = {
+    "contract": ("contract", "it is as it follows from model, inputs and last release"),
+    "checksums": ("conservation", "{files:,} files have the bytes that were written"),
+    "partitions": ("contract", "{files:,} files, as the manifest lists"),
+    "input columns": ("conservation", EVERY_ROW + "input columns are those of the inputs, bit for bit"),
+    "rows": ("conservation", EVERY_ROW + "as many in each file as in its input"),
+    "probabilities": ("contract", EVERY_ROW + "they lie between 0 and 1, and sum to one"),
+    "class names": ("contract", EVERY_ROW + "every class is one of the model's"),
+    "classes": ("contract", EVERY_ROW + "each is that of the largest probability"),
+    "flags": ("contract", EVERY_ROW + "they are those of the probabilities and of the features"),
+    "ranges": ("contract", EVERY_ROW + "all values lie in the ranges of the contract"),
+    "metadata": ("contract", EVERY_ROW + "they describe the contents"),
+    "versions": ("contract", EVERY_ROW + "one version of the code made all files"),
+    "model": ("contract", EVERY_ROW + "every row names the model"),
+    **dict.fromkeys(
+        ("columns", "types", "units", "ucds", "descriptions", "nulls"),
+        ("contract", EVERY_ROW + "the same in all files"),
     ),
-    "truth": ("truth", "calibration"),
+    "replay": ("replay", "{n:,} rows scored again by {model}, to rounding"),
+    "identifiers": ("conservation", "{n:,} identifiers, each once"),
+    "identifiers of the inputs": ("conservation", "{n:,} identifiers are the same"),
+    "companion": ("conservation", "{n:,} identifiers are the same, each once"),
+    "summaries": ("contract", "counts of classes and flags are those of the rows"),
+    "positions": ("differences", "every object of the last release is where it was"),
+    "objects": ("differences", "all of the {n:,} objects of the last release are here"),
+    "class changes": ("differences", "{changed:,} of {n:,} objects have another class ({share:.2%})"),
+    "flag changes": ("differences", "no field gained or lost flags beyond the others"),
+    "values": ("differences", "{columns} columns of {n:,} objects agree with the last release"),
+    "missing values": ("differences", "no field lacks values that the last release had"),
+    "new objects": ("differences", "{n:,} new objects of the sample are like the last release's"),
+    "negative controls": ("negative controls", "confident classes without a flag: {rates}"),
+    "class shares": ("differences", "they are like the last release's, in all and by HEALPix cell"),
+    "truth": ("truth", "{n:,} objects whose class is known agree with the release"),
+    "calibration": ("truth", ""),
+    "patch": ("contract", "{n:,} listed rows change ({names}), no other does"),
 }
-"""Checks by their kind; others are of the contract, and those of companions of conservation."""
+"""All checks: their kind, and what is said of one that passes.  Each companion has a check, `companion FILE`."""
+ROW_CHECKS = tuple(name for name, (_, words) in CHECKS.items() if words.startswith(EVERY_ROW))
 
 
 def check_of(name: str, verdict: Verdict, found: str, **where: Any) -> Check:
     """Return a check with its kind."""
-    kinds = (kind for kind, names in KINDS.items() if name in names)
-    kind = "conservation" if name.startswith("companion ") else next(kinds, "contract")
+    kind, _ = CHECKS["companion" if name.startswith("companion ") else name]
     return Check(kind=kind, name=name, verdict=verdict, found=found, **where)
+
+
+def passed(name: str, **numbers: Any) -> Check:
+    """Return a check that passed, with its numbers in words."""
+    _, words = CHECKS["companion" if name.startswith("companion ") else name]
+    return check_of(name, "pass", words.format(**numbers))
 
 
 class Findings:
@@ -95,73 +122,54 @@ class Findings:
 
     def __init__(self) -> None:
         self.found: list[Check] = []
-        self.done: dict[str, str] = {}
+        self.done: dict[str, Check] = {}
         self.counts: Counter[tuple[str, Verdict]] = Counter()
 
-    def ran(self, name: str, what: str) -> None:
-        """Note that a check was made; `what` is said if it passes."""
-        self.done.setdefault(name, what)
+    def ran(self, *names: str, **numbers: Any) -> None:
+        """Note that checks were made; their numbers are said of those that pass."""
+        for name in names:
+            self.done.setdefault(name, passed(name, **numbers))
 
-    def add(
-        self,
-        verdict: Verdict,
-        name: str,
-        found: str,
-        file: str = "",
-        field: str = "",
-        number: float | None = None,
-        limit: float | None = None,
-        source: str = "",
-        *,
-        rows: Iterable[int] = (),
-    ) -> None:
-        """Note a finding; of many places only the first are named, and the first of each column."""
+    def add(self, verdict: Verdict, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
+        """Note a finding with its file, field, number, limit, and the limit's source.
+
+        Of many places only the first are named, and the first of each column.
+        """
+        about = dict(zip(("file", "field", "number", "limit", "source"), where, strict=False))
+        about |= {k: float(about[k]) for k in ("number", "limit") if about.get(k) is not None}
+        check = check_of(name, verdict, found, **about, rows=tuple(rows)[:MOST_ROWS])
         self.counts[name, verdict] += 1
-        known = any((c.name, c.verdict, c.field) == (name, verdict, field) for c in self.found)
+        known = any((c.name, c.verdict, c.field) == (name, verdict, check.field) for c in self.found)
         if self.counts[name, verdict] <= MOST_PLACES or not known:
-            numbers = {"number": number, "limit": limit}
-            where: dict[str, Any] = {k: None if x is None else float(x) for k, x in numbers.items()}
-            where |= {"file": file, "field": field, "source": source, "rows": tuple(rows)[:MOST_ROWS]}
-            self.found.append(check_of(name, verdict, found, **where))
+            self.found.append(check)
 
     def stop(self, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
-        """Note a fault, with file, field, number, limit and the limit's source as in `add`."""
+        """Note a fault."""
         self.add("stop", name, found, *where, rows=rows)
 
     def look(self, name: str, found: str, *where: Any) -> None:
         """Note what a person should look at."""
         self.add("look", name, found, *where)
 
-    def graded(
-        self,
-        name: str,
-        found: str,
-        place: str,
-        field: str,
-        number: float,
-        limits: tuple[float, float],
-        source: str,
-    ) -> bool:
-        """Note a number beyond the first of two limits, as a fault beyond the second; say whether it is one."""
+    def graded(self, name: str, found: str, limits: tuple[float, float], *where: Any, source: str) -> bool:
+        """Note a number, the last of `where`, beyond the first of two limits; beyond the second it is a fault.
+
+        Say whether it is one.
+        """
         low, high = limits
-        far = abs(number) > high
-        if abs(number) > low:
-            limit = high if far else low
-            self.add("stop" if far else "look", name, found, place, field, number, limit, source)
+        far = abs(where[-1]) > high
+        if abs(where[-1]) > low:
+            self.add("stop" if far else "look", name, found, *where, high if far else low, source)
         return far
 
     def checks(self) -> tuple[Check, ...]:
         """Return all checks, the worst first."""
         bad = {check.name for check in self.found}
-        passed = [check_of(name, "pass", what) for name, what in self.done.items() if name not in bad]
         named = Counter((check.name, check.verdict) for check in self.found)
-        more = [
-            check_of(*key, f"{n - named[key]:,} more places")
-            for key, n in self.counts.items()
-            if n > named[key]
-        ]
-        order = ("stop", "look", "pass")
-        return tuple(sorted([*self.found, *more, *passed], key=lambda c: order.index(c.verdict)))
+        left = {key: n - named[key] for key, n in self.counts.items() if n > named[key]}
+        more = [check_of(*key, f"{n:,} more places") for key, n in left.items()]
+        good = [check for name, check in self.done.items() if name not in bad]
+        return tuple(sorted([*self.found, *more, *good], key=lambda c: ORDER.index(c.verdict)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,16 +216,9 @@ class Contract:
 
 def _contract_column(column: Column | NewColumn, source: str) -> ContractColumn:
     """Return a column of a catalogue as a contract has it."""
-    return ContractColumn(
-        name=column.name,
-        datatype=str(column.datatype),
-        unit=column.unit,
-        ucd=column.ucd,
-        description=column.description,
-        null=getattr(column, "null", None),
-        shape=getattr(column, "shape", ()),
-        source=source,
-    )
+    same = {key: getattr(column, key) for key in ("name", "unit", "ucd", "description")}
+    null, shape = getattr(column, "null", None), getattr(column, "shape", ())
+    return ContractColumn(**same, datatype=str(column.datatype), null=null, shape=shape, source=source)
 
 
 def derived_contract(
@@ -238,17 +239,16 @@ def derived_contract(
     if opened.settings.output.mode == "slim":
         inputs = {name: column for name, column in inputs.items() if name in names}
     made = {c.name: _ranged(_contract_column(c, f"model {model.label}")) for c in scorer.columns}
-    before = None if last is None else last.contract
-    seen = {} if last is None else last.profile.columns
+    before, seen = (None, {}) if last is None else (last.contract, last.profile.columns)
+    release = f"release {last.version}" if last else ""
     promised = {c.name: c for c in before.columns if c.name not in before.made} if before else {}
-    columns = []
-    for name in dict.fromkeys([*names, *inputs, *promised]):
-        if name in made or (name not in inputs and name not in promised):
-            continue
-        column = _contract_column(inputs[name], "input") if name in inputs else promised[name]
-        release = f"release {last.version}" if last else ""
-        columns.append(_promised(column, promised.get(name), model, release, seen.get(name)))
-    position = manifest.position or ObjectColumns()
+    old = {name: _contract_column(column, "input") for name, column in inputs.items()}
+    columns = [
+        _promised(old.get(name) or promised[name], promised.get(name), model, release, seen.get(name))
+        for name in dict.fromkeys([*names, *inputs, *promised])
+        if name not in made and (name in old or name in promised)
+    ]
+    position, flags = manifest.position or ObjectColumns(), flag_names()
     return Contract(
         model=model.label,
         model_id=model.id,
@@ -258,9 +258,7 @@ def derived_contract(
         classes=model.classes,
         columns=(*columns, *made.values()),
         made=tuple(made),
-        flags={
-            str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
-        },
+        flags={str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flags.items()},
         partitions=tuple(o.name for o in manifest.outputs),
         id=id_column or (before.id if before else None) or position.id,
         ra=position.ra,
@@ -272,72 +270,72 @@ def derived_contract(
 
 
 def _promised(
-    column: ContractColumn,
-    before: ContractColumn | None,
-    model: Model,
-    release: str,
-    seen: ColumnProfile | None,
+    column: ContractColumn, old: ContractColumn | None, model: Model, release: str, seen: ColumnProfile | None
 ) -> ContractColumn:
     """Return a column with what the last release promised of it, or else the training catalogue, and with its range."""
     trained = model.columns.get(column.name)
     for key in ("unit", "ucd", "description"):
-        value = (before and getattr(before, key)) or (trained and getattr(trained, key))
-        if value and getattr(column, key) != value and (before or getattr(column, key) is None):
-            column = replace(column, **{key: value}, source=release if before else "the training catalogue")
-    if before is not None:
-        column = replace(column, datatype=before.datatype, null=before.null, source=release)
+        value = (old and getattr(old, key)) or (trained and getattr(trained, key))
+        if value and getattr(column, key) != value and (old or getattr(column, key) is None):
+            column = replace(column, **{key: value}, source=release if old else "the training catalogue")
+    if old is not None:
+        column = replace(column, datatype=old.datatype, null=old.null, source=release)
     if seen is not None and seen.n - seen.missing >= LEAST_KNOWN and None not in {seen.minimum, seen.maximum}:
         low, high = float(seen.minimum or 0), float(seen.maximum or 0)
-        room = ROOM * (high - low)
-        column = replace(column, minimum=low - room, maximum=high + room)
+        column = replace(column, minimum=low - ROOM * (high - low), maximum=high + ROOM * (high - low))
     return column
 
 
 def _ranged(column: ContractColumn) -> ContractColumn:
     """Return a new column with the range that its meaning gives it."""
-    ucd = column.ucd or ""
-    if ucd.startswith("stat.probability"):
-        return replace(column, minimum=0.0, maximum=1.0)
-    if ucd == "stat.stdev" or column.name.endswith(("mutual_info", "entropy")):
-        return replace(column, minimum=0.0)
-    return column
+    share = (column.ucd or "").startswith("stat.probability")
+    some = column.ucd == "stat.stdev" or column.name.endswith(("mutual_info", "entropy"))
+    return replace(column, minimum=0.0 if share or some else None, maximum=1.0 if share else None)
 
 
 def check_columns(contract: Contract, catalog: Catalog, file: str, findings: Findings) -> None:
-    """Compare a file's columns with the contract: names, types, units, UCDs, descriptions, nulls."""
-    names, folded = set(catalog.names), {name.casefold(): name for name in catalog.names}
-    if len(names) < len(catalog.names):
-        twice = [name for name, n in Counter(catalog.names).items() if n > 1]
-        findings.stop("columns", f"columns there twice: {', '.join(twice)}", file)
-    for promised in contract.columns:
-        name = promised.name
-        if name not in names:
-            spelt = folded.get(name.casefold())
-            said = f"is spelt '{spelt}'" if spelt else "is absent"
-            findings.stop("columns", f"the column '{name}' {said}", file, name, None, None, promised.source)
-            continue
-        column = _contract_column(catalog.column(name), promised.source)
-        alike = {column.datatype, promised.datatype} <= TEXTS or column.datatype == promised.datatype
-        if not alike or column.shape != promised.shape:
-            types = (c.datatype + (f"{list(c.shape)}" if c.shape else "") for c in (column, promised))
-            said = "'{}' is {}, promised {}".format(name, *types)
-            findings.stop("types", said, file, name, None, None, promised.source)
-        for key in ("unit", "ucd", "description"):
-            got, want = getattr(column, key), getattr(promised, key)
-            if (want or got) and (want or "") != (got or "") and (want or key == "unit"):
-                said = f"the {key} of '{name}' is {got or 'absent'!r}, promised {want or 'none'!r}"
-                findings.stop(f"{key}s", said, file, name, None, None, promised.source)
-        if promised.null is not None and column.null != promised.null:
-            said = f"the null value of '{name}' is {column.null}, promised {promised.null}"
-            findings.stop("nulls", said, file, name, None, None, promised.source)
-    extra = [name for name in catalog.names if contract.column(name) is None]
-    if extra:
-        findings.stop("columns", f"columns that no contract has: {', '.join(extra)}", file, extra[0])
+    """Compare a file's columns with the contract: names, their order, types, units, UCDs, descriptions, nulls."""
+    promised = {c.name: c for c in contract.columns}
+    names, folded = Counter(catalog.names), {name.casefold(): name for name in catalog.names}
+
+    def stop(check: str, name: str, said: str) -> None:
+        findings.stop(check, said, file, name, None, None, promised[name].source if name in promised else "")
+
+    if twice := [name for name, n in names.items() if n > 1]:
+        stop("columns", "", f"columns there twice: {', '.join(twice)}")
+    for name, want in promised.items():
+        if name in names:
+            for check, said in _unlike(_contract_column(catalog.column(name), want.source), want):
+                stop(check, name, said)
+        else:
+            spelt = f"is spelt '{folded[name.casefold()]}'" if name.casefold() in folded else "is absent"
+            stop("columns", name, f"the column '{name}' {spelt}")
+    for name in [name for name in names if name not in promised][:1]:
+        extra = ", ".join(name for name in names if name not in promised)
+        stop("columns", name, f"columns that no contract has: {extra}")
+    pairs = zip([n for n in names if n in promised], [n for n in promised if n in names], strict=True)
+    for name, wanted in [(a, b) for a, b in pairs if a != b][:1]:
+        stop("columns", name, f"the columns are in another order: '{name}' where the contract has '{wanted}'")
+
+
+def _unlike(got: ContractColumn, want: ContractColumn) -> Iterator[tuple[str, str]]:
+    """Yield the checks that a column does not pass, and what is wrong."""
+    name = want.name
+    alike = {got.datatype, want.datatype} <= TEXTS or got.datatype == want.datatype
+    if not alike or got.shape != want.shape:
+        types = (c.datatype + (f"{list(c.shape)}" if c.shape else "") for c in (got, want))
+        yield "types", "'{}' is {}, promised {}".format(name, *types)
+    for key in ("unit", "ucd", "description"):
+        here, wanted = getattr(got, key) or "", getattr(want, key) or ""
+        if here != wanted and (wanted or key == "unit"):
+            yield f"{key}s", f"the {key} of '{name}' is {here or 'absent'!r}, promised {wanted or 'none'!r}"
+    if want.null is not None and got.null != want.null:
+        yield "nulls", f"the null value of '{name}' is {got.null}, promised {want.null}"
 
 
 def check_edits(contract: Contract, promised: Contract, findings: Findings) -> None:
     """Note where the contract was edited after it was drafted."""
-    findings.ran("contract", "it is as it follows from model, inputs and last release")
+    findings.ran("contract")
     ours, theirs = ({c.name: c for c in one.columns} for one in (contract, promised))
     changed = [k for k, v in vars(contract).items() if k != "columns" and v != getattr(promised, k)]
     changed += [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
@@ -389,10 +387,11 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnProfile:
-    """A column of all files: rows, missing values, and the range; None where no value is a number."""
+    """A column of all files: rows, missing values, infinite ones among them, and the range; None without numbers."""
 
     n: int
     missing: int
+    infinite: int = 0
     minimum: float | None = None
     maximum: float | None = None
 
@@ -419,8 +418,7 @@ STRUCTURAL = re.compile(
 )
 REWRITTEN = re.compile(r"pandas|ARROW:schema|IVOA\.|table_meta_yaml")
 """Keys of metadata that list the columns, and so differ in a copy."""
-ADDED = re.compile(r"LONGSTRN$|^table::")
-"""Keys that a copy has for its new columns."""
+ADDED = re.compile(r"LONGSTRN$|^table::")  # keys that a copy has for its new columns
 OWN_FILES = re.compile(
     r"_(?:files|labelled|census|releases|report)/.*|(?:.*/)?(?:manifest\.json|summary\.json|audit\.json|report\.html|"
     r"(?:hats\.|collection\.)?properties|partition_info\.csv|data_thumbnail\.parquet|_(?:common_)?metadata|"
@@ -436,9 +434,7 @@ DOCUMENTS = re.compile(
 
 def check_files(opened: Opened, findings: Findings) -> None:
     """Compare the files of a release with its manifest: no link, none more, none that could not be classified."""
-    n = f"{len(opened.manifest.outputs):,} files"
-    findings.ran("checksums", f"{n} have the bytes that were written")
-    findings.ran("partitions", f"{n}, as the manifest lists")
+    findings.ran("checksums", "partitions", files=len(opened.manifest.outputs))
     listed, beside = {o.name for o in opened.manifest.outputs}, {*opened.contract.companions}
     for path in sorted(opened.folder.rglob("*")):
         inside = path.is_relative_to(opened.data)
@@ -514,7 +510,7 @@ def check_summaries(
     opened: Opened, by_file: Mapping[str, Mapping[str, int]], classes: Sequence[str], findings: Findings
 ) -> None:
     """Compare the counts of summary.json and of the manifest with those of the rows."""
-    findings.ran("summaries", "counts of classes and flags are those of the rows")
+    findings.ran("summaries")
     whole: Counter[str] = Counter()
     for name, counts in by_file.items():
         output = opened.manifest.find(name)

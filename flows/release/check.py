@@ -30,9 +30,11 @@ from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table
 from flows.classification.scoring import Scorer
+from flows.errors import OutputFolderError
 from flows.release import _differences as differences
 from flows.release._contract import (
     DATA,
+    ROW_CHECKS,
     TEXTS,
     Check,
     ColumnProfile,
@@ -45,48 +47,41 @@ from flows.release._contract import (
     check_edits,
     check_files,
     check_metadata,
+    check_of,
     check_summaries,
 )
-from flows.release._differences import Differences, Truth, floats, identifiers
-from flows.release.replay import Replayed, negative_controls
+from flows.release._differences import (
+    ROW,
+    SAMPLE_ROWS,
+    Array,
+    Differences,
+    Ledger,
+    Rows,
+    Sample,
+    floats,
+    identifiers,
+    rows_of,
+)
+from flows.release.replay import Replayed, Truth, negative_controls
 from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256
 from flows.runs.results import MovedObject, Transition
 
-Array = np.ndarray[Any, Any]
-
-REPLAY_ROWS = 20_000
-"""Rows that are scored again; of smaller releases all are."""
-LEAST_A_FILE = 256
-"""Least rows of a file that are scored again."""
-TIGHT = 1e-5
-"""Difference of sums of probabilities in single precision that counts as rounding."""
+REPLAY_ROWS = 20_000  # rows that are scored again; of smaller releases all are
+LEAST_A_FILE = 256  # least rows of a file that are scored again
+TIGHT = 1e-5  # difference of sums of probabilities in single precision that counts as rounding
 NOT_SCORED = -2
 NUMBERS = re.compile(
     r"(?:fixed_size_list<\w+: (?=u?int|float|double|halffloat))?"
     r"(?:u?int|float|double|halffloat|bool|timestamp|date|time|duration|decimal)"
 )
 BINARY = {"binary", "large_binary"}
-EXACT = 2**53
-"""Largest whole number up to which doubles have all digits."""
-MOST_ELEMENTS = 16
-"""Most elements of a vector for them to be compared with the last release."""
+NOTHING: Rows = {name: np.zeros(0, kind) for name, kind in ROW}
+Faults = tuple[str, str | None, str, Any]
+EXACT = 2**53  # largest whole number up to which doubles have all digits
+MOST_ELEMENTS = 16  # most elements of a vector for them to be compared with the last release
 WHOLE = re.compile(r"u?int")
-CONTROL_BATCHES = 8
-"""Batches of which rows are kept for negative controls."""
-MADE_ON_EVERY_ROW = {
-    "input columns": "input columns are those of the inputs, bit for bit",
-    "rows": "as many in each file as in its input",
-    "probabilities": "they lie between 0 and 1, and sum to one",
-    "class names": "every class is one of the model's",
-    "classes": "each is that of the largest probability",
-    "flags": "they are those of the probabilities and of the features",
-    "ranges": "all values lie in the ranges of the contract",
-    "metadata": "they describe the contents",
-    "versions": "one version of the code made all files",
-    "model": "every row names the model",
-    **dict.fromkeys(("columns", "types", "units", "ucds", "descriptions", "nulls"), "the same in all files"),
-}
+CONTROL_BATCHES = 8  # batches of which rows are kept for negative controls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +150,7 @@ def check_release(
 
     Return the checks, what the release holds, and the SHA-256 of the files that were read.
     """
-    findings, contract = Findings(), opened.contract
-    version = None if last is None else last.version
+    findings, contract, version = Findings(), opened.contract, None if last is None else last.version
     check_edits(contract, promised, findings)
     check_files(opened, findings)
     with tempfile.TemporaryDirectory(prefix="blr-release-") as scratch:
@@ -164,12 +158,9 @@ def check_release(
         for number, output in enumerate(opened.manifest.outputs):
             work.file(number, output)
         profile = work.profile()
-        for check, what in MADE_ON_EVERY_ROW.items():
-            findings.ran(check, f"{profile.n_rows:,} rows in {len(work.files):,} files: {what}")
-        findings.ran("replay", f"{work.n_replayed:,} rows scored again by {opened.model.label}, to rounding")
-        work.compare_identifiers()
-        for path in companions:
-            work.companion(path)
+        findings.ran(*ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
+        findings.ran("replay", n=work.n_replayed, model=opened.model.label)
+        work.compare_identifiers(companions)
         check_summaries(opened, work.by_file, contract.classes, findings)
         compared = work.compare()
         controls = work.controls()
@@ -206,16 +197,13 @@ class _Pass:
         self.contract = contract = opened.contract
         self.findings, self.truth, self.seed = findings, truth, seed
         self.files = [o.name for o in opened.manifest.outputs]
-        self.n_replayed = 0
-        self.sums: dict[str, str] = {}
+        self.n_replayed, self.sums = 0, dict[str, str]()
         self.scorer = Scorer.of(opened.model, opened.settings)
         self.old_scorer = None if last is None else Scorer.of(last.model, last.settings)
-        self.quota = None
-        if opened.n_rows > REPLAY_ROWS:
-            self.quota = max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
-        self.ledger = differences.Ledger(scratch, "release")
-        # Identifiers of the batches in which they are not, row by row, those of the input.
-        self.other, self.inputs = (differences.Ledger(scratch, name) for name in ("other", "inputs"))
+        small = opened.n_rows <= REPLAY_ROWS
+        self.quota = None if small else max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
+        # All rows; and of the batches in which identifiers are not, row by row, those of the input, these and those.
+        self.ledger, self.other, self.inputs = (Ledger(scratch / name) for name in ("all", "other", "inputs"))
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for one in scorers for name in one.reader.read))
@@ -225,27 +213,51 @@ class _Pass:
         self.cells = np.zeros((2 + len(contract.classes), 1 + 12 * 4**differences.CELL_ORDER), np.int64)
         self.control_rows: list[pa.RecordBatch] = []
         self.control_scorer: Scorer | None = None
-        left = {contract.id, contract.ra, contract.dec, *contract.made}
-        compared = [c for c in contract.columns if c.name not in left]
         # Short vectors are compared by element, and whole numbers that doubles do not hold by their digits.
-        sizes = {c.name: math.prod(c.shape) for c in compared if NUMBERS.match(c.datatype)}
-        sizes = {name: size for name, size in sizes.items() if size <= MOST_ELEMENTS}
-        self.numbers = [e for name, size in sizes.items() for e in differences.elements(name, size)]
-        seen = {} if last is None else last.profile.columns
-        long = {name for name, column in seen.items() if (column.maximum or 0) > EXACT}
-        self.texts = [
-            c.name
-            for c in compared
-            if c.datatype in TEXTS | BINARY or (WHOLE.match(c.datatype) and c.name in long)
-        ]
+        left = {contract.id, contract.ra, contract.dec, *contract.made}
+        compared = {c.name: c for c in contract.columns if c.name not in left}
+        sizes = {name: math.prod(c.shape) for name, c in compared.items() if NUMBERS.match(c.datatype)}
+        self.sizes = {name: size for name, size in sizes.items() if size <= MOST_ELEMENTS}
+        whole = {name for name, c in compared.items() if WHOLE.match(c.datatype)}
+        self.seen = {} if last is None else last.profile.columns
+        long = {name for name in whole & self.seen.keys() if (self.seen[name].maximum or 0) > EXACT}
+        self.texts = [name for name, c in compared.items() if c.datatype in TEXTS | BINARY or name in long]
         self.positions = [*filter(None, (contract.ra, contract.dec))]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
-        self.sample = differences.Sample(sizes | dict.fromkeys(self.positions, 1), n_rows=n_rows)
+        sizes, step = self.sizes | dict.fromkeys(self.positions, 1), max(1, n_rows // SAMPLE_ROWS)
+        self.sample, self.old_sample = Sample(sizes, step), Sample(sizes, step)
         self.found: Differences | None = None
-        if last is not None:
-            whole = frozenset(c.name for c in contract.columns if WHOLE.match(c.datatype))
-            old_files = [o.name for o in last.manifest.outputs]
-            self.found = Differences(self.files, old_files, whole, findings, f"release {last.version}")
+        self.before: dict[str, Iterator[Rows]] = {}
+        if last is not None and contract.id is not None:
+            self.found = Differences(self.files, last, frozenset(whole), findings, scratch)
+            self.before = {name: self._before(last, k) for k, name in enumerate(self.found.old_files)}
+
+    def _before(self, last: Opened, number: int) -> Iterator[Rows]:
+        """Yield the rows of a file of the last release; OutputFolderError where it cannot be read."""
+        try:
+            yield from self._rows_of_last(last, number)
+        except CatalogError as error:
+            raise OutputFolderError(
+                f"release {last.version}: {error}; verify it with `blr release verify`"
+            ) from error
+
+    def _rows_of_last(self, last: Opened, number: int) -> Iterator[Rows]:
+        """Yield the rows of a file of the last release, batch by batch; keep those of the sample."""
+        prefix, place, at = last.manifest.prefix or "blr_", last.manifest.position, 0
+        catalog = annotated_table(prefix).open(last.data / last.manifest.outputs[number].name)
+        positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
+        if self.contract.id not in catalog.names:
+            return
+        ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
+        wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
+        read = [column for column in self.read if column in catalog.names]
+        for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names], BATCH_ROWS):
+            rows = rows_of(batch, self.contract, prefix, positions, number, at)
+            self.old_sample.add(batch, rows, batch.select(read), catalog)
+            if self.truth is not None:
+                self.truth.add("before", rows)
+            at += batch.num_rows
+            yield rows
 
     def file(self, number: int, output: Output) -> None:
         """Check a file: its bytes, its columns, what it says of itself, and its rows."""
@@ -313,80 +325,53 @@ class _Pass:
             },
         )
 
-    def compare_identifiers(self) -> None:
-        """Check that each identifier is there once, and that they are those of the inputs."""
-        if self.contract.id is None:
+    def compare_identifiers(self, companions: Sequence[Path]) -> None:
+        """Check that each identifier is there once, and that the inputs and the companions have the same."""
+        findings, files, id_ = self.findings, self.files, self.contract.id
+        if id_ is None:
             said = "the specification names no identifier: rows are known by their order alone"
-            self.findings.look("identifiers", said)
-            return
-        differences.report_repeated(self.ledger, self.files, self.findings, "identifiers")
-        if self.inputs_known:
-            what = "identifiers of the inputs"
-            self.findings.ran(what, f"{self.ledger.n:,} identifiers are the same")
-            differences.report_other_rows(
-                self.other, self.inputs, self.files, self.files, self.findings, what
-            )
-
-    def companion(self, path: Path) -> None:
-        """Check that a table has the objects of the release, each once."""
-        column, name, what = self.contract.id, f"companions/{path.name}", f"companion {path.name}"
-        catalog = TableChoice(columns=() if column is None else (column,)).open(path)
-        if column is None or column not in catalog.names:
-            self.findings.stop(what, f"no column '{column}' names its objects", name)
-            return
-        ledger = differences.Ledger(self.scratch, what)
-        ledger.add_identifiers(catalog, column, 0)
-        self.findings.ran(what, f"{ledger.n:,} identifiers are the same, each once")
-        differences.report_repeated(ledger, [name], self.findings, what)
-        differences.report_other_rows(ledger, self.ledger, [name], self.files, self.findings, what)
-        if ledger.n == self.ledger.n and ledger.sequence != self.ledger.sequence:
-            self.findings.look(what, "its rows are in another order than those of the release's files", name)
+            findings.look("identifiers", said)
+        else:
+            self.ledger.report_repeated(files, findings, "identifiers")
+            if self.inputs_known:
+                what = "identifiers of the inputs"
+                findings.ran(what, n=self.ledger.n)
+                self.other.report_others(self.inputs, files, files, findings, what)
+        for path in companions:
+            name, what = f"companions/{path.name}", f"companion {path.name}"
+            catalog = TableChoice(columns=() if id_ is None else (id_,)).open(path)
+            if id_ is None or id_ not in catalog.names:
+                findings.stop(what, f"no column '{id_}' names its objects", name)
+                continue
+            ledger = Ledger(self.scratch / what)
+            ledger.add_file(catalog, id_, 0)
+            ledger.report_repeated([name], findings, what)
+            ledger.report_others(self.ledger, [name], files, findings, what)
+            if ledger.n == self.ledger.n and ledger.sequence != self.ledger.sequence:
+                said = "its rows are in another order than those of the release's files"
+                findings.look(what, said, name)
 
     def compare(self) -> dict[str, Any]:
         """Compare with the last release; return what `Checked` has of it, nothing without one or an identifier."""
-        last, contract, found = self.last, self.contract, self.found
-        if last is None or found is None or contract.id is None:
-            self.findings.ran(
-                "objects", "there is no release to compare with, or no identifier to compare by"
-            )
+        contract, found = self.contract, self.found
+        if found is None:
+            said = "there is no release to compare with, or no identifier to compare by"
+            self.findings.done["objects"] = check_of("objects", "pass", said)
             return {}
-        ledger = differences.Ledger(self.scratch, "last")
-        sample = differences.Sample(self.sample.sizes, step=int(self.sample.step))
-        for number, name in enumerate(found.old_files):
-            self._read_last(number, last, name, ledger, sample)
-        found.match(self.ledger, ledger)
+        for unread in self.before.values():
+            for rows in unread:
+                found.compare(NOTHING, rows)
+        found.compare_others(self.ledger)
         counts = found.report(contract.classes)
-        new, old = self.sample.columns(), sample.columns()
-        found.same_objects(new, old, self.numbers, self.positions)
-        found.new_objects(
-            new, old, [c.name for c in contract.columns if c.name in self.numbers and c.datatype != "bool"]
-        )
+        new, old = self.sample.columns(), self.old_sample.columns()
+        numbers = [e for name, size in self.sizes.items() for e in differences.elements(name, size)]
+        found.same_objects(new, old, numbers, self.positions)
+        truths = {c.name for c in contract.columns if c.datatype == "bool"}
+        found.new_objects(new, old, [name for name in self.sizes if name in numbers and name not in truths])
         found.report_texts()
-        return counts | {"attributed": self._causes(new, old, sample)}
+        return counts | {"attributed": self._causes(new, old)}
 
-    def _read_last(
-        self, number: int, last: Opened, name: str, ledger: differences.Ledger, sample: differences.Sample
-    ) -> None:
-        """Read the rows of a file of the last release that are compared."""
-        prefix, place = last.manifest.prefix or "blr_", last.manifest.position
-        catalog = annotated_table(prefix).open(last.data / name)
-        positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
-        if self.contract.id not in catalog.names:
-            return
-        ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
-        wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
-        read, at = [column for column in self.read if column in catalog.names], 0
-        for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names]):
-            rows = ledger_rows(batch, self.contract, prefix, positions)
-            ledger.add(number, at, rows)
-            sample.add(batch, rows, number, batch.select(read), catalog)
-            if self.truth is not None:
-                self.truth.add("before", rows["hash"], rows["class"], rows["p"])
-            at += batch.num_rows
-
-    def _causes(
-        self, new: Mapping[str, Array], old: Mapping[str, Array], sample: differences.Sample
-    ) -> Mapping[str, int]:
+    def _causes(self, new: Mapping[str, Array], old: Mapping[str, Array]) -> Mapping[str, int]:
         """Return what changed the classes of objects of the sample: features, model, priors, code, or several.
 
         Old features are scored with the new model, and new features with the old one.
@@ -397,7 +382,7 @@ class _Pass:
         differ = np.flatnonzero(new["class"][i] != old["class"][j])[: differences.MOST_CHANGED]
         i, j, classes = i[differ], j[differ], self.contract.classes
         now, by_old = given_classes(self.sample, new, i, (self.scorer, self.old_scorer), classes)
-        was, by_new = given_classes(sample, old, j, (self.old_scorer, self.scorer), classes)
+        was, by_new = given_classes(self.old_sample, old, j, (self.old_scorer, self.scorer), classes)
         same_model = self.opened.model.id == self.last.model.id
         kinds = {
             "not known: a release lacks what the model reads": np.minimum(now, was) == NOT_SCORED,
@@ -418,13 +403,13 @@ class _Pass:
 
 
 class _File:
-    """A file of a release: the checks of its rows beside those of its input, and its counts."""
+    """A file of a release: the checks of its rows beside those of its input and of the last release; its counts."""
 
     def __init__(
         self, work: _Pass, number: int, output: Output, catalog: Catalog, source: Catalog | None
     ) -> None:
         self.work, self.number, self.name, self.findings = work, number, output.name, work.findings
-        self.catalog, self.source = catalog, source
+        self.contract, self.catalog, self.source = work.contract, catalog, source
         self.counts: Counter[str] = Counter()
         self.expected = np.zeros(len(work.contract.classes))
         self.faults: dict[tuple[str, str, str], list[int]] = {}
@@ -446,20 +431,19 @@ class _File:
         except CatalogError as error:
             self.findings.stop("units", f"the model cannot read the file: {error}", self.name)
             return
-        other = self._other_scorer(self.scorer)
-        self.replayed = Replayed(self.scorer, (work.seed, number), work.quota, other=other)
+        self.replayed = Replayed(
+            self.scorer, (work.seed, number), work.quota, other=self._other_scorer(self.scorer)
+        )
 
     def _other_scorer(self, scorer: Scorer) -> Scorer | None:
         """Return the last release's scorer, where it is of another model and reads no further columns."""
         other, columns = self.work.old_scorer, {*scorer.reader.read}
         if other is None or other.model.id == scorer.model.id or other.columns != scorer.columns:
             return None
-        if not {*other.reader.read} <= columns <= {*self.catalog.names}:
-            return None
-        try:
-            return other.on(self.catalog)
-        except CatalogError:
-            return None
+        with suppress(CatalogError):
+            if {*other.reader.read} <= columns <= {*self.catalog.names}:
+                return other.on(self.catalog)
+        return None
 
     def check(self, output: Output) -> None:
         """Check all rows."""
@@ -481,14 +465,14 @@ class _File:
         work.by_file[self.name] = self.counts
         if self.replayed is not None:
             work.n_replayed += self.replayed.n
-            self.replayed.report(self.name, self.findings, work.opened.model.label, work.contract.last)
+            self.replayed.report(self.name, self.findings, work.opened.model.label, self.contract.last)
 
     def _beside_input(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
         """Yield the batches of the file, each with its input's where something of it is read.
 
         Columns in the input's bytes are not compared again; texts among them are counted by now, and not decoded.
         """
-        work, catalog, source, id_ = self.work, self.catalog, self.source, self.work.contract.id
+        work, catalog, source, id_ = self.work, self.catalog, self.source, self.contract.id
         shared: list[str] = []
         same: Mapping[str, int | None] = {}
         if source is not None and source.n_rows == catalog.n_rows:
@@ -498,7 +482,7 @@ class _File:
         if source is None or id_ is None or id_ not in source.names:
             work.inputs_known = False
         elif work.inputs_known and id_ not in shared:
-            work.inputs.add_identifiers(source, id_, self.number)
+            work.inputs.add_file(source, id_, self.number)
         unproven = [column for column in shared if column not in same]
         beside: Iterator[pa.RecordBatch | None] = repeat(None)
         if shared and source is not None:
@@ -515,20 +499,19 @@ class _File:
             if original is not None:
                 self._compare_with_input(batch, original, unproven)
             if id_ in batch.schema.names and id_ not in shared:
-                work.other.add(self.number, self.start, {"hash": identifiers(batch.column(id_))})
+                work.other.add_identifiers(batch.column(id_), self.number, self.start)
             yield batch, original
 
     def _compare_with_input(
         self, batch: pa.RecordBatch, original: pa.RecordBatch, names: Sequence[str]
     ) -> None:
         """Compare columns with the input's by value; keep the identifiers of both where they differ."""
-        work, id_ = self.work, self.work.contract.id
         for column in names:
             wrong = differing(batch.column(column), original.column(column))
             self._fault("input columns", column, "values are not those of the input", wrong)
-            if column == id_ and wrong.any():
-                for ledger, part in ((work.inputs, original), (work.other, batch)):
-                    ledger.add(self.number, self.start, {"hash": identifiers(part.column(id_))})
+            if column == self.contract.id and wrong.any():
+                for ledger, part in ((self.work.inputs, original), (self.work.other, batch)):
+                    ledger.add_identifiers(part.column(column), self.number, self.start)
 
     def _fault(self, check: str, column: str | None, words: str, wrong: Any) -> None:
         """Note the rows of the batch with a fault; `wrong` (n,) says which."""
@@ -540,45 +523,40 @@ class _File:
 
     def _add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> None:
         """Check a batch; `read` has the columns that the model reads."""
-        work, contract, names = self.work, self.work.contract, batch.schema.names
+        work, contract, names = self.work, self.contract, batch.schema.names
         for name in names:
             self.columns[name] = joined(self.columns[name], counted(batch.column(name)))
         if any(f"{contract.prefix}{part}" not in names for part in ("class", "flags", "p_max", "model")):
             return
-        rows = ledger_rows(batch, contract, contract.prefix, (contract.ra, contract.dec))
+        place = (contract.ra, contract.dec)
+        rows = rows_of(batch, contract, contract.prefix, place, self.number, self.start)
         if contract.id in names:
-            work.ledger.add(self.number, self.start, rows)
-            if not self.start:
-                self._compare_texts(rows["hash"], batch)
-            inputs = batch.select([]) if read is None else read
-            work.sample.add(batch, rows, self.number, inputs, self.read_of)
-            column = batch.column(contract.id)
-            blank = pc.equal(pc.binary_length(column), 0) if is_text(column.type) else column.is_null()
-            gone = np.asarray(pc.fill_null(blank, True))  # noqa: FBT003  Arrow's own argument
-            self._fault("identifiers", contract.id, "there is no identifier", gone)
+            work.ledger.add(rows)
+            work.sample.add(batch, rows, batch.select([]) if read is None else read, self.read_of)
             if work.truth is not None:
-                work.truth.add("now", rows["hash"], rows["class"], rows["p"])
-        with np.errstate(invalid="ignore"):
-            beyond, turned = np.abs(rows["dec"]) > 90, (rows["ra"] < -180) | (rows["ra"] > 360)
-            self._fault("ranges", contract.dec, "declinations lie beyond ±90°", beyond)
-            self._fault("ranges", contract.ra, "right ascensions lie outside of −180° to 360°", turned)
-            self._probabilities(batch, rows)
-        if read is not None and self.scorer is not None:
-            self._flags_of_features(rows, read, self.scorer)
+                work.truth.add("now", rows)
+            if work.found is not None:
+                if not self.start:
+                    self._compare_texts(work.found, rows["hash"], batch)
+                before = next(work.before[self.name], NOTHING) if self.name in work.before else NOTHING
+                work.found.compare(rows, before)
+        for check, column, words, wrong in chain(
+            self._faults_of_places(batch, rows),
+            self._faults_of_probabilities(batch, rows),
+            self._faults_of_features(rows, read),
+        ):
+            self._fault(check, column, words, wrong)
         self._count(rows)
         if self.replayed is not None and read is not None:
             strata = rows["class"].astype(np.int64) * 2 + (rows["flags"] != 0)
             self.replayed.add(batch, read, strata, self.start, batch.num_rows / self.catalog.n_rows)
 
-    def _compare_texts(self, hashes: Array, batch: pa.RecordBatch) -> None:
+    def _compare_texts(self, found: Differences, hashes: Array, batch: pa.RecordBatch) -> None:
         """Compare the texts of the first rows with those of the same file of the last release."""
-        last, found, id_ = self.work.last, self.work.found, self.work.contract.id
-        if last is None or found is None or self.name not in found.old_files:
+        last, id_, n = self.work.last, self.contract.id, differences.TEXT_ROWS
+        if last is None or id_ is None or self.name not in found.old_files:
             return
-        old, n = (
-            annotated_table(last.manifest.prefix or "blr_").open(last.data / self.name),
-            differences.TEXT_ROWS,
-        )
+        old = annotated_table(last.manifest.prefix or "blr_").open(last.data / self.name)
         texts = [text for text in self.work.texts if text in old.names and text in self.catalog.names]
         before = next(old.batches([id_, *texts], n), None) if texts and id_ in old.names else None
         if before is not None:
@@ -587,42 +565,66 @@ class _File:
             was = (identifiers(before.column(id_)), before)
             found.compare_texts(self.number, (hashes[:n], batch.slice(0, n).select(texts)), was)
 
-    def _probabilities(self, batch: pa.RecordBatch, rows: Mapping[str, Array]) -> None:
-        """Check probabilities, classes, and the flags that follow from probabilities."""
-        contract, prefix, fault = self.work.contract, self.work.contract.prefix, self._fault
+    # Each yields checks, their columns, what is wrong, and (n,) in which rows.
+
+    def _faults_of_places(self, batch: pa.RecordBatch, rows: Rows) -> Iterator[Faults]:
+        contract = self.contract
+        if contract.id in batch.schema.names:
+            column = batch.column(contract.id)
+            blank = pc.equal(pc.binary_length(column), 0) if is_text(column.type) else column.is_null()
+            gone = np.asarray(pc.fill_null(blank, True))  # noqa: FBT003  Arrow's own argument
+            yield "identifiers", contract.id, "there is no identifier", gone
+        with np.errstate(invalid="ignore"):
+            yield "ranges", contract.dec, "declinations lie beyond ±90°", np.abs(rows["dec"]) > 90
+            turned = (rows["ra"] < -180) | (rows["ra"] > 360)
+            yield "ranges", contract.ra, "right ascensions lie outside of −180° to 360°", turned
+
+    def _faults_of_probabilities(self, batch: pa.RecordBatch, rows: Rows) -> Iterator[Faults]:
+        """Yield faults of probabilities, classes, and the flags that follow from probabilities."""
+        contract, prefix = self.contract, self.contract.prefix
         p_names = [f"{prefix}p_{safe_name(name)}" for name in contract.classes]
         if not {*p_names} <= {*batch.schema.names}:
             return
-        p, one = np.stack([floats(batch.column(name)) for name in p_names]), p_names[0]  # (K, n)
-        missing, total = np.isnan(p), p.sum(axis=0)
-        gone = missing.all(axis=0)
-        some = missing.any(axis=0) & ~gone
-        fault("probabilities", one, "rows have probabilities of some classes only", some)
-        fault("probabilities", one, "they lie outside of 0 to 1", ((p < 0) | (p > 1 + TIGHT)).any(axis=0))
-        fault("probabilities", one, "they do not sum to one", np.abs(total - 1) > TIGHT * len(p))
+        p, one, most = (
+            np.stack([floats(batch.column(name)) for name in p_names]),
+            p_names[0],
+            f"{prefix}p_max",
+        )
+        missing, total, largest = np.isnan(p), p.sum(axis=0), floats(batch.column(most))  # of p, (K, n)
+        gone, unsure = missing.all(axis=0), TIGHT * len(p)
+        self.expected += np.nansum(p, axis=1)
         best = np.nan_to_num(p[0], nan=-1)
         second = np.full_like(best, -1)
         for of_class in np.nan_to_num(p[1:], nan=-1):
             second, best = np.maximum(second, np.minimum(best, of_class)), np.maximum(best, of_class)
-        most = floats(batch.column(f"{prefix}p_max"))
-        wrong = ((np.abs(most - best) > TIGHT) & ~gone) | (np.isnan(most) != gone)
-        fault("probabilities", f"{prefix}p_max", "it is not the largest probability", wrong)
+        wrong = ((np.abs(largest - best) > TIGHT) & ~gone) | (np.isnan(largest) != gone)
+        with np.errstate(invalid="ignore"):
+            outside, unlike = ((p < 0) | (p > 1 + TIGHT)).any(axis=0), np.abs(total - 1) > unsure
+        yield (
+            "probabilities",
+            one,
+            "rows have probabilities of some classes only",
+            missing.any(axis=0) & ~gone,
+        )
+        yield "probabilities", one, "they lie outside of 0 to 1", outside
+        yield "probabilities", one, "they do not sum to one", unlike
+        yield "probabilities", most, "it is not the largest probability", wrong
         codes, name = rows["class"].astype(np.int64), f"{prefix}class"
         strange = codes == -1
         if strange.any():
             texts = batch.column(name).take(pa.array(np.flatnonzero(strange)[:1000]))
             self.unknown |= {str(text) for text in texts.cast(pa.string()).to_pylist()}
-            fault("class names", name, "classes are not among the model's", strange)
-        of_class = p[np.maximum(codes - 1, 0), np.arange(len(codes))]
-        lower = ~gone & (codes > 0) & (of_class < best - TIGHT)
-        fault("classes", name, "the class is not that of the largest probability", lower)
-        fault("classes", name, "rows without probabilities have a class", gone & (codes > 0))
-        fault("classes", name, "rows with probabilities have no class", ~gone & (codes == 0))
+        own = p[np.maximum(codes - 1, 0), np.arange(len(codes))]
+        lower = ~gone & (codes > 0) & (own < best - TIGHT)
+        yield "class names", name, "classes are not among the model's", strange
+        yield "classes", name, "the class is not that of the largest probability", lower
+        yield "classes", name, "rows without probabilities have a class", gone & (codes > 0)
+        yield "classes", name, "rows with probabilities have no class", ~gone & (codes == 0)
         flags, name = rows["flags"].astype(np.int64), f"{prefix}flags"
         known = sum(1 << int(bit) for bit in contract.flags) | USER_BITS
-        fault("flags", name, "bits are set that have no meaning", (flags & ~known) != 0)
         none = (flags & int(Flag.UNCLASSIFIABLE)) > 0
-        fault("flags", name, "UNCLASSIFIABLE is not that of the probabilities", none != gone)
+        yield "flags", name, "bits are set that have no meaning", (flags & ~known) != 0
+        yield "flags", name, "UNCLASSIFIABLE is not that of the probabilities", none != gone
         stated = self.work.opened.settings.flags
         low = self.scorer.classifier.low_confidence if self.scorer else stated.low_confidence
         for flag, margin in (
@@ -630,51 +632,55 @@ class _File:
             (Flag.CLOSE_CALL, stated.close_call - (best - second)),
         ):
             wrong = (((flags & int(flag)) > 0) != (margin > 0)) & (np.abs(margin) > TIGHT) & ~gone
-            fault("flags", name, f"{flag.name} is not that of the probabilities", wrong)
+            yield "flags", name, f"{flag.name} is not that of the probabilities", wrong
         other = np.asarray(column_values(batch.column(f"{prefix}model")) != contract.model_id)
-        fault("model", f"{prefix}model", f"rows are of another model than {contract.model}", other)
-        self.expected += np.nansum(p, axis=1)
+        yield "model", f"{prefix}model", f"rows are of another model than {contract.model}", other
 
-    def _flags_of_features(self, rows: Mapping[str, Array], read: pa.RecordBatch, scorer: Scorer) -> None:
-        """Check the flags that say which features are missing; keep some rows for negative controls."""
-        features, flags = scorer.reader.evaluate(read), rows["flags"].astype(np.int64)
-        name, missing = f"{self.work.contract.prefix}flags", features.missing
+    def _faults_of_features(self, rows: Rows, read: pa.RecordBatch | None) -> Iterator[Faults]:
+        """Yield faults of the flags that say which features are missing; keep some rows for negative controls."""
+        if read is None or self.scorer is None:
+            return
+        features, flags = self.scorer.reader.evaluate(read), rows["flags"].astype(np.int64)
+        name, missing = f"{self.contract.prefix}flags", features.missing
         nothing = missing.all(axis=1) | ~features.inside
         none, some = (flags & int(Flag.UNCLASSIFIABLE)) > 0, (flags & int(Flag.MISSING_INPUT)) > 0
-        self._fault("flags", name, "rows without any feature have probabilities", nothing & ~none)
-        self._fault("flags", name, "rows with features have no probabilities", ~nothing & none)
         wrong = (missing.any(axis=1) != some) & ~nothing
-        self._fault("flags", name, "MISSING_INPUT is not that of the features", wrong)
+        yield "flags", name, "rows without any feature have probabilities", nothing & ~none
+        yield "flags", name, "rows with features have no probabilities", ~nothing & none
+        yield "flags", name, "MISSING_INPUT is not that of the features", wrong
         if len(self.work.control_rows) < CONTROL_BATCHES:
             self.work.control_rows.append(read.slice(0, 100))
-            self.work.control_scorer = scorer
+            self.work.control_scorer = self.scorer
 
-    def _count(self, rows: Mapping[str, Array]) -> None:
-        contract, codes, flags = self.work.contract, rows["class"], rows["flags"]
+    def _count(self, rows: Rows) -> None:
+        classes, codes, flags = self.contract.classes, rows["class"], rows["flags"]
         self.counts["rows"] += len(codes)
-        for k, name in enumerate(contract.classes, 1):
+        for k, name in enumerate(classes, 1):
             self.counts[f"class {name}"] += int(np.count_nonzero(codes == k))
-        for bit, details in contract.flags.items():
+        for bit, details in self.contract.flags.items():
             self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
         cells, size = differences.cells_of(rows["ra"], rows["dec"]) + 1, self.work.cells.shape[1]
-        groups = (cells, cells[flags != 0], *(cells[codes == k + 1] for k in range(len(contract.classes))))
+        groups = (cells, cells[flags != 0], *(cells[codes == k] for k in range(1, 1 + len(classes))))
         self.work.cells += [np.bincount(group, minlength=size) for group in groups]
 
     def _report(self) -> None:
         """Report the faults of the file."""
-        findings, contract, last = self.findings, self.work.contract, self.work.last
+        findings, contract, work = self.findings, self.contract, self.work
         # Nothing is known of a new field: its largest galaxy may be larger than all of the last release's.
-        new_field = last is not None and last.manifest.find(self.name) is None
+        new_field = work.last is not None and work.last.manifest.find(self.name) is None
         for (check, column, words), rows in self.faults.items():
             n = self.n_faults[check, column, words]
             strange = f": {', '.join(sorted(map(repr, self.unknown))[:5])}" if check == "class names" else ""
             said = f"{n:,} rows: {words}{strange}"
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
         for name, seen in self.columns.items():
-            self.work.columns[name] = joined(self.work.columns.get(name, NOTHING), seen)
-            promised = contract.column(name)
+            work.columns[name] = joined(work.columns.get(name, NONE), seen)
+            promised, before = contract.column(name), work.seen.get(name, seen)
             if promised is None or name == contract.id:
                 continue
+            if seen.infinite and (name in contract.made or not before.infinite):
+                said = f"{seen.infinite:,} values of '{name}' are infinite"
+                findings.stop("ranges", said, self.name, name, seen.infinite, 0, promised.source)
             for value, limit, sign in (
                 (seen.minimum, promised.minimum, -1),
                 (seen.maximum, promised.maximum, 1),
@@ -687,21 +693,25 @@ class _File:
             self.counts[f"expected {class_name}"] = round(float(self.expected[k]))
 
 
+NONE = ColumnProfile(n=0, missing=0)
+
+
 def counted(column: pa.Array) -> ColumnProfile:
-    """Return the counts of a batch of a column: values, missing ones, and the range of the numbers."""
-    missing, known = column.null_count, np.empty(0)
+    """Return the counts of a batch of a column: values, missing and infinite ones, and the range of the numbers."""
     if is_text(column.type):
-        missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
-    elif pt.is_integer(column.type) or pt.is_floating(column.type):
-        known = column.drop_null().to_numpy(zero_copy_only=False)
-        finite = np.isfinite(known)
-        known = known if finite.all() else known[finite]
-        missing = len(column) - len(known)
-    ends = (float(known.min()), float(known.max())) if len(known) else (None, None)
-    return ColumnProfile(n=len(column), missing=missing, minimum=ends[0], maximum=ends[1])
-
-
-NOTHING = ColumnProfile(n=0, missing=0)
+        empty = pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0
+        return ColumnProfile(n=len(column), missing=column.null_count + int(empty))
+    if not pt.is_integer(column.type) and not pt.is_floating(column.type):
+        return ColumnProfile(n=len(column), missing=column.null_count)
+    known = column.drop_null().to_numpy(zero_copy_only=False)
+    ends, infinite = (known.min(), known.max()) if len(known) else (), 0
+    if not np.isfinite(ends).all():  # one NaN makes both so
+        infinite = int(np.isinf(known).sum())
+        known = known[np.isfinite(known)]
+        ends = (known.min(), known.max()) if len(known) else ()
+    low, high = map(float, ends) if ends else (None, None)
+    missing = len(column) - len(known)
+    return ColumnProfile(n=len(column), missing=missing, infinite=infinite, minimum=low, maximum=high)
 
 
 def joined(a: ColumnProfile, b: ColumnProfile) -> ColumnProfile:
@@ -709,56 +719,32 @@ def joined(a: ColumnProfile, b: ColumnProfile) -> ColumnProfile:
     low, high = (
         [x for x in ends if x is not None] for ends in ((a.minimum, b.minimum), (a.maximum, b.maximum))
     )
-    ends = {"minimum": min(low, default=None), "maximum": max(high, default=None)}
-    return ColumnProfile(n=a.n + b.n, missing=a.missing + b.missing, **ends)
+    counts = {key: getattr(a, key) + getattr(b, key) for key in ("n", "missing", "infinite")}
+    return ColumnProfile(**counts, minimum=min(low, default=None), maximum=max(high, default=None))
 
 
 def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
     """Return which rows (n,) of two columns differ, in any bit of a value or in what is null."""
-    everywhere = np.ones(len(copy), bool)
-    if len(copy) != len(source):
-        return everywhere
-    if copy.type != source.type:
-        try:
+    if len(copy) == len(source) and copy.type != source.type:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             source = source.cast(copy.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return everywhere
+    if len(copy) != len(source) or copy.type != source.type:
+        return np.ones(len(copy), bool)
     if pt.is_floating(copy.type):  # NaN too must have the same bits
-        a, b = (
-            np.ascontiguousarray((x.fill_null(0.0) if x.null_count else x).to_numpy()) for x in (copy, source)
-        )
-        wrong = a.view(f"u{a.dtype.itemsize}") != b.view(f"u{b.dtype.itemsize}")
-    elif copy.equals(source):
-        return ~everywhere
-    elif pt.is_nested(copy.type):
+        bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[copy.type.bit_width]
+        copy, source = copy.view(bits), source.view(bits)
+    if copy.equals(source):
+        return np.zeros(len(copy), bool)
+    if pt.is_nested(copy.type):
         pairs = zip(copy.to_pylist(), source.to_pylist(), strict=True)
         return np.array([repr(x) != repr(y) for x, y in pairs])
-    else:
-        wrong = np.asarray(pc.fill_null(pc.not_equal(copy, source), False))  # noqa: FBT003  Arrow's own argument
-    if copy.null_count or source.null_count:
-        wrong = wrong | (np.asarray(copy.is_null()) != np.asarray(source.is_null()))
-    return np.asarray(wrong)
-
-
-def ledger_rows(
-    batch: pa.RecordBatch, contract: Contract, prefix: str, position: tuple[str | None, str | None]
-) -> dict[str, Array]:
-    """Return what a ledger keeps of each row (n,): hash, position in degrees, class by number, flags, probability."""
-    n, names, id_ = batch.num_rows, batch.schema.names, contract.id
-    hashes = np.zeros(n, np.uint64) if id_ not in names else identifiers(batch.column(id_))
-    rows: dict[str, Array] = {"hash": hashes}
-    for key, name in zip(("ra", "dec"), position, strict=True):
-        number = name in names and (pt.is_floating(t := batch.column(name).type) or pt.is_integer(t))
-        values = floats(batch.column(name)) if number else np.full(n, np.nan)
-        rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
-    rows["class"] = differences.class_numbers(batch.column(f"{prefix}class"), contract.classes)
-    rows["flags"] = np.nan_to_num(floats(batch.column(f"{prefix}flags"))).astype(np.int32)
-    rows["p"] = floats(batch.column(f"{prefix}p_max")).astype(np.float32)
-    return rows
+    nulls = np.asarray(copy.is_null()) != np.asarray(source.is_null())
+    wrong = pc.fill_null(pc.not_equal(copy, source), False)  # noqa: FBT003  Arrow's own argument
+    return np.asarray(wrong) | nulls
 
 
 def given_classes(
-    sample: differences.Sample,
+    sample: Sample,
     columns: Mapping[str, Array],
     rows: Array,
     scorers: tuple[Scorer, Scorer],

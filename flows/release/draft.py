@@ -32,8 +32,8 @@ from flows.release._contract import (
     Contract,
     Opened,
     Profile,
-    check_of,
     derived_contract,
+    passed,
 )
 from flows.release._differences import identifiers
 from flows.release.check import Checked, differing
@@ -83,12 +83,9 @@ def draft(request: DraftRequest) -> ReleaseState:
             manifest = finished_run(folder / DATA)
         opened = _with_model(folder, manifest, request.store, stated, version)
         last = series.base(log, log.latest)
-        record = ReleaseRecord(
-            name=series.name,
-            version=version,
-            model=manifest.model,
-            specification_hash=manifest.specification_hash,
-            drafted=utc_now(),
+        record = _record(
+            opened,
+            series.name,
             run=str(request.run or request.specification),
             n_rows=opened.n_rows,
             files=tuple(o.name for o in manifest.outputs),
@@ -101,6 +98,18 @@ def draft(request: DraftRequest) -> ReleaseState:
     compared = f"compared with: {record.last or 'no release before'}"
     remarks = (f"contract: {folder / CONTRACT}", compared)
     return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
+
+
+def _record(opened: Opened, name: str, **more: Any) -> ReleaseRecord:
+    """Return the record of a draft."""
+    return ReleaseRecord(
+        name=name,
+        version=opened.version,
+        model=opened.model.label,
+        specification_hash=opened.manifest.specification_hash,
+        drafted=utc_now(),
+        **more,
+    )
 
 
 def finished_run(folder: Path) -> Manifest:
@@ -218,26 +227,15 @@ def patch(request: PatchRequest) -> ReleaseState:
         (folder / DATA).mkdir(parents=True, exist_ok=True)
         with atomic_path(folder / DATA / PATCH) as temporary:
             pq.write_table(table, temporary)
-        record = ReleaseRecord(
-            name=series.name,
-            version=version,
-            model=opened.model.label,
-            specification_hash=manifest.specification_hash,
-            drafted=utc_now(),
-            run=str(request.run),
-            n_rows=n,
-            files=(PATCH,),
-            kind="patch",
-            last=base.version,
-            why=request.why or "",
-        )
+        about: dict[str, Any] = {"kind": "patch", "last": base.version, "why": request.why or ""}
+        record = _record(opened, series.name, run=str(request.run), n_rows=n, files=(PATCH,), **about)
         write_document(folder / RECORD, record)
         checked = Checked(
             name=series.name,
             version=version,
             checks=(
-                check_of("patch", "pass", f"{n:,} listed rows change ({names}), no other does"),
-                check_of("replay", "pass", f"{n:,} rows scored again by {opened.model.label}, to rounding"),
+                passed("patch", n=n, names=names),
+                passed("replay", n=n, model=opened.model.label),
             ),
             n_rows=n,
             n_replayed=n,

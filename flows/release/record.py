@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +23,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
@@ -43,8 +48,8 @@ from flows.release._contract import (
     Profile,
     derived_contract,
 )
-from flows.release._differences import Truth
 from flows.release.check import Checked, check_release
+from flows.release.replay import Truth
 from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
@@ -110,14 +115,8 @@ class Signature:
 
     def with_key(self, path: Path) -> Signature:
         """Return the signature with Ed25519's, of a private key in PEM."""
-        private = read_key(path, partial(serialization.load_pem_private_key, password=None))
-        if not isinstance(private, Ed25519PrivateKey):
-            raise UsageError(
-                f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
-            )
-        public = private.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        private = read_key(path, partial(load_pem_private_key, password=None), Ed25519PrivateKey)
+        public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         signature = replace(self, public_key=public.decode())
         return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
 
@@ -126,7 +125,7 @@ class Signature:
         if not self.signature:
             return "" if key is None else "it is not signed with a key"
         try:
-            public = serialization.load_pem_public_key(self.public_key.encode())
+            public = load_pem_public_key(self.public_key.encode())
             if not isinstance(public, Ed25519PublicKey):
                 return "its public key is not Ed25519's"
             if key is not None and key.public_bytes_raw() != public.public_bytes_raw():
@@ -137,14 +136,22 @@ class Signature:
         return ""
 
 
-def read_key(path: Path, load: Any) -> object:
-    """Return the key in a PEM file; UsageError where it holds no key."""
+NOBODY = Signature(name="", version="", digest="", decision="signed", who="", why="", when="")
+
+
+def read_key(path: Path, load: Callable[[bytes], object], kind: Any) -> Any:
+    """Return the Ed25519 key in a PEM file; UsageError where it holds none."""
     try:
-        return load(path.read_bytes())
+        key = load(path.read_bytes())
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
             f"--key: {path} cannot be read ({error}), expected an Ed25519 key in PEM without a password"
         ) from error
+    if not isinstance(key, kind):
+        raise UsageError(
+            f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
+        )
+    return key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +221,10 @@ class Series:
         """Return the state of a version."""
         return ReleaseState(name=self.name, version=version, status=status, folder=str(folder), **more)
 
+    def refusal(self, version: str, why: str) -> ReleaseRefusedError:
+        """Return the error that says why a version may not go on."""
+        return ReleaseRefusedError(f"{self.name} {version}: {why}")
+
     def draft(self, version: str) -> Path:
         """Return the hidden folder of a draft, which readers of folders pass over."""
         return self.folder / f".{checked_word(version, 'VERSION')}.draft"
@@ -277,6 +288,52 @@ class Series:
         record = read_document(ReleaseRecord, folder / RECORD)
         return Opened.of(folder, version) if record.kind == "release" else self.base(log, record.last)
 
+    def upload(self, folder: Path, key: str) -> None:
+        """Send the files of a release that the store lacks; CatalogError where it has not all of them then."""
+        if self.store is None:
+            return
+        sizes = {p.relative_to(folder).as_posix(): p.stat().st_size for p in release_files(folder)}
+        there = self.store.sizes(key)
+        for name in (name for name, size in sizes.items() if there.get(name) != size):
+            self.store.upload(folder / name, f"{key}/{name}")
+        if self.store.sizes(key) != sizes:
+            raise CatalogError(
+                f"{shown(self.store.url)}/{key}: got other files than were sent, expected the same; publish again"
+            )
+
+    def opened_draft(self, version: str) -> tuple[Path, ReleaseRecord]:
+        """Return a draft's folder and its record; UsageError where there is no draft."""
+        folder = self.draft(version)
+        if not (folder / RECORD).is_file():
+            raise UsageError(
+                f"VERSION: got '{version}' of {self.name}, which has no draft; make one with `blr release draft`"
+            )
+        return folder, read_document(ReleaseRecord, folder / RECORD)
+
+    def checked(self, version: str, folder: Path) -> Checked:
+        """Return the checks of a draft; ReleaseRefusedError where it was not checked, or has changed since."""
+        if not (folder / CHECKS).is_file() or not (folder / SUMS).is_file():
+            raise self.refusal(version, "got a draft that was not checked; run `blr release check` first")
+        if changed := changed_files(folder):
+            said = f"got files that changed since the check: {'; '.join(changed[:5])}; check again"
+            raise self.refusal(version, said)
+        return read_document(Checked, folder / CHECKS)
+
+    def signed(self, version: str, folder: Path) -> Signature:
+        """Return the signature of a draft; ReleaseRefusedError where it may not be published."""
+        self.checked(version, folder)
+        if not (folder / SIGNATURE).is_file():
+            raise self.refusal(version, "nobody has signed it; run `blr release sign` first")
+        signature = read_document(Signature, folder / SIGNATURE)
+        fault = signature.fault(None)
+        if (signature.name, signature.version, signature.digest) != (self.name, version, digest_of(folder)):
+            fault = "the signature is of other bytes"
+        if signature.decision == "refused":
+            fault = f"{signature.who} has refused it: {signature.why}"
+        if fault:
+            raise self.refusal(version, f"{fault}; check and sign again")
+        return signature
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one run at a time change the releases of this name; another one ends with the name of who works there."""
@@ -284,19 +341,6 @@ class Series:
         with exclusive(self.folder):
             sweep(self.folder)
             yield
-
-
-def upload(store: ObjectStore, folder: Path, key: str) -> None:
-    """Send a release's files that the store lacks; CatalogError where it has not all of them then."""
-    sizes = {p.relative_to(folder).as_posix(): p.stat().st_size for p in release_files(folder)}
-    there = store.sizes(key)
-    for name, size in sizes.items():
-        if there.get(name) != size:
-            store.upload(folder / name, f"{key}/{name}")
-    if store.sizes(key) != sizes:
-        raise CatalogError(
-            f"{shown(store.url)}/{key}: got other files than were sent, expected the same; publish again"
-        )
 
 
 def checked_word(text: str, key: str) -> str:
@@ -366,22 +410,11 @@ def changed_files(folder: Path) -> list[str]:
     ]
 
 
-def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
-    """Return a draft's folder and its record; UsageError where there is no draft."""
-    folder = series.draft(version)
-    try:
-        return folder, read_document(ReleaseRecord, folder / RECORD)
-    except FileNotFoundError:
-        raise UsageError(
-            f"VERSION: got '{version}' of {series.name}, which has no draft; make one with `blr release draft`"
-        ) from None
-
-
 def check(request: ReleaseRequest) -> Checked:
     """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
     series = Series.of(request.releases, request.name)
     with series.alone():
-        folder, record = opened_draft(series, request.version)
+        folder, record = series.opened_draft(request.version)
         if record.kind == "patch":
             raise UsageError(
                 f"VERSION: got the patch '{request.version}', which was checked as it was made; sign it"
@@ -432,13 +465,10 @@ def sign(request: SignRequest) -> ReleaseState:
     series, version = Series.of(request.releases, request.name), request.version
     who, why = signer(request.by), request.why or ""
     with series.alone():
-        folder, _ = opened_draft(series, version)
-        checked = checked_draft(folder, series.name, version)
-        digest = digest_of(folder)
+        folder, _ = series.opened_draft(version)
+        checked, digest = series.checked(version, folder), digest_of(folder)
         if request.digest not in {None, digest}:
-            raise ReleaseRefusedError(
-                f"{series.name} {version}: it was checked again since it was looked at; look again"
-            )
+            raise series.refusal(version, "it was checked again since it was looked at; look again")
         overridden = tuple(dict.fromkeys(request.override or ()))
         unknown = [name for name in overridden if name not in checked.stops]
         if unknown:
@@ -451,10 +481,8 @@ def sign(request: SignRequest) -> ReleaseState:
                 "--why: got no reason, expected one for a refusal and for checks that are overridden"
             )
         if left and not request.refuse:
-            raise ReleaseRefusedError(
-                f"{series.name} {version}: these checks say stop: {', '.join(left)}; mend it and check again, "
-                "or name each with --override and give a reason with --why"
-            )
+            said = "mend it and check again, or name each with --override and give a reason with --why"
+            raise series.refusal(version, f"these checks say stop: {', '.join(left)}; {said}")
         signature = Signature(
             name=series.name,
             version=version,
@@ -470,22 +498,6 @@ def sign(request: SignRequest) -> ReleaseState:
         write_document(folder / SIGNATURE, signature)
     about: dict[str, Any] = {"digest": digest, "who": who, "why": why, "stops": checked.stops}
     return series.state(version, signature.decision, folder, **about, looks=checked.looks)
-
-
-def checked_draft(folder: Path, name: str, version: str) -> Checked:
-    """Return the checks of a draft; ReleaseRefusedError where it was not checked, or has changed since."""
-    try:
-        checked = read_document(Checked, folder / CHECKS)
-        changed = changed_files(folder)
-    except FileNotFoundError:
-        raise ReleaseRefusedError(
-            f"{name} {version}: got a draft that was not checked; run `blr release check` first"
-        ) from None
-    if changed:
-        raise ReleaseRefusedError(
-            f"{name} {version}: got files that changed since the check: {'; '.join(changed[:5])}; check again"
-        )
-    return checked
 
 
 def publish(request: PublishRequest) -> ReleaseState:
@@ -508,15 +520,13 @@ def publish(request: PublishRequest) -> ReleaseState:
                 f"{final}: got a folder that {LOG} does not list, expected none; move it away"
             )
         if not draft.is_dir() and not (final / SUMS).is_file():
-            opened_draft(series, version)  # raises the error
+            series.opened_draft(version)  # raises the error
         folder = draft if draft.is_dir() else final  # a killed run had given the draft its name already
-        signature = signed(folder, series.name, version)
+        signature = series.signed(version, folder)
         drafted = read_document(ReleaseRecord, folder / RECORD).drafted
         if since := [e for e in log.events if e.when > drafted]:
-            raise ReleaseRefusedError(
-                f"{series.name} {version}: {since[-1].version} was {since[-1].what} after this was drafted, and is not "
-                "what it was compared with; draft and check it again"
-            )
+            said = f"{since[-1].version} was {since[-1].what} after this was drafted, and is not what it was compared"
+            raise series.refusal(version, f"{said} with; draft and check it again")
         for path in release_files(folder):
             path.chmod(0o444)
             flush_to_disk(path)
@@ -530,9 +540,8 @@ def publish(request: PublishRequest) -> ReleaseState:
             why=signature.why,
         )
         final = series.folder / published.folder
-        if series.store is not None:
-            upload(series.store, folder, published.folder)
-        elif folder == draft:
+        series.upload(folder, published.folder)
+        if series.store is None and folder == draft:
             draft.rename(final)
             flush_to_disk(series.folder)
         series.commit(log, before, published)
@@ -541,25 +550,6 @@ def publish(request: PublishRequest) -> ReleaseState:
     return series.state(
         version, "published", final, digest=signature.digest, latest=version, who=published.who
     )
-
-
-def signed(folder: Path, name: str, version: str) -> Signature:
-    """Return the signature of a draft; ReleaseRefusedError where it may not be published."""
-    checked_draft(folder, name, version)
-    try:
-        signature = read_document(Signature, folder / SIGNATURE)
-    except FileNotFoundError:
-        raise ReleaseRefusedError(
-            f"{name} {version}: nobody has signed it; run `blr release sign` first"
-        ) from None
-    fault = signature.fault(None)
-    if (signature.name, signature.version, signature.digest) != (name, version, digest_of(folder)):
-        fault = "the signature is of other bytes"
-    if signature.decision == "refused":
-        fault = f"{signature.who} has refused it: {signature.why}"
-    if fault:
-        raise ReleaseRefusedError(f"{name} {version}: {fault}; check and sign again")
-    return signature
 
 
 def rollback(request: RollbackRequest) -> ReleaseState:
@@ -613,15 +603,11 @@ def verify(request: VerifyRequest) -> Verified:
     """Verify the folder of a release by itself: every byte is as it was checked, and was signed."""
     folder = published_folder(request.folder)
     digest, faults = digest_of(folder), changed_files(folder)
-    key = None if request.key is None else read_key(request.key, serialization.load_pem_public_key)
-    if key is not None and not isinstance(key, Ed25519PublicKey):
-        raise UsageError(f"--key: got {request.key} of another kind, expected a public Ed25519 key in PEM")
+    key = None if request.key is None else read_key(request.key, load_pem_public_key, Ed25519PublicKey)
     try:
         signature = read_document(Signature, folder / SIGNATURE)
     except (FileNotFoundError, DocumentError):
-        signature = Signature(
-            name="", version=folder.name, digest=digest, decision="signed", who="", why="", when=""
-        )
+        signature = replace(NOBODY, version=folder.name, digest=digest)
         faults.append(f"{SIGNATURE}: nobody has signed it, or the file is damaged")
     if signature.digest != digest:
         faults.append(f"{SIGNATURE}: it is of another digest than {SUMS}")

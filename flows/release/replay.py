@@ -1,4 +1,4 @@
-"""Published rows scored again by the model that they name, and rows that must not get a confident class.
+"""Published rows scored again, rows that must not get a confident class, and objects whose class is known.
 
 A row that another model made, or that was changed afterwards, has other probabilities than the model gives it.
 Shapes: n rows, K classes.
@@ -6,7 +6,7 @@ Shapes: n rows, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays import column_values, is_text
 from catalogs.catalog.catalog import USER_BITS, levels
-from catalogs.formats import annotated_table, open_catalog
+from catalogs.formats import TableChoice, annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
-from flows.release._differences import class_numbers
+from flows.release._differences import Rows, class_numbers, identifiers, matched
 from flows.request import ReplayRequest
 from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
@@ -34,15 +35,12 @@ from flows.specification.toml_file import read_specification
 
 Array = np.ndarray[Any, Any]
 
-ROUNDING = 2e-6
-"""Difference of two probabilities in single precision that counts as rounding."""
+ROUNDING = 2e-6  # difference of two probabilities in single precision that counts as rounding
 RELATIVE = 1e-5
 UNSEEN_CONFIDENT = 0.05
 """Share of rows far outside the training range that may get a confident class without a flag."""
-SURE = 0.7
-"""Probability from which a class is confident."""
-MARKS = (-999.0, -99.0, 99.0, -9999.0)
-"""Numbers that catalogues write for a missing value."""
+SURE = 0.7  # probability from which a class is confident
+MARKS = (-999.0, -99.0, 99.0, -9999.0)  # numbers that catalogues write for a missing value
 
 
 def settings_of(model: Model, manifest: Manifest, stated: Specification | None) -> Specification:
@@ -188,8 +186,7 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
         scores = scorer.classifier.score(far, np.zeros_like(features.missing), None)
         rates["out of range"] = _sure(scores.probability.max(axis=1), scores.flags)
     name, source = "negative controls", "made rows"
-    said = ", ".join(f"{k} {rate:.0%}" for k, rate in rates.items())
-    findings.ran(name, f"confident classes without a flag: {said}")
+    findings.ran(name, rates=", ".join(f"{k} {rate:.0%}" for k, rate in rates.items()))
     for kind, limit in {"blank": 0.0, "NaN": 0.0, "out of range": UNSEEN_CONFIDENT}.items():
         if rates[kind] > limit:
             said = (
@@ -228,6 +225,82 @@ def _changed(batch: pa.RecordBatch, change: Any, *, null: bool = False) -> pa.Re
         else:
             arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+class Truth:
+    """Objects whose class is known, by the hashes of their identifiers, and the classes that releases give them."""
+
+    def __init__(self, hashes: Array, labels: Array) -> None:
+        self.hashes, first = np.unique(hashes, return_index=True)
+        self.labels = labels[first]
+        self.found: dict[str, list[Array]] = {"now": [], "before": []}
+
+    @classmethod
+    def read(cls, path: Path, id_column: str, label: str, classes: Sequence[str]) -> Truth:
+        """Read a table of labels; UsageError where it lacks the columns or has none of the classes."""
+        catalog = TableChoice(columns=(label,)).open(path)
+        names = {name.casefold(): name for name in catalog.names}
+        if label not in catalog.names or id_column.casefold() not in names:
+            raise UsageError(
+                f"--truth: got {path} with the columns {', '.join(catalog.names[:8])}, expected '{id_column}' and "
+                f"'{label}'; name the column of the classes with --truth-column"
+            )
+        hashes, labels = [], []
+        for batch in catalog.batches([names[id_column.casefold()], label]):
+            hashes.append(identifiers(batch.column(0)))
+            labels.append(class_numbers(batch.column(1), classes))
+        codes = np.concatenate([np.empty(0, np.int16), *labels])
+        if not (codes > 0).any():
+            raise UsageError(
+                f"--truth-column: got no class of the model in '{label}' of {path}, expected {', '.join(classes)}"
+            )
+        return cls(np.concatenate(hashes)[codes > 0], codes[codes > 0])
+
+    def add(self, release: str, rows: Rows) -> None:
+        """Note the classes and probabilities that a release gives to known objects among its rows."""
+        i, j = matched(rows["hash"], self.hashes)
+        columns = (self.labels[j], rows["class"][i], rows["p"][i])
+        self.found[release].append(np.stack([x.astype(np.float64) for x in columns], axis=1))
+
+    def report(
+        self, classes: Sequence[str], model: Model, findings: Findings, last: str | None
+    ) -> dict[str, tuple[float, float, float]]:
+        """Report purity, completeness and calibration; return each with its 95 % interval."""
+        now, before = (np.concatenate([np.empty((0, 3)), *self.found[key]]) for key in ("now", "before"))
+        findings.ran("truth", n=len(now))
+        quality: dict[str, tuple[float, float, float]] = {}
+        if len(now) < 10:
+            findings.look("truth", f"only {len(now)} objects of the release have a label")
+            return quality
+        known, confusion = f"{len(now):,} known objects", np.asarray(model.metrics.confusion, float)
+        for k, name in enumerate(classes):
+            mine, given = now[:, 0] == k + 1, now[:, 1] == k + 1
+            right = int((mine & given).sum())
+            for what, of in (("purity", int(given.sum())), ("completeness", int(mine.sum()))):
+                if of:
+                    low, high = map(float, share_interval(right, of))
+                    quality[f"{what} of {name}"] = (right / of, low, high)
+            if mine.any() and confusion.size and confusion[k].sum() >= 10:
+                value, low, high = quality[f"completeness of {name}"]
+                trained = confusion[k, k] / confusion[k].sum()
+                said = f"completeness of {name} is {value:.0%} ({low:.0%} to {high:.0%}), {trained:.0%} at training"
+                findings.graded("truth", said, (0.1, 0.25), "", name, max(0.0, trained - high), source=known)
+        p = now[np.isfinite(now[:, 2])]
+        stated, observed = float(p[:, 2].mean()), float((p[:, 0] == p[:, 1]).mean())
+        error = float(np.sqrt(np.mean(p[:, 2] * (1 - p[:, 2])) / len(p)))
+        quality["calibration"] = (observed - stated, -1.96 * error, 1.96 * error)
+        said = f"{observed:.0%} of the classes are right, their probabilities say {stated:.0%}"
+        limits = (max(0.05, 4 * error), max(0.2, 4 * error))
+        findings.graded("calibration", said, limits, "", "", observed - stated, source=known)
+        if len(before) >= 10:
+            was, share = (float((x[:, 0] == x[:, 1]).mean()) for x in (before, now))
+            spread, gain = float(np.sqrt(0.25 / len(now) + 0.25 / len(before))), share - was
+            quality["right since the last release"] = (gain, gain - 1.96 * spread, gain + 1.96 * spread)
+            said = f"{share:.1%} of known objects have their class, {was:.1%} in release {last}"
+            findings.graded(
+                "truth", said, (0.02, max(0.1, 3 * spread)), "", "", max(0.0, -gain), source=known
+            )
+        return quality
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -293,6 +293,96 @@ def negative(file: File) -> None:
     file.set("name", slice(6), "-1")
 
 
+def row_shifted(file: File) -> None:
+    file.set("bmag", slice(None), np.roll(file.columns["bmag"], 1))
+
+
+def of_the_last_release(file: File) -> None:
+    """Put the values of the last release's file into the new one."""
+    before = File(
+        next(p for p in file.path.parents if (p / "models").is_dir())
+        / f"{file.path.suffix[1:]}-1"
+        / "survey"
+        / file.path.name
+    )
+    file.columns = before.columns
+    if not file.is_fits:
+        file.nulls = before.nulls
+
+
+def magnitudes_exchanged(file: File) -> None:
+    h = file.columns["hmag"].copy()
+    file.columns["hmag"], file.columns["kmag"] = file.columns["kmag"], h
+
+
+def infinite(file: File) -> None:
+    file.set("bmag", np.flatnonzero(np.isfinite(file.columns["bmag"]))[:5], np.inf)
+
+
+def marked(file: File) -> None:
+    file.set("bmag", ~np.isfinite(file.columns["bmag"]), -99.0)
+
+
+def columns_permuted(file: File) -> None:
+    names = [*file.columns]
+    a, b = names.index("bmag"), names.index("kmag")
+    names[a], names[b] = names[b], names[a]
+    file.columns = {name: file.columns[name] for name in names}
+
+
+def again_with_new_names(file: File) -> None:
+    """Add twelve objects a second time, as those of a tile's overlap, which get names of their own."""
+    n = len(file)
+    file.take(np.r_[0:n, 0:12])
+    file.set("name", np.arange(n, n + 12), [f"PGC{900_000 + k}" for k in range(12)])
+
+
+def two_columns_later(file: File) -> None:
+    """Give each row the class and probabilities of the one before."""
+    for name in [name for name in file.columns if name.startswith("blr_") and name != "blr_model"]:
+        file.columns[name] = np.roll(file.columns[name], 1)
+
+
+def other_priors(file: File) -> None:
+    """Give rows the probabilities that class shares of another field give."""
+    p = np.stack([file.columns["blr_p_early"], file.columns["blr_p_late"]]).astype(float)
+    p *= np.array([[1.5], [0.75]])
+    file.columns["blr_p_early"], file.columns["blr_p_late"] = (p / p.sum(axis=0)).astype(np.float32)
+    file.columns["blr_p_max"] = np.maximum(file.columns["blr_p_early"], file.columns["blr_p_late"])
+
+
+def null_restated(file: File) -> None:
+    """State another TNULL in the header than the rows have; in Parquet, let the mark become a number."""
+    if file.is_fits:
+        file.formats["radvel"].null = -1
+    else:
+        file.set("radvel", file.nulls["radvel"].copy(), -32_768)
+
+
+def lower_case(file: File) -> None:
+    file.columns["hubble"] = np.array([str(text).lower() for text in file.columns["hubble"]])
+
+
+def without_last_rows(file: File) -> None:
+    file.take(slice(0, len(file) - 100))
+
+
+def summary_of_before(data: Path) -> None:
+    (data / "summary.json").write_bytes((data.parents[1] / "1" / "data" / "summary.json").read_bytes())
+
+
+def field_of_before(data: Path) -> None:
+    """Leave the last release's annotated file in the place of the new one."""
+    (path,) = data.glob("field-4.*")
+    path.write_bytes((data.parents[1] / "1" / "data" / path.name).read_bytes())
+    stamp(data)
+
+
+def copied_under_another_name(file: File) -> None:
+    """Leave a copy of the file beside it, to be classified too."""
+    (file.path.parent / f"field-4b{file.path.suffix}").write_bytes(file.path.read_bytes())
+
+
 FAULTS: Mapping[str, Fault] = {
     f.what: f
     for f in (
@@ -325,6 +415,29 @@ FAULTS: Mapping[str, Fault] = {
         Fault(25, "texts of other rows", "values", "those of other objects", source=shifted),
         Fault(26, "texts cut short", "values", "are cut short", source=shortened, fields=tuple(range(10)), place="field"),
         Fault(27, "numbers in another byte order", "ranges", "'bmag' reaches", source=other_byte_order),
+        Fault(29, "a column a row off", "values", "'bmag'", source=row_shifted),
+        Fault(30, "declinations of the other sign", "positions", "have another position", source=lambda f: f.set("dec", slice(None), -f.columns["dec"])),
+        Fault(31, "right ascensions in hours", "positions", "have another position", source=lambda f: f.set("ra", slice(None), f.columns["ra"] / 15)),
+        Fault(32, "a column in another unit", "values", "'majax'", source=lambda f: f.set("majax", slice(None), f.columns["majax"] * 60)),
+        Fault(33, "positions an arcsecond off", "positions", "moved by", source=lambda f: f.set("dec", slice(None), f.columns["dec"] + 1 / 3600)),
+        Fault(34, "a file there twice under two names", "identifiers", "are there again", place="field-4b", source=copied_under_another_name),
+        Fault(35, "probabilities of two classes exchanged", "classes", "not that of the largest probability", output=lambda f: f.columns.update(blr_p_early=f.columns["blr_p_late"], blr_p_late=f.columns["blr_p_early"])),
+        Fault(36, "class shares of another field", "replay", "gives other values of", output=other_priors),
+        Fault(37, "the last rows lost in the inputs", "objects", "are not here", source=without_last_rows),
+        Fault(38, "annotations a row off", "replay", "gives other values of", output=two_columns_later),
+        Fault(39, "a null value restated", "missing values", "'radvel' that were missing are now", source=null_restated),
+        Fault(40, "a field of the last release as input", "values", "no value of", source=of_the_last_release),
+        Fault(41, "a field of the last release as output", "input columns", "", folder=field_of_before),
+        Fault(42, "two magnitudes exchanged", "values", "mag'", source=magnitudes_exchanged),
+        Fault(43, "infinite magnitudes", "ranges", "infinite", source=infinite),
+        Fault(44, "missing magnitudes marked by -99", "ranges", "'bmag' reaches -99", source=marked),
+        Fault(45, "columns in another order", "columns", "in another order", source=columns_permuted),
+        Fault(46, "objects of an overlap with new names", "new objects", "have the position of another object", source=again_with_new_names),
+        Fault(47, "texts in lower case", "values", "'hubble'", source=lower_case),
+        Fault(48, "a summary of the last release", "summaries", "summary.json says", place="summary.json", folder=summary_of_before),
+        Fault(49, "identifiers cut short", "identifiers", "are there again", source=lambda f: f.columns.update(name=np.array([str(n).strip()[:6] for n in f.columns["name"]]))),
+        Fault(50, "probabilities of two digits", "replay", "gives other values of", output=lambda f: [f.set(n, slice(None), np.round(f.columns[n], 2)) for n in ("blr_p_early", "blr_p_late", "blr_p_max")] and None),
+        Fault(51, "positions of three decimals", "values", "has lost digits", source=lambda f: f.columns.update(ra=np.round(f.columns["ra"], 3), dec=np.round(f.columns["dec"], 3))),
         Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
 }  # fmt: skip

@@ -26,6 +26,12 @@ QUICK = {
     ("parquet", "null stored as 0"),
     ("parquet", "a boolean inverted"),
     ("parquet", "numbers in another byte order"),
+    ("fits", "columns in another order"),
+    ("fits", "infinite magnitudes"),
+    ("parquet", "positions an arcsecond off"),
+    ("parquet", "a field of the last release as input"),
+    ("parquet", "objects of an overlap with new names"),
+    ("parquet", "texts in lower case"),
 }
 """Errors that the ordinary run plants: of each kind of check some, in either format."""
 
@@ -130,3 +136,19 @@ def test_times_vectors_long_numbers_and_bytes_are_compared_with_the_last_release
     told = {(c["verdict"], c.get("field")) for c in found if c.get("file") == "field-4.parquet"}
     assert {("look", "observed"), ("look", "fluxes[0]"), ("stop", "source_id"), ("stop", "tile")} <= told
     assert {c["file"] for c in found if c.get("file", "").startswith("field")} == {"field-4.parquet"}
+
+
+@pytest.mark.parametrize("what", ["duplicates after a resume", "objects of an overlap with new names"])
+def test_what_lies_on_the_disk_is_found_too(
+    what: str, survey: Path, parquet_releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large release, identifiers and what was elsewhere before lie in files."""
+    monkeypatch.setattr("flows.release._differences.IN_MEMORY", 900)
+    folder = working_folder(survey, parquet_releases)
+    monkeypatch.chdir(folder)
+    fault = FAULTS[what]
+    found = planted(fault, survey, folder, "parquet")
+    assert any(c["name"] == fault.check and fault.words in str(c["found"]) for c in found)
+    assert not {"objects", "positions", "identifiers of the inputs"} & {
+        c["name"] for c in found if what.startswith("objects")
+    }
