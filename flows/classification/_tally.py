@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -65,7 +66,7 @@ def tally_of(
 ) -> Tally:
     """Count a batch: p (n, K), NaN where unclassified; draws (S, K); flags (n,); missing (n, F); sets (n, K)."""
     classified = ~np.isnan(p[:, 0])
-    known, counted = p[classified], {}
+    known, counted = p[classified], dict[str, Any]()
     if sets is not None:
         sizes = np.bincount(sets[classified].sum(axis=1), minlength=sets.shape[1] + 1)
         counted = {
@@ -189,6 +190,7 @@ def summarise(
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
         sets=sets and sets.counted(tally.set_sizes, tally.in_sets),
         marks=dict(sorted(tally.marks.items(), key=lambda one: -one[1])),
+        repeated=tally.repeated,
     )
 
 
@@ -216,6 +218,8 @@ ENOUGH: Final = 3 * MOST_OBJECTS
 """Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
 CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
+MOST_COMPARED: Final = 1_000_000
+"""Most rows of a file whose identifiers are compared: they lie in memory, some 20 MB."""
 EXPLAINED: Final = 3
 """Number of objects whose features are kept, so that the report can say why they have their class."""
 
@@ -231,6 +235,7 @@ class ObjectSurvey:
     identifier: str | None
     place: Place | None
     labelled: pa.Array | None = None
+    names: list[pa.Array] | None = None  # the identifiers so far; None where they are not compared
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
@@ -246,7 +251,8 @@ class ObjectSurvey:
         named = object_columns(specification)
         known = named.id if named.id in catalog.names else None
         place = known_place(catalog, named.ra, named.dec, specification.catalog.position_unit)
-        return cls(classes, known, place, labelled)
+        compared = known is not None and catalog.n_rows <= MOST_COMPARED
+        return cls(classes, known, place, labelled, [] if compared else None)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -271,9 +277,28 @@ class ObjectSurvey:
             ra, dec = found.ra, found.dec
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:
+            if self.names is not None:
+                self.names.append(batch.column(self.identifier))
             names = values[self.identifier]
             self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
+
+    def repeated(self) -> int:
+        """Return how many rows so far have the identifier of another one; rows without one do not count."""
+        if not self.names:
+            return 0
+        names = pa.chunked_array(self.names)
+        if pa.types.is_dictionary(names.type):
+            names = names.cast(names.type.value_type)
+        if pa.types.is_floating(names.type):
+            names = names.filter(pc.is_finite(names))
+        elif pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
+            names = names.filter(pc.invert(pc.is_in(names, pa.array(["", "--"], names.type))))
+        try:
+            distinct: int = pc.count_distinct(names).as_py()
+        except pa.ArrowNotImplementedError:  # lists and the like name no object
+            return 0
+        return len(names) - names.null_count - distinct
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""

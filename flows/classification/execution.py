@@ -177,9 +177,10 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
     annotated = work.staging.file(job.name)
+    repeated = 0 if scorer.survey is None else scorer.survey.repeated()
     counts = FileCounts(
         counted=counted,
-        tally=with_few_digits(scorer.tally()),
+        tally=replace(with_few_digits(scorer.tally()), repeated=repeated),
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, work.specification),

@@ -148,7 +148,7 @@ def _state(result: ReleaseResult) -> str:
 
 def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
-    from flows.reports.answers import suspected_marks
+    from flows.reports.answers import repeated_words, suspected_marks
 
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
@@ -156,8 +156,9 @@ def _end(result: ClassificationResult, seconds: float, store: Path, *, json: boo
             say(f"{counted(rows, 'row')} in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
-        for finding in suspected_marks(result.summary):
-            say(f"{finding.what}. {finding.advice}")
+        marks = (f"{finding.what}. {finding.advice}" for finding in suspected_marks(result.summary))
+        for sentence in filter(None, (repeated_words(result.summary), *marks)):
+            say(sentence)
         say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
         if looks:
             named = () if store == Path("models") else ("--store", store)

@@ -31,7 +31,8 @@ class Tally:
     otherwise both are empty.  `marks` counts numbers that catalogues write for 'no value' (`g = -999`) in rows that are
     unlike the labelled ones.  `by_input` counts the rows inside the target's condition in bins of one input of the
     model, those without a value last, and `flagged_by_input` those of them whose flags recommend to look at them; both
-    are empty for a model without such an input.
+    are empty for a model without such an input.  `repeated` counts rows with the identifier of an earlier row of their
+    file.
     """
 
     n_rows: int
@@ -47,6 +48,7 @@ class Tally:
     marks: Mapping[str, int] = field(default_factory=dict)
     by_input: tuple[int, ...] = ()
     flagged_by_input: tuple[int, ...] = ()
+    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -355,7 +357,8 @@ class Counts:
 
     `model` is `NAME@VERSION` in a summary.  `no_error` says why the errors of the class counts are not known; None
     where they are.  `sets` are the prediction sets, None where none were asked for.  `left_behind` names what the
-    format of a file's copy cannot hold of the input.  `marks` counts suspected marks of missing values.
+    format of a file's copy cannot hold of the input.  `marks` counts suspected marks of missing values, `repeated` rows
+    with the identifier of an earlier row of their file, where it has a million rows or fewer.
     """
 
     model: str = ""
@@ -368,6 +371,7 @@ class Counts:
     sets: PredictionSets | None = None
     left_behind: tuple[str, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
+    repeated: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,3 +47,33 @@ def test_equal_files_are_told(
     )
     assert "before publication: t1.parquet" in said
     assert "copies of one file" in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize("form", ["parquet", "fits"])
+def test_repeated_identifiers_are_said_in_the_counts(
+    trained: Path,
+    make: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: str,
+) -> None:
+    """Three rows have the name of an earlier one, in another batch too; rows without a name are no repeats."""
+    monkeypatch.chdir(tmp_path)
+    rows = make.survey(400)
+    rows["name"][[7, 100, 399]] = rows["name"][[6, 6, 5]]
+    rows["name"][[20, 21]] = ""
+    getattr(make, form)(tmp_path / f"twice.{form}", rows)
+    command = ["classify", f"twice.{form}", "--model", "morphology", "--store", str(trained / "models")]
+    assert run([*command, "--out", "out", "--direct"]) == 0
+    said = (
+        "3 of 400 rows have the identifier of an earlier row of the same file; each row counts as an object."
+    )
+    assert said in " ".join(capsys.readouterr().out.split())
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["repeated"] == 3
+    assert said[:-1] in (tmp_path / "out/report.html").read_text()
+    make.parquet(tmp_path / "once.parquet", make.survey(50))
+    command[1] = "once.parquet"
+    assert run([*command, "--out", "once", "--direct"]) == 0
+    assert "identifier of an earlier row" not in capsys.readouterr().out
