@@ -189,12 +189,14 @@ def _show_status(status: FolderStatus) -> None:
 
 def run_review(request: ReviewRequest, *, dry_run: bool, json: bool) -> None:
     """Review."""
-    from flows.classification.explanation import feature_space
     from flows.reviews import selection
 
-    wanted = (request.out, request.store, request.specification)
     with shown_progress(quiet=False):
-        space = None if request.budget is None else feature_space(*wanted)
+        space = None
+        if request.budget is not None:  # else nothing is drawn
+            from flows.classification.explanation import feature_space
+
+            space = feature_space(request.out, request.store, request.specification)
         result = selection.review(request, space=space, dry_run=dry_run)
     show(result, show_reviewed, json=json)
 
