@@ -29,6 +29,7 @@ from flows.cli._printing import (
     shown_progress,
 )
 from flows.request import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
+from flows.runs.progress import speed
 from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _end(result: ClassificationResult, seconds: float, store: Path, *, json: boo
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
         if rows:
-            say(f"{counted(rows, 'row')} in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
+            say(f"{counted(rows, 'row')} in {seconds:,.1f} s{speed(rows, seconds, 'rows')}")
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
         marks = (f"{finding.what}. {finding.advice}" for finding in suspected_marks(result.summary))

@@ -263,7 +263,7 @@ def plot_class_fractions(
         for share in known[:, k]:
             axes.fill(*_bar(k + right + 0.02, k + 0.36, share), color=MUTED, alpha=0.3)
     reach = 0 if error is None else 2 * np.asarray(error, float)
-    ends = np.asarray([means - reach, means + reach] if interval is None else interval, float)
+    ends = np.clip([means - reach, means + reach] if interval is None else interval, 0, 1)
     middle = place + (right - 0.36) / 2
     if interval is not None or error is not None:
         bars = "share, 95 %" if interval is not None else "sum of probabilities, ± 2 σ"

@@ -240,12 +240,12 @@ def beyond_finding(found: Counts) -> Finding | None:
     name, flag = max(large.items(), key=lambda one: one[1]["share"], default=("", None))
     if flag is None or flag["share"] < MUCH_UNLIKE:
         return None
-    words = UNLIKE[name][0]
+    words, left = UNLIKE[name][0], found.n_rows - flag["count"]
     return Finding(
         what=f"{flag['count']:,} of {counted(found.n_rows, 'object')} are {words}, where the labels say little",
         level="bad",
         advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
-        f"{found.n_rows - flag['count']:,} objects are left.",
+        f"{counted(left, 'object')} {'is' if left == 1 else 'are'} left.",
         short=f"Not for {flag['share']:.0%} of the objects: they are {words} ({name})",
     )
 
