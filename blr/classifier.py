@@ -159,7 +159,6 @@ class Classifier:
         errors: Matrix | None = None,
         *,
         not_detected: Mask | None = None,
-        excluded: Mask | None = None,
         credible: float | None = None,
     ) -> Scores:
         """Return probabilities, their uncertainty and flags of N rows.
@@ -170,8 +169,8 @@ class Classifier:
             Features (N, F); what X holds where `missing` is set does not matter.
         errors
             One-sigma errors (N, F) in excess of the training set's; NaN or zero for none.
-        not_detected, excluded
-            Rows (N,) with a band that was looked at and not seen; rows that are not to be classified.
+        not_detected
+            Rows (N,) with a band that was looked at and not seen.
         credible
             Share of the posterior in intervals of the probabilities, which take longer; None for none.
         """
@@ -179,13 +178,12 @@ class Classifier:
             wanted = f"{len(self.features)} features {list(self.features)}"
             raise ValueError(f"expected X and missing of {wanted}, got shapes {X.shape} and {missing.shape}")
         errors = None if errors is None else present_errors(errors, missing)
-        excluded = np.zeros(len(X), dtype=bool) if excluded is None else excluded
         undetected = np.zeros(len(X), dtype=bool) if not_detected is None else not_detected
         parts = []
         for start in range(0, max(len(X), 1), _BLOCK):
             rows = slice(start, start + _BLOCK)
             e = None if errors is None else errors[rows]
-            parts.append(self._score(X[rows], missing[rows], e, undetected[rows], excluded[rows], credible))
+            parts.append(self._score(X[rows], missing[rows], e, undetected[rows], credible))
         return joined(parts)
 
     def _score(
@@ -194,10 +192,9 @@ class Classifier:
         missing: Mask,
         errors: Matrix | None,
         undetected: Mask,
-        excluded: Mask,
         credible: float | None,
     ) -> Scores:
-        gone = missing.all(axis=1) | excluded
+        gone = np.asarray(missing.all(axis=1))
         lacking = missing.any(axis=1)
         filled = self.moments.impute(X, missing, limits=self.support)
         rough = lacking & (largest_share(self.integrated, missing) >= _MOST)

@@ -77,15 +77,6 @@ def averaged(
     return Prediction(probability, expected, mean, covariance), error
 
 
-def counts_of_draws(problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None) -> Matrix:
-    """Return the rows' summed probabilities (S, K) with the solver's weights at each of the draws (S, C M)."""
-    counts = np.zeros((len(draws), problem.n_classes))
-    for _, a in _activations(problem, Phi, draws, shift):
-        p, _ = _responses(problem, a)
-        counts += np.sum(p, axis=1).T
-    return counts
-
-
 def _activations(
     problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None
 ) -> Iterator[tuple[slice, Matrix]]:
@@ -457,7 +448,11 @@ class Posterior:
 
         These are of the solver's weights, (S, C M); `shift` (K,) as in `prediction`.
         """
-        return counts_of_draws(self.problem, Phi, self.gaussian.mean + deviations, shift)
+        counts = np.zeros((len(deviations), self.problem.n_classes))
+        for _, a in _activations(self.problem, Phi, self.gaussian.mean + deviations, shift):
+            p, _ = _responses(self.problem, a)
+            counts += np.sum(p, axis=1).T
+        return counts
 
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the weights, (n, D)."""

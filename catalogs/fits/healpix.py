@@ -202,15 +202,6 @@ def _values(hdu: Any, name: str) -> Floats:
     return values
 
 
-def nested_pixels(ra: Floats, dec: Floats, order: int) -> Pixels:
-    """Return the nested pixels (n,) of positions in degrees; -1 for a missing position."""
-    out = np.full(len(ra), -1, dtype=np.int64)
-    known = np.isfinite(ra) & np.isfinite(dec)
-    grid = HEALPix(nside=2**order, order="nested")
-    out[known] = grid.lonlat_to_healpix(Longitude(ra[known] * units.deg), Latitude(dec[known] * units.deg))
-    return out
-
-
 def centres(pixels: Pixels, order: int) -> tuple[Floats, Floats]:
     """Return right ascension and declination (n,) of the centres of nested pixels, in degrees."""
     lon, lat = HEALPix(nside=2**order, order="nested").healpix_to_lonlat(pixels)

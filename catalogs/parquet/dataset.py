@@ -286,10 +286,10 @@ def same_pages(
     return not left
 
 
-def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
+def open_file(path: Path) -> Catalog:
     """Open one file as a catalogue of one partition."""
     metadata, schema, pairs = describe(path)
-    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted=counted)
+    partition = ParquetPartition(path, path.name, metadata.num_rows)
     return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
 
 

@@ -149,20 +149,17 @@ def infer_types(
     delimiter: str,
     *,
     missing: Sequence[str] = (),
-    encoding: str = "utf8",
 ) -> tuple[dict[str, pa.DataType], int]:
     """Return the columns' types, and the number of rows."""
     widest = dict.fromkeys(names, Kind.NOTHING)
     rows = 0
     for data in blocks:
-        table = convert(data, names, delimiter, missing=missing, encoding=encoding)
+        table = convert(data, names, delimiter, missing=missing)
         rows += table.num_rows
         kinds = {n: plain(c.type) for n, c in zip(names, table.columns, strict=True) if not may_be_whole(c)}
         if doubtful := [n for n in names if n not in kinds]:
             types = dict.fromkeys(doubtful, pa.string())
-            texts = convert(
-                data, names, delimiter, types=types, wanted=doubtful, missing=missing, encoding=encoding
-            )
+            texts = convert(data, names, delimiter, types=types, wanted=doubtful, missing=missing)
             kinds |= {n: whole(texts.column(n), table.column(n), missing) for n in doubtful}
         widest = {name: wider(kind, kinds[name]) for name, kind in widest.items()}
     return {name: ARROW[kind] for name, kind in widest.items()}, rows

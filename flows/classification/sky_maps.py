@@ -44,12 +44,12 @@ from catalogs.fits.healpix import (
     HealpixColumn,
     HealpixMap,
     centres,
-    nested_pixels,
     read_healpix,
     write_healpix,
 )
 from catalogs.formats import annotated_table
 from catalogs.hats import write_hats
+from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions
 from flows.documents import write_document
 from flows.errors import UsageError
@@ -423,7 +423,7 @@ class MapWork:
                 values = batch_values(batch, read)
                 place = positions(values[ra], values[dec], unit)
                 p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
-                pixel = nested_pixels(place.ra, place.dec, self.request.order)
+                pixel = healpix_pixels(place.ra, place.dec, self.request.order)
                 kept = np.isfinite(p) & (pixel >= 0)
                 seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in self.maps.items()}}
                 X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]

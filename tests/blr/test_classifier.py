@@ -162,11 +162,9 @@ def test_an_average_is_the_mixture_of_its_members(n_classes: int) -> None:
 
 def test_unclassifiable_rows_say_nothing(trained: tuple) -> None:
     c, X, missing = trained
-    gone = np.zeros(N, dtype=bool)
-    gone[:5] = True
     nothing = missing.copy()
-    nothing[5:8] = True
-    scores = c.score(X, nothing, excluded=gone)
+    nothing[:8] = True
+    scores = c.score(X, nothing)
     assert np.isnan(scores.probability[:8]).all()
     assert np.isnan(scores.logit_std[:8]).all()
     assert (scores.flags[:8] & Flag.UNCLASSIFIABLE > 0).all()
@@ -275,14 +273,14 @@ def test_wrong_features_are_named(trained: tuple) -> None:
 
 def test_intervals_where_they_are_asked_for(trained: tuple) -> None:
     c, X, missing = trained
-    excluded = np.arange(200) == 7
-    plain = c.score(X[:200], missing[:200], excluded=excluded)
-    full = c.score(X[:200], missing[:200], excluded=excluded, credible=0.95)
+    nothing = missing[:200] | (np.arange(200) == 7)[:, None]
+    plain = c.score(X[:200], nothing)
+    full = c.score(X[:200], nothing, credible=0.95)
     assert plain.low is None
     assert plain.logit_covariance is None
     np.testing.assert_array_equal(full.probability, plain.probability)
     assert np.isnan(full.low[7]).all()
-    kept = ~excluded
+    kept = ~nothing.all(axis=1)
     assert (full.low[kept] <= full.high[kept]).all()
     assert np.mean((full.low <= full.probability)[kept] & (full.probability <= full.high)[kept]) > 0.99
     if len(c.classes) == 2:

@@ -16,7 +16,8 @@ from astropy_healpix import HEALPix
 
 import catalogs
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError
-from catalogs.fits.healpix import HealpixColumn, centres, nested_pixels, read_healpix, write_healpix
+from catalogs.fits.healpix import HealpixColumn, centres, read_healpix, write_healpix
+from catalogs.profile.split import healpix_pixels
 from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "hats_small_sky"
@@ -55,7 +56,7 @@ def test_a_map_of_cds_counts_the_rows_of_its_catalogue(name: str) -> None:
     counts = np.zeros(12 * sky.nside**2)
     for batch in catalogue.batches([ra_name, dec_name]):
         ra, dec = (np.asarray(batch.column(i), dtype=float) for i in (0, 1))
-        counts += np.bincount(nested_pixels(ra, dec, order), minlength=len(counts))
+        counts += np.bincount(healpix_pixels(ra, dec, order), minlength=len(counts))
         assert np.all(sky.at(ra, dec) > 0)
     np.testing.assert_array_equal(sky.values, counts)
 
@@ -201,5 +202,5 @@ def test_fitsverify_finds_no_fault(tmp_path: Path) -> None:
 
 def test_pixels_and_centres_are_those_of_each_other() -> None:
     pixels = np.arange(12 * 4**3)
-    np.testing.assert_array_equal(nested_pixels(*centres(pixels, 3), 3), pixels)
-    assert nested_pixels(np.array([np.nan]), np.array([0.0]), 3)[0] == -1
+    np.testing.assert_array_equal(healpix_pixels(*centres(pixels, 3), 3), pixels)
+    assert healpix_pixels(np.array([np.nan]), np.array([0.0]), 3)[0] == -1

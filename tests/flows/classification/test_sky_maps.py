@@ -21,7 +21,8 @@ from astropy.table import Table
 import catalogs
 from blr.census.prediction_sets import learn_sets
 from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
-from catalogs.fits.healpix import HealpixColumn, centres, nested_pixels, read_healpix, write_healpix
+from catalogs.fits.healpix import HealpixColumn, centres, read_healpix, write_healpix
+from catalogs.profile.split import healpix_pixels
 from flows.classification.scoring import sets_of
 from flows.classification.sky_maps import make_map
 from flows.cli._schemas import schema_of
@@ -126,7 +127,7 @@ def test_others_read_the_map(mapped: Path, tmp_path: Path) -> None:
     result, frame = made(mapped, tmp_path), truth(mapped)
     table = Table.read(result.files[0])
     chosen = frame[frame.selected]
-    pixel = nested_pixels(chosen.ra.to_numpy(), chosen.dec.to_numpy(), 1)
+    pixel = healpix_pixels(chosen.ra.to_numpy(), chosen.dec.to_numpy(), 1)
     np.testing.assert_array_equal(table["PIXEL"], np.unique(pixel))
     area = 4 * np.pi * np.degrees(1) ** 2 / 48
     np.testing.assert_allclose(
@@ -277,7 +278,7 @@ def test_maps_are_not_replaced_unasked(mapped: Path, tmp_path: Path) -> None:
 def test_a_region_without_objects_has_no_pixel(mapped: Path, tmp_path: Path) -> None:
     result = made(mapped, tmp_path, order=4, what="fraction")
     frame = truth(mapped)
-    there = np.unique(nested_pixels(frame.ra.to_numpy(), frame.dec.to_numpy(), 4))
+    there = np.unique(healpix_pixels(frame.ra.to_numpy(), frame.dec.to_numpy(), 4))
     assert result.cells == len(there) < 3072
     empty = np.setdiff1d(np.arange(3072), there)
     assert np.isnan(read_healpix(result.files[0], column="LOW").at(*centres(empty, 4))).all()
