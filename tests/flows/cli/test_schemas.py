@@ -97,7 +97,7 @@ def test_what_a_classification_prints_and_leaves(work: Any, printed: Any) -> Non
     check("classify", printed("classify", "survey.parquet", *common, "--dry-run"))
     check("classify", printed("classify", "survey.parquet", *common, "--limit", "5"))
     check("classify", printed("classify", "survey.parquet", *common))
-    check("review", printed("review", "out", "--top", "3"))
+    check("review", printed("review", "out", "--top", "3", "--direct"))
     check(
         "audit-draw",
         printed("audit", "draw", "out", "--n", "40", "--by", "bmag > 15", "--threshold", "late=0.6"),
