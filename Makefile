@@ -137,7 +137,7 @@ pins = { $(call by_uv,install,$(2)) --system-certs --no-deps --requirement $(1);
 	@$(call by_uv,check,$(BIN)) || $(PIP) check
 	@# Python compiles what commands load, and keeps it: uv does not, and some shells set PYTHONDONTWRITEBYTECODE.
 	@$(BIN)/python -m compileall -q blr catalogs flows
-	@DO_NOT_TRACK=1 PREFECT_HOME=.venv/prefect $(BIN)/python -c 'import flows.train, flows.classify, flows.cli._models'
+	@DO_NOT_TRACK=1 PREFECT_HOME=.venv/prefect $(BIN)/python -c 'import flows.train, flows.classify, flows.reprocess, flows.review, flows.cli._models'
 	@touch $@
 
 .venv/.blr-dev: requirements-dev.lock .venv/.blr-package

@@ -1,4 +1,4 @@
-"""The flows `classify` and `reprocess`: `flows.classification.steps` as Prefect's tasks, and pages of runs.
+"""The flow `classify`: `flows.classification.steps` with Prefect's tasks around its steps, and artifacts for its page.
 
 `classify.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -21,12 +21,11 @@ from flows.orchestration.run_page import (
     step,
     task_name,
 )
-from flows.request import ClassifyRequest, ReprocessRequest
+from flows.request import ClassifyRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
-from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
-from flows.specification.toml_file import read_specification
 
 STEPS = Steps(
     together=step("annotate", task_name(lambda given: f"annotate {group_name(given['group'])}"))(
@@ -58,21 +57,3 @@ def classify(request: ClassifyRequest) -> ClassificationResult:
     with run_logged("classify"):
         result = classification.classify(request, steps=STEPS)
         return keep_run("classify", result)
-
-
-def _reprocess_name(request: ReprocessRequest) -> str:
-    wanted = read_specification(request.specification)
-    label = Store.named(request.store).find(request.model or wanted.name).label
-    out, base, _ = classification.named_folder(request, wanted)
-    release = Manifest.next_release(folder_here(out, base=base))
-    return started_name("reprocess", label, release=release)
-
-
-@flow_of(ReprocessRequest, _reprocess_name, names={"Specification": Specification})
-def reprocess(request: ReprocessRequest) -> ReleaseResult:
-    """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
-    if FlowRunContext.get() is None:
-        return classification.reprocess(request)
-    with run_logged("reprocess"):
-        result = classification.reprocess(request, steps=STEPS)
-        return keep_run("reprocess", result)

@@ -15,14 +15,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-FLOWS = {
-    "classify": "classify",
-    "promote": "promote",
-    "publish": "publish",
-    "reprocess": "classify",
-    "train": "train",
-}
-"""What may follow the colon: each a flow, in the module that it leads to."""
+FLOWS = ("classify", "promote", "publish", "reprocess", "train")
+"""What may follow the colon: each a flow, in the module of that name."""
 
 ENTRY = Path(__file__).resolve()
 """This file, the entry point of deployments."""
@@ -57,4 +51,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"{ENTRY} has no flow '{name}', expected one of {', '.join(FLOWS)}; correct the entrypoint"
         )
-    return getattr(import_module(f"flows.{FLOWS[name]}"), name)
+    return getattr(import_module(f"flows.{name}"), name)

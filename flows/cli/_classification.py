@@ -79,7 +79,7 @@ def run_reprocess(
 
 def _flow(name: str) -> Callable[[Any], Any]:
     """Return what runs a request as the flow of that name."""
-    flow = getattr(import_module("flows.classify"), name)
+    flow = getattr(import_module(f"flows.{name}"), name)
     return lambda request: flow(**vars(request))
 
 
@@ -188,17 +188,20 @@ def _show_status(status: FolderStatus) -> None:
     say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
 
 
-def run_review(request: ReviewRequest, *, dry_run: bool, json: bool) -> None:
-    """Review."""
+def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
+    """Review, as a flow where Prefect is wanted."""
     from flows.reviews import selection
 
     with shown_progress(quiet=False):
-        space = None
-        if request.budget is not None:  # else nothing is drawn
-            from flows.classification.explanation import feature_space
+        if not dry_run and runs_as_flow(prefect):
+            result = _flow("review")(request)
+        else:
+            space = None
+            if request.budget is not None:  # else nothing is drawn
+                from flows.classification.explanation import feature_space
 
-            space = feature_space(request.out, request.store, request.specification)
-        result = selection.review(request, space=space, dry_run=dry_run)
+                space = feature_space(request.out, request.store, request.specification)
+            result = selection.review(request, space=space, dry_run=dry_run)
     show(result, show_reviewed, json=json)
 
 

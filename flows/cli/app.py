@@ -45,7 +45,7 @@ VERBS = {
         "List the files of a release: which are current, stale or quarantined, since when and why.",
         "folder json",
     ),
-    "review": ("_classification.run_review", "ReviewRequest", "dry_run json"),
+    "review": ("_classification.run_review", "ReviewRequest", "dry_run prefect json"),
     "explain": ("_classification.run_explain", "ExplainRequest", "json"),
     "audit draw": (
         "reviews.audit_draw.draw_audit then _audit.show_drawn",

@@ -11,9 +11,10 @@ import pytest
 import typer
 from prefect.utilities.callables import parameter_schema
 
-from flows.classify import classify, reprocess
+from flows.classify import classify
 from flows.cli.app import application
 from flows.promote import promote
+from flows.reprocess import reprocess
 from flows.request import (
     ClassifyRequest,
     ExplainRequest,
@@ -25,6 +26,7 @@ from flows.request import (
     ReviewRequest,
     TrainRequest,
 )
+from flows.review import review
 from flows.runs.parameters import request_fields
 from flows.train import train
 
@@ -32,10 +34,10 @@ FLOWS = {
     "train": (TrainRequest, train),
     "classify": (ClassifyRequest, classify),
     "reprocess": (ReprocessRequest, reprocess),
+    "review": (ReviewRequest, review),
     "promote": (PromoteRequest, promote),
 }
 COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
-    "review": ReviewRequest,
     "explain": ExplainRequest,
     "map": MapRequest,
     "inspect": InspectRequest,

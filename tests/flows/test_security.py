@@ -23,7 +23,7 @@ from prefect.filesystems import LocalFileSystem
 from prefect.results import ResultStore
 from prefect.serializers import JSONSerializer
 
-from flows.classify import classify, reprocess
+from flows.classify import classify
 from flows.cli import _serve as cli_serve
 from flows.cli.app import run
 from flows.errors import FlowError, ModelError, UsageError
@@ -33,6 +33,8 @@ from flows.orchestration.run_page import PREFECTS, RESULTS, read_json_only
 from flows.promote import promote
 from flows.reports.counts import run_tables
 from flows.reports.tables import model_card, to_markdown
+from flows.reprocess import reprocess
+from flows.review import review
 from flows.runs.results import (
     ClassEstimate,
     Counts,
@@ -47,7 +49,6 @@ from flows.runs.results import (
 )
 from flows.train import train
 from tests.flows.reports.test_report import changed, make_report
-from tests.flows.verbs import review
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n\n<img src=x onerror="y">'
@@ -70,7 +71,7 @@ def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(serializer, "loads", loads)
 
 
-FLOWS = (train, classify, reprocess, promote)
+FLOWS = (train, classify, reprocess, review, promote)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
@@ -299,7 +300,7 @@ MODEL = "morphology"
 def test_no_parameter_leads_out_of_the_roots(rooted: Path, flow: Any, parameters: tuple[Any, ...]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (rooted.parent / "outside").rglob("*")}
     with pytest.raises(UsageError, match="BLR_ROOTS"):
-        getattr(flow, "fn", flow)(*parameters)
+        flow.fn(*parameters)
     assert {path: path.stat().st_mtime_ns for path in (rooted.parent / "outside").rglob("*")} == before
 
 

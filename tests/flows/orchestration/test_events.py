@@ -50,7 +50,7 @@ def watched(
     """Reprocess twice while the examples' automations listen."""
     from prefect.blocks.webhook import Webhook
 
-    from flows.classify import reprocess
+    from flows.reprocess import reprocess
 
     folder = tmp_path_factory.mktemp("watched")
     (folder / "release").mkdir()
@@ -141,7 +141,7 @@ def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
     """Nothing has changed; what it logs proves that events of a later run have had their time."""
     from prefect.events import emit_event
 
-    from flows.classify import reprocess
+    from flows.reprocess import reprocess
 
     again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
     assert again.status == "nothing to do"

@@ -102,7 +102,8 @@ def test_one_task_holds_an_engine(work: Path) -> None:
 def test_catalogues_at_urls(work: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters keep URLs as they were written; those that may hold secrets are refused."""
     pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
-    from flows.classify import classify, reprocess
+    from flows.classify import classify
+    from flows.reprocess import reprocess
 
     described = classify.parameters.model_dump_for_openapi()["properties"]["catalogues"]
     assert described["items"] == {"type": "string"}
