@@ -1,6 +1,6 @@
 """The objects of annotated files as reviews and audits read them, and the lists of some of them that people fill in.
 
-A list is a CSV file with an empty column for the answer, and a page with links to sky surveys.
+A list is a VOTable and a CSV file with an empty column for the answer, and a page with links to sky surveys.
 Shapes: n rows, K classes, D dimensions.
 """
 
@@ -10,12 +10,14 @@ import base64
 import csv
 import hashlib
 import math
+import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pyarrow as pa
@@ -48,10 +50,36 @@ COLUMNS: Final = {
     AUDIT_LIST: ("ra", "dec", "stratum", "inclusion_probability", "weight"),
 }
 """Columns of each list, by its name, between the object's name and the answer; positions are in degrees."""
+KINDS: Final = {"flags": int, "stratum": int} | dict.fromkeys(
+    ("class_given", "runner_up", "flag_names", "how", "nearest_class"), str
+)
+"""Types of the columns; others are numbers."""
 NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
 """Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
 ListedObject = dict[str, Any]
 """One row: `name`, the columns of its list, and `label`, the answer, where it is known already."""
+MEANINGS: Final = {
+    "ra": "right ascension, degrees",
+    "dec": "declination, degrees",
+    "class_given": "class of the largest moderated probability",
+    "p_max": "the largest moderated probability",
+    "runner_up": "class of the second largest moderated probability",
+    "p_runner_up": "that probability",
+    "mutual_info": "epistemic part of the entropy, in nats",
+    "flags": "bits, as in the annotated catalogue",
+    "flag_names": "names of these bits",
+    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
+    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
+    "no label",
+    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
+    "objects",
+    "nearest_class": "class of the nearest labelled object",
+    "stratum": "place of the stratum in audit_design.json",
+    "inclusion_probability": "share of the objects of the stratum that were drawn",
+    "weight": "1 / (probability of being drawn): how many objects this one represents; 1 for top",
+    MARK: "list and object to which the answer belongs",
+    "label": "the answer, to be filled in",
+}
 
 
 def audit_title(model: str) -> str:
@@ -80,28 +108,21 @@ def write_list(
     classes: Sequence[str],
     title: str,
 ) -> list[Path]:
-    """Write a list as CSV and HTML, each whole or not at all; return where they are."""
+    """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
     columns = COLUMNS[name]
     key = "id" if identifier in {*columns, "label"} else identifier
     names = [key, *columns, MARK, "label"]
     asked = list_hash(title, [row["name"] for row in rows])
-    cells = [
-        list(
-            map(
-                _cell,
-                (
-                    row["name"],
-                    *(row[c] for c in columns),
-                    list_mark(asked, row["name"]),
-                    row.get("label", ""),
-                ),
-            )
-        )
+    values = [
+        [row["name"], *(row[c] for c in columns), list_mark(asked, row["name"]), row.get("label", "")]
         for row in rows
     ]
-    paths = [folder / f"{name}.{ending}" for ending in ("csv", "html")]
+    cells = [[_cell(value) for value in row] for row in values]
+    paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
+    described = zip(names, [str, *(KINDS.get(column, float) for column in columns), str, str], strict=True)
+    atomic_write_text(paths[1], _votable([*described], values))
     script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Environment(
@@ -119,8 +140,44 @@ def write_list(
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
-    atomic_write_text(paths[1], html)
+    atomic_write_text(paths[2], html)
     return paths
+
+
+TYPES: Final = {
+    float: 'datatype="double"',
+    int: 'datatype="long"',
+    str: 'datatype="unicodeChar" arraysize="*"',
+}
+
+
+def _votable(columns: Sequence[tuple[str, type]], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a VOTable of columns, each with name and type, in BINARY2: astropy's writer is slow to import."""
+
+    def stored(value: Any, of: type) -> bytes:
+        if of is not str:
+            return struct.pack(">d" if of is float else ">q", value)
+        text = value.encode("utf-16-be", "replace")
+        return struct.pack(">I", len(text) // 2) + text
+
+    fields = "".join(
+        f"<FIELD name={quoteattr(name)} {TYPES[of]}>"
+        + (f"<DESCRIPTION>{escape(MEANINGS[name])}</DESCRIPTION>" if name in MEANINGS else "")
+        + "</FIELD>\n"
+        for name, of in columns
+    )
+    no_nulls = bytes(-(-len(columns) // 8))
+    cells = (
+        no_nulls + b"".join(stored(value, of) for value, (_, of) in zip(row, columns, strict=True))
+        for row in rows
+    )
+    stream = base64.b64encode(b"".join(cells)).decode()
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        '<VOTABLE version="1.3" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">\n<RESOURCE type="results">\n'
+        f'<TABLE nrows="{len(rows)}">\n{fields}<DATA><BINARY2><STREAM encoding="base64">{stream}</STREAM></BINARY2>'
+        "</DATA>\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n"
+    )
 
 
 def _cell(value: object) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from astropy.table import Table
 
 from blr.census.results import Census, ClassCensus
 from flows.cli.app import run
@@ -115,6 +116,8 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., M
         "blr_list",
         "label",
     ]
+    votable = Table.read(out / "audit.vot")
+    assert list(votable["name"]) == list(rows.name)
     assert "early" in (out / "audit.html").read_text(encoding="utf-8")
     # Every drawn object lies in its stratum, and the strata have as many objects as the design says.
     design = read_document(AuditDesign, out / "audit_design.json")

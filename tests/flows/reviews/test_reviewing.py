@@ -69,6 +69,7 @@ def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
     assert [float(r["p_max"]) for r in rows] == sorted(flagged.blr_p_max)[:7]
     assert {r["name"] for r in rows} <= set(flagged.name)
     assert {(r["how"], r["weight"], r["label"]) for r in rows} == {("top", "1.0", "")}
+    assert list(Table.read(annotated / "review.vot")["name"]) == [r["name"] for r in rows]
 
 
 def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
@@ -115,7 +116,8 @@ def formula_list(folder: Path, names: Sequence[str] = FORMULAS) -> Path:
         listed(REVIEW, name, 10.0, -2.5, "=E", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in names
     ]
-    path, _ = write_list(REVIEW, rows, folder, "name", ["=E", "late"], "Review of m@1")
+    path, votable, _ = write_list(REVIEW, rows, folder, "name", ["=E", "late"], "Review of m@1")
+    assert [str(name) for name in Table.read(votable)["name"]] == list(names)
     return path
 
 
@@ -193,6 +195,7 @@ def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:
     assert "ra=10.500000&amp;dec=-2.250000" in page
     assert survey_links(np.nan, 1.0) == {}
     write_list(REVIEW, [], tmp_path, "name", ["a"], "none")
+    assert len(Table.read(tmp_path / "review.vot")) == 0
 
 
 def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
