@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, as_matrix
+from blr.basis._polynomial import directions
 from blr.basis.base import Basis, Standardisation, positive, whole
 
 # Distances between rows: where to put centres, and how far apart rows typically are.
@@ -326,7 +327,7 @@ class Nystroem(Basis):
         """
         local = _function(kernel).fit(X, rng=rng, weight=weight, centres=centres, width=width)
         between = local.values(local.centres)
-        variance, direction = _directions((between + between.T) / 2)
+        variance, direction = directions((between + between.T) / 2, _LEAST_EIGENVALUE)
         components = direction / np.sqrt(variance)
         return cls(local.standardisation, local.centres, components, local.width, kernel)
 
@@ -355,19 +356,6 @@ def _function(kernel: str) -> type[Laplacian | RBF]:
     if kernel not in _KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(map(repr, _KERNELS))}, got {kernel!r}")
     return _KERNELS[kernel]
-
-
-def _directions(covariance: Matrix) -> tuple[Vector, Matrix]:
-    """Return the variances (J,), descending, and the eigenvectors (F, J) of a covariance (F, F).
-
-    The sign of an eigenvector is arbitrary: its largest entry is made positive.
-    """
-    variance, direction = np.linalg.eigh(covariance)
-    variance, direction = variance[::-1], direction[:, ::-1]
-    kept = variance > _LEAST_EIGENVALUE * max(float(variance[0]), np.finfo(np.float64).tiny)
-    variance, direction = variance[kept], direction[:, kept]
-    largest = np.abs(direction).argmax(axis=0)
-    return variance, direction * np.sign(direction[largest, np.arange(direction.shape[1])])
 
 
 @dataclass(frozen=True, eq=False)

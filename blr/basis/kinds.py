@@ -20,13 +20,15 @@ from numpy.typing import ArrayLike
 from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._forest import Forest
 from blr.basis._kernels import RBF, Fourier, Laplacian, Nystroem, Sigmoid
-from blr.basis._polynomial import BSpline, Linear, Polynomial
+from blr.basis._polynomial import BSpline, Linear, Polynomial, Principal
 from blr.basis.base import Basis, Softening
 
-_Kind = type[Linear | Polynomial | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest]
+_Kind = type[
+    Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest
+]
 BASES: dict[str, _Kind] = {
     basis.kind: basis
-    for basis in (Linear, Polynomial, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier, Forest)
+    for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier, Forest)
 }
 """Every kind of basis by its name."""
 

@@ -47,7 +47,7 @@ MOST_IN_MEMORY = 200_000
 class Candidate:
     """One of the models that are compared.
 
-    `kind` and `options` are those of `blr.fit_basis`.  Several widths, in a tuple, are tried side by side.
+    `kind` and `options` are those of `blr.fit_basis`.  Several widths or powers, in a tuple, are tried side by side.
     `features` are the names of those that it uses, None for all.  `soften` takes features through an arcsinh first.
 
     Examples
@@ -66,10 +66,11 @@ class Candidate:
 
     @property
     def choices(self) -> tuple[dict[str, Any], ...]:
-        """The options of the basis for each width that is tried."""
-        width = self.options.get("width")
-        widths = width if isinstance(width, tuple) else (width,)
-        return tuple({**self.options, **({} if one is None else {"width": one})} for one in widths)
+        """The options of the basis for each width or power that is tried."""
+        for name in ("width", "power"):
+            if isinstance(self.options.get(name), tuple):
+                return tuple({**self.options, name: one} for one in self.options[name])
+        return (dict(self.options),)
 
     def columns(self, features: Sequence[str]) -> tuple[int, ...]:
         """Return the positions of its features among those of a training."""

@@ -42,6 +42,7 @@ def _some(value: object) -> object:
     return value
 
 
+Power = Annotated[float, Field(ge=0, le=2)]
 Width = Annotated[float, Field(gt=0)]
 Some = AfterValidator(_some)
 
@@ -57,6 +58,17 @@ class PolynomialBasis(SpecificationTable):
 
     kind: Literal["polynomial"]
     degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
+
+
+class PrincipalBasis(SpecificationTable):
+    """The principal components of the features, those of large variance favoured."""
+
+    kind: Literal["principal"]
+    power: Annotated[Power | tuple[Power, ...], Some] = Field(
+        default=0.5,
+        description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
+        "0: all directions alike",
+    )
 
 
 class RbfBasis(SpecificationTable):
@@ -155,6 +167,7 @@ class ForestBasis(SpecificationTable):
 Basis = Annotated[
     LinearBasis
     | PolynomialBasis
+    | PrincipalBasis
     | RbfBasis
     | LaplacianBasis
     | NystroemBasis

@@ -15,6 +15,7 @@ from blr.basis.kinds import BASES, basis_from_dict, fit_basis
 
 INSTANCES = {
     "linear": ("linear", {}),
+    "principal": ("principal", {"power": 0.25}),
     "quadratic": ("polynomial", {}),
     "cubic": ("polynomial", {"degree": 3}),
     "rbf": ("rbf", {"centres": 12}),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline as ScipyBSpline
+from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeRegressor
@@ -18,6 +19,8 @@ from blr.arrays import Matrix
 from blr.basis._kernels import spread_centres, squared_distances
 from blr.basis._polynomial import clamped_knots, spline_slopes, spline_values
 from blr.basis.kinds import BASES, basis_from_dict, fit_basis
+from blr.gaussian import GaussianPrior
+from blr.posterior.laplace import fit
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
@@ -218,6 +221,54 @@ def test_fourier_frequencies_are_normal_and_orthogonal() -> None:
     np.testing.assert_allclose(np.cov(directions.T), np.eye(4), atol=0.1)
     gram = directions[:4] @ directions[:4].T
     np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0, atol=1e-12)
+
+
+def correlated(rows: int = 60, seed: int = 0) -> np.ndarray:
+    """Return four features that vary along two directions for the most part."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, 2)) @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(rows, 4))
+
+
+@pytest.mark.parametrize("power", [0.0, 0.25, 1.0])
+def test_components_are_those_of_scikit_learn(power: float) -> None:
+    X = correlated()
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    peer = PCA().fit(Z)
+    variance = peer.explained_variance_ * (len(X) - 1) / len(X)
+    expected = peer.transform(Z) * variance**power
+    expected /= np.sqrt(np.mean(expected.var(axis=0)))
+    Phi = fit_basis("principal", X, power=power)(X)[:, 1:]
+    np.testing.assert_allclose(np.abs(Phi), np.abs(expected), atol=1e-10)
+    assert np.mean(Phi.var(axis=0)) == pytest.approx(1)
+
+
+def test_power_zero_is_the_linear_basis_turned() -> None:
+    X = correlated()
+    t = (X[:, 0] > X[:, 1]).astype(float)
+    evidence = [
+        fit(fit_basis(kind, X, **options)(X), t, GaussianPrior.isotropic(5, 0.1, intercept=0)).log_evidence
+        for kind, options in (("linear", {}), ("principal", {"power": 0.0}))
+    ]
+    assert evidence[0] == pytest.approx(evidence[1], rel=1e-9)
+
+
+def test_weights_are_counts_of_rows() -> None:
+    X = correlated(20)
+    twice = fit_basis("principal", np.vstack([X, X[:5]]))
+    weighted = fit_basis("principal", X, weight=np.r_[np.full(5, 2.0), np.ones(15)])
+    np.testing.assert_allclose(weighted.components, twice.components, atol=1e-10)
+
+
+def test_directions_without_variance_are_left_out() -> None:
+    X = correlated()
+    doubled = fit_basis("principal", np.hstack([X, X[:, :1]]))
+    assert doubled.n_functions == 1 + 4
+
+
+@pytest.mark.parametrize("power", [-0.1, 2.5, True])
+def test_a_power_out_of_range_is_refused(power: float) -> None:
+    with pytest.raises(ValueError, match="power must be a number from 0 to 2, got"):
+        fit_basis("principal", correlated(), power=power)
 
 
 def rows(n: int = 300, K: int = 3, seed: int = 0) -> tuple[Any, Any]:
