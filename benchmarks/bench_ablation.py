@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 import catalogs
-from blr.candidates.candidate import choose
+from blr.candidates.choice import choose
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store

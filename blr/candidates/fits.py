@@ -22,7 +22,8 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
-from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, LeftOut, Selection
+from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, Selection
+from blr.candidates.choice import LeftOut
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian, GaussianPrior

@@ -38,12 +38,10 @@ from blr.candidates.candidate import (
     Candidate,
     CandidatePart,
     CandidateRow,
-    Ranking,
     Selection,
-    choose,
     default_candidates,
-    mixed,
 )
+from blr.candidates.choice import Ranking, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import (
     LabelledRows,

@@ -17,7 +17,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Table, Vector, html_table
 from blr.covariances import class_covariances, output_covariances
@@ -431,7 +430,7 @@ def rank(
     if applied:
         ranked = ranked + np.asarray(second_order, dtype=np.float64)
     log_weight = ranked + np.log(prior)
-    return ranked, np.exp(log_weight - logsumexp(log_weight)), applied
+    return ranked, np.exp(log_weight - np.logaddexp.reduce(log_weight)), applied
 
 
 def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:

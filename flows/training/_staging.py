@@ -19,7 +19,8 @@ import numpy as np
 
 from blr.arrays import Array, Floats, Mask
 from blr.calibration import log_loss
-from blr.candidates.candidate import JudgedCandidate, LeftOut, Selection
+from blr.candidates.candidate import JudgedCandidate, Selection
+from blr.candidates.choice import LeftOut
 from blr.candidates.fits import FittedCandidate
 from blr.candidates.rows import TrainingSet, fitted_confusion, wrong_labels
 from blr.candidates.training import Training, votes_phi

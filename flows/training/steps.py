@@ -35,8 +35,8 @@ from blr.calibration import (
     reliability_curve,
     skill,
 )
-from blr.candidates.candidate import Ranking
-from blr.candidates.candidate import choose as choose_candidates
+from blr.candidates.choice import Ranking
+from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.candidates.training import TrainedClassifier, Training
 from blr.classifier import Classifier

@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 import blr
 from blr.basis.kinds import fit_basis
 from blr.candidates._verdict import colour_of
-from blr.candidates.candidate import (
-    Candidate,
-    LeftOut,
-    Selection,
-    choose,
-    default_candidates,
-    integrated_share,
-    mixed,
-)
+from blr.candidates.candidate import Candidate, Selection, default_candidates
+from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
 from blr.candidates.fits import FOLDED_OF_CLASS, FOLDS, Problem, fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.candidates.training import TrainedClassifier

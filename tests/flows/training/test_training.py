@@ -20,7 +20,7 @@ from astropy.table import Table
 from sklearn.metrics import accuracy_score, log_loss
 
 import catalogs
-from blr.candidates.candidate import Ranking
+from blr.candidates.choice import Ranking
 from blr.candidates.fits import FittedCandidate
 from flows.cli._models import show_trained
 from flows.cli.app import run

@@ -1,0 +1,180 @@
+"""The choice among candidates: which make the model, and what share each has.
+
+They are ranked by their rows of the table, or mixed so that rows left out of the fits are predicted best.  A row that
+lacks features has two predictions: with these at their conditional means, as training rows are fitted, and with these
+integrated out.  The model serves a mixture of both, in which the integral has the share that left-out rows ask for.
+Shapes: N training rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blr.arrays import Matrix
+from blr.candidates.candidate import JudgedCandidate
+from blr.likelihood.targets import recorded_probability
+from blr.selection import compare as selection
+from blr.selection.compare import stacking_weights
+from blr.trust.verdict import second_order_holds
+
+ENOUGH = 0.05
+"""Change of the integral's share, below which the candidates' shares stay the same."""
+MOST_ROUNDS = 4
+"""Times that the candidates' shares and the integral's are sought in turn."""
+MOST_STACKED = 4
+"""Candidates in a stack, unless left-out rows ask for more by more than their error: each costs time in every row."""
+LEAST_WEIGHT = 1e-3
+"""Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
+_WHOLE = (0.1, 0.9)
+"""Prior probabilities of the prediction at the conditional means, and of the integral."""
+_TINY = np.finfo(float).tiny
+_ROUNDING = 1e-12  # nats a row: candidates that say the same differ by less
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Left-out probabilities of the true classes (N, K), and the weighted `share` (N, K) of the classes in each row.
+
+    `filled` are those at the conditional means of missing features, `integrated` those with the features' excess
+    spread integrated out; None where no row lacks any, or the rows are streamed.
+    """
+
+    filled: Matrix
+    share: Matrix
+    integrated: Matrix | None = None
+
+    def at(self, integrated: float) -> Matrix:
+        """Return the probabilities (N, K) of the mixture in which the integral has the share `integrated`."""
+        if self.integrated is None:
+            return self.filled
+        return (1 - integrated) * self.filled + integrated * self.integrated
+
+    def recorded(self, confusion: Matrix | None) -> LeftOut:
+        """Return the probabilities of the recorded classes, where labels may be wrong."""
+        integrated = None if self.integrated is None else recorded_probability(self.integrated, confusion)
+        return replace(self, filled=recorded_probability(self.filled, confusion), integrated=integrated)
+
+    def loss(self) -> float:
+        """Return the mean log loss, in nats, of the integral."""
+        return float(-(self.share * np.log(np.maximum(self.at(1.0), _TINY))).sum() / self.share.sum())
+
+    def log_density(self, n_effective: float) -> tuple[float, float]:
+        """Return the log density of rows of so much weight, each left out, in nats, and its standard error.
+
+        The rows here may be a sample of them.
+        """
+        of_row = (self.share * np.log(np.maximum(self.at(1.0), _TINY))).sum(axis=1)
+        scale = n_effective / float(self.share.sum())
+        return scale * float(of_row.sum()), scale * float(of_row.std(ddof=1) * np.sqrt(len(of_row)))
+
+
+def mixed(left_out: Sequence[LeftOut], shares: Sequence[float]) -> LeftOut:
+    """Return the left-out probabilities of the mixture of candidates with these shares, which sum to one."""
+    filled = sum(s * one.filled for s, one in zip(shares, left_out, strict=True))
+    integrated = None
+    if any(one.integrated is not None for one in left_out):
+        integrated = np.asarray(sum(s * one.at(1.0) for s, one in zip(shares, left_out, strict=True)))
+    return LeftOut(np.asarray(filled), left_out[0].share, integrated)
+
+
+def integrated_share(mixture: LeftOut) -> float:
+    """Return the share, 0 to 1, that left-out rows ask for the integral over missing features.
+
+    It is a weight of stacking, with a prior: nearly 1 where few rows lack features.
+    """
+    if mixture.integrated is None:
+        return 1.0
+    lacking = (mixture.integrated != mixture.filled).any(axis=1)
+    if not lacking.any():
+        return 1.0
+    both = [mixture.filled[lacking], mixture.integrated[lacking]]
+    return float(stacking_weights(both, mixture.share[lacking], prior_probability=_WHOLE)[1])
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
+
+    `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
+    `integrated` is the share that the integral over missing features has in a prediction.
+    """
+
+    selected: int
+    members: tuple[tuple[int, float], ...]
+    weights: tuple[float, ...]
+    second_order_applied: bool
+    integrated: float = 1.0
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each row in the model, 0 for those that are not in it."""
+        shares = dict(self.members)
+        return [shares.get(i, 0.0) for i in range(len(self.weights))]
+
+
+def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
+    """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
+
+    The second-order term is included for all candidates if it holds for all, otherwise for none.  An "average"
+    mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.  A basis that is learnt
+    from the labels has no evidence beside others that are not, and so no probability.
+    """
+    known = [candidate.comparable for candidate in candidates]
+    _, weights, applied = selection.rank(
+        [
+            candidate.log_evidence if one or not any(known) else -np.inf
+            for candidate, one in zip(candidates, known, strict=True)
+        ],
+        [candidate.second_order or 0.0 for candidate in candidates],
+        [second_order_holds(candidate.numbers) for candidate in candidates],
+        [candidate.prior_probability for candidate in candidates],
+    )
+    best = selection.highest([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
+    members = [(best, 1.0)]
+    if by in ("average", "stack"):
+        shares = _stacked(candidates, left_out) if by == "stack" else weights
+        kept = np.flatnonzero(shares >= LEAST_WEIGHT)
+        members = list(zip(kept.tolist(), (shares[kept] / shares[kept].sum()).tolist(), strict=True))
+        best = int(shares.argmax()) if by == "stack" else best
+    ranking = Ranking(best, tuple(members), tuple(weights.tolist()), applied)
+    return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
+
+
+def _score(candidate: JudgedCandidate, by: str) -> float:
+    """Return the number that ranks a candidate; NaN where it is not known."""
+    score = candidate.bic if by == "bic" and candidate.comparable else candidate.loo if by == "loo" else None
+    return np.nan if score is None else score
+
+
+def _stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) -> Matrix:
+    """Return each candidate's share in the mixture that predicts left-out rows best.
+
+    The integral over missing features has the share that the mixture asks for.  Where more than `MOST_STACKED` have a
+    share, the smallest is left out again and again, as long as left-out rows lose less by it than their error.
+    """
+    prior = np.array([candidate.prior_probability for candidate in candidates])
+    integrated, shares = 1.0, prior / prior.sum()
+    for _ in range(MOST_ROUNDS):
+        unseen = np.stack([one.at(integrated) for one in left_out])
+        shares = stacking_weights(unseen, left_out[0].share, prior_probability=prior)
+        before, integrated = integrated, integrated_share(mixed(left_out, shares.tolist()))
+        if abs(integrated - before) < ENOUGH:
+            break
+    of_row = left_out[0].share
+
+    def log_density(mixture: Matrix) -> Matrix:
+        return np.asarray((of_row * np.log(np.maximum(np.tensordot(mixture, unseen, 1), _TINY))).sum(axis=1))
+
+    every = log_density(shares)
+    while (used := np.flatnonzero(shares >= LEAST_WEIGHT)).size > MOST_STACKED:
+        kept = used[used != used[shares[used].argmin()]]
+        fewer = np.zeros(len(prior))
+        fewer[kept] = stacking_weights(unseen[kept], of_row, prior_probability=prior[kept])
+        lost = every - log_density(fewer)
+        if lost.sum() > lost.std() * np.sqrt(len(lost)) + _ROUNDING * len(lost):
+            break
+        shares = fewer
+    return shares
