@@ -16,13 +16,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 from blr.census.counts import Counted
 from blr.census.purity import MANY_OBJECTS, Selection, first_threshold, rounded_threshold
 from blr.census.shares import LabelledRows, ShareDraws, TargetRows, moved, scaled
 
 Array = NDArray[np.float64]
-Places = NDArray[np.intp]
 _DRAWS = 300
 _SEED = 20_100_002
 _TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
@@ -303,12 +302,8 @@ def bin_threshold(
     if not inside.any():
         return None
     p = np.sort(shares.target.probability[inside, k])
-
-    def between(low: int, high: int) -> Places:
-        return np.linspace(low, high, _FINE).astype(np.intp).clip(0, len(p) - 1)
-
     select = partial(bin_selection, shares, b, k)
-    return first_threshold(p, _STEPS, between, select, purity=purity, completeness=completeness)
+    return first_threshold(p, _STEPS, _FINE, select, purity=purity, completeness=completeness)
 
 
 def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
-from blr.arrays import Matrix, Places, Vector
+from blr.arrays import Matrix, Vector
 from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
 
 _PSEUDO = 0.5
@@ -170,18 +170,13 @@ def threshold_for(
     """
     p = np.sort(target.probability[:, k])
     select = partial(_selected, labelled, target, k, shares, observed=observed, others=others)
-
-    def between(low: int, high: int) -> Places:
-        rows = np.clip([low, high], 0, len(p) - 1)
-        return np.linspace(float(rows[0]), float(rows[1]), _FINE).round().astype(np.intp)
-
-    return first_threshold(p, _STEPS, between, select, purity=purity, completeness=completeness)
+    return first_threshold(p, _STEPS, _FINE, select, purity=purity, completeness=completeness)
 
 
 def first_threshold(
     p: Vector,
     steps: Vector,
-    between: Callable[[int, int], Places],
+    fine: int,
     select: Callable[[float], Selection],
     *,
     purity: float | None,
@@ -189,8 +184,8 @@ def first_threshold(
 ) -> tuple[float, Selection] | None:
     """Return the first threshold whose selection has what is stated, as `threshold_for` orders them; None if none has.
 
-    Tried are quantiles of the probabilities p (N,), ascending, at `steps`, then those at the places `between` the two
-    where it is passed.
+    Tried are quantiles of the probabilities p (N,), ascending, at `steps`, then as many as `fine` probabilities between
+    the two quantiles where it is reached.
     """
 
     def first(thresholds: Vector) -> tuple[float, float, Selection] | None:
@@ -207,8 +202,8 @@ def first_threshold(
     coarse = first(np.quantile(p, steps))
     if coarse is None:
         return None
-    low, high = np.searchsorted(p, sorted(coarse[:2])).tolist()
-    threshold, _, found = first(p[between(low, high)]) or coarse
+    low, high = np.searchsorted(p, sorted(coarse[:2])).clip(max=len(p) - 1).tolist()
+    threshold, _, found = first(p[np.linspace(low, high, fine).round().astype(np.intp)]) or coarse
     return threshold, found
 
 

@@ -328,7 +328,7 @@ def unseen_rows(folder: Path, *, classes: int, features: int) -> LabelledRows | 
     """Return the labelled rows that judge a model of a folder, whose probabilities calibrate class counts.
 
     The probabilities are moderated, of fits that have not seen the rows, at the class shares of the training.  Rows
-    without probabilities or weight are left out.  None where there are none, as where labels are votes.
+    without probabilities or weight are left out.  None if the folder has no such file, as with votes for labels.
     """
     names = ("probability", "target", "weight", "X")
     found = _read(folder, *names, of="judged", classes=classes, features=features)

@@ -116,7 +116,7 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     if found.n_rows and not found.n_classified:
         return Answer(
             question=question,
-            short="No: none of them has a class, since no feature is measured or they are outside the selection "
+            short="No: no object has a class, since no feature is measured or all are outside the selection "
             "(UNCLASSIFIABLE).",
             level="bad",
             reason="none of these objects has a class",

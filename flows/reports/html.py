@@ -372,7 +372,7 @@ def _sky(sky: SkyCounts) -> Picture:
 
 
 def _flagged(found: Counts, flagged: FlaggedByInput, units: Units) -> Picture:
-    """Return the share of flagged objects by an input of the model: what stands for a map where there is none."""
+    """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
     readable = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
     edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
     shown = edges if readable.inverse is None else np.asarray(readable.inverse(edges), float)
