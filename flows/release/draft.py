@@ -44,6 +44,7 @@ from flows.release.record import (
     ReleaseRefusedError,
     ReleaseState,
     Series,
+    forget_checks,
     write_checks,
 )
 from flows.release.replay import mismatches, settings_of
@@ -74,6 +75,7 @@ def draft(request: DraftRequest) -> ReleaseState:
     with series.alone():
         log = series.unpublished(version)
         folder = series.draft(version)
+        forget_checks(folder)
         (folder / RECORD).unlink(missing_ok=True)
         if request.run is not None:
             manifest = _adopted(check_inside(request.run, key="--run"), folder / DATA)
@@ -209,6 +211,9 @@ def patch(request: PatchRequest) -> ReleaseState:
                 f"NAME: got release {base.version} without a column of identifiers, expected one to patch by"
             )
         folder = series.draft(version)
+        forget_checks(folder)
+        for part in (DATA, COMPANIONS):  # of a draft of the whole that the patch takes the place of
+            shutil.rmtree(folder / part, ignore_errors=True)
         opened = _with_model(folder, manifest, request.store, None, version)
         copy_file(base.folder / CONTRACT, folder / CONTRACT)
         allowed = _listed(check_inside(request.rows, key="--rows"), contract.id)

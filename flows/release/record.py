@@ -410,6 +410,12 @@ def changed_files(folder: Path) -> list[str]:
     ]
 
 
+def forget_checks(folder: Path) -> None:
+    """Remove what a check of a draft has written, and its signature first: they are of other bytes from now on."""
+    for name in (SIGNATURE, SUMS, CHECKS):
+        (folder / name).unlink(missing_ok=True)
+
+
 def check(request: ReleaseRequest) -> Checked:
     """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
     series = Series.of(request.releases, request.name)
@@ -419,8 +425,7 @@ def check(request: ReleaseRequest) -> Checked:
             raise UsageError(
                 f"VERSION: got the patch '{request.version}', which was checked as it was made; sign it"
             )
-        for name in (SIGNATURE, SUMS, CHECKS):
-            (folder / name).unlink(missing_ok=True)
+        forget_checks(folder)
         log, _ = series.read_log()
         opened, last = Opened.of(folder, request.version), series.base(log, record.last)
         contract, truth = opened.contract, None
