@@ -463,6 +463,27 @@ def row_hashes(columns: Iterable[Array]) -> Array:
     return hashed(total)
 
 
+def given_identifiers(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column of identifiers without the rows that have none: null, NaN, '' or '--'."""
+    if pt.is_dictionary(names.type):
+        names = names.cast(names.type.value_type)
+    if pt.is_floating(names.type):
+        names = names.filter(pc.is_finite(names))
+    elif pt.is_string(names.type) or pt.is_large_string(names.type):
+        names = names.filter(pc.invert(pc.is_in(names, pa.array(["", "--"], names.type))))
+    return names.drop_null()
+
+
+def hashed_identifiers(column: pa.Array) -> Array:
+    """Return the hashes (n,) of identifiers, the same whatever the width of the numbers; padding does not count."""
+    if pt.is_string(column.type) or pt.is_large_string(column.type):
+        return hashed_strings(pc.ascii_rtrim(column.fill_null(""), characters=" \0"))
+    values = column_values(column)
+    if values.dtype.kind in "iub" and not np.ma.isMaskedArray(values):
+        return hashed(values.astype(np.int64))
+    return hashed(np.ma.filled(values, 0) if values.dtype.kind != "O" else values)
+
+
 class DistinctCounter:
     """Counts different values; exact up to `capacity` of them, within about one percent beyond."""
 

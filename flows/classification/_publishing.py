@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
 from blr.census.results import Census
 from blr.decisions import Flag
+from catalogs.arrays import column_values, given_identifiers, hashed_identifiers
 from catalogs.errors import counted
+from catalogs.formats import annotated_table
 from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
-from flows.classification._plan import Plan
+from flows.classification._plan import Plan, Work
 from flows.classification._tally import (
     map_input,
     most_doubtful,
@@ -312,16 +318,66 @@ def _manifest(
     )
 
 
-def repeats(outputs: Sequence[Output]) -> tuple[str, ...]:
-    """Return a sentence for each set of equal files; margins of HATS catalogues, which repeat rows, do not count."""
-    by_input: dict[str, list[str]] = defaultdict(list)
-    n_rows = {}
-    for output in sorted((o for o in outputs if o.summary.counted and o.n_rows), key=lambda o: o.name):
-        by_input[output.input.sha256].append(output.name)
-        n_rows[output.input.sha256] = output.n_rows
-    return tuple(
-        f"{', '.join(names)} are copies of one file, byte for byte: each of its {n_rows[sha256]:,} rows is in the "
-        f"release {len(names)} times"
-        for sha256, names in by_input.items()
-        if len(names) > 1
+MOST_IDENTIFIERS = 3_000_000
+"""Most rows of all files whose identifiers are compared: they lie in memory, some 100 MB."""
+
+
+def repeats(outputs: Sequence[Output], work: Work) -> tuple[str, ...]:
+    """Return a sentence for each set of equal files, one on identifiers that others share, one on files without rows.
+
+    Margins of HATS catalogues, which repeat rows, do not count.
+    """
+    known = sorted((o for o in outputs if o.summary.counted), key=lambda o: o.name)
+    by_input: dict[str, list[Output]] = defaultdict(list)
+    for output in (o for o in known if o.n_rows):
+        by_input[output.input.sha256].append(output)
+    rowless = [o.name for o in known if not o.n_rows]
+    more = f" (and {len(rowless) - 1:,} more)" if len(rowless) > 1 else ""
+    sentences = [f"{name}{more}: no rows, expected some; is the file whole?" for name in rowless[:1]]
+    sentences += [
+        f"{', '.join(o.name for o in equal)} are copies of one file, byte for byte: each of its {equal[0].n_rows:,} "
+        f"rows is in the release {len(equal)} times"
+        for equal in by_input.values()
+        if len(equal) > 1
+    ]
+    return (*sentences, *_shared_identifiers([equal[0] for equal in by_input.values()], work))
+
+
+def _shared_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
+    """Yield a sentence where identifiers are in two files, whose copies are staged or have their final names."""
+    name, n_rows = object_columns(work.specification).id, sum(output.n_rows for output in outputs)
+    if name is None or len(outputs) < 2:
+        return
+    if n_rows > MOST_IDENTIFIERS:
+        yield (
+            f"whether an object is in two files is not known: identifiers of {n_rows:,} rows were not compared, "
+            f"expected at most {MOST_IDENTIFIERS:,}"
+        )
+        return
+
+    def identifiers(output: Output) -> Iterator[pa.Array]:
+        staged = work.staging.file(output.name)
+        path = staged if staged.is_file() else work.staging.out / output.name
+        catalog = annotated_table(work.specification.output.prefix).open(path)
+        if name in catalog.names and not pt.is_nested(catalog.column(name).datatype):
+            yield from (given_identifiers(batch.column(0)) for batch in catalog.batches([name]))
+
+    hashes = [
+        np.unique(np.concatenate([np.empty(0, np.uint64), *map(hashed_identifiers, identifiers(output))]))
+        for output in outputs
+    ]
+    found, n_files = np.unique(np.concatenate(hashes), return_counts=True)
+    shared = found[n_files > 1]
+    if not len(shared):
+        return
+    one, *others = [o for o, here in zip(outputs, hashes, strict=True) if np.isin(shared[0], here)]
+    texts = (
+        str(column_values(b)[at[0]])
+        for b in identifiers(one)
+        if len(at := np.flatnonzero(hashed_identifiers(b) == shared[0]))
+    )
+    are = "is" if len(shared) == 1 else "are"
+    yield (
+        f"{counted(len(shared), 'identifier')} {are} in more than one file, such as {next(texts).strip()} in "
+        f"{one.name} and {others[0].name}; each row counts as an object"
     )

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
-from catalogs.arrays import batch_values
+from catalogs.arrays import batch_values, given_identifiers
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
@@ -287,18 +287,12 @@ class ObjectSurvey:
         """Return how many rows so far have the identifier of another one; rows without one do not count."""
         if not self.names:
             return 0
-        names = pa.chunked_array(self.names)
-        if pa.types.is_dictionary(names.type):
-            names = names.cast(names.type.value_type)
-        if pa.types.is_floating(names.type):
-            names = names.filter(pc.is_finite(names))
-        elif pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
-            names = names.filter(pc.invert(pc.is_in(names, pa.array(["", "--"], names.type))))
+        names = given_identifiers(pa.chunked_array(self.names))
         try:
             distinct: int = pc.count_distinct(names).as_py()
         except pa.ArrowNotImplementedError:  # lists and the like name no object
             return 0
-        return len(names) - names.null_count - distinct
+        return len(names) - distinct
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""

@@ -479,7 +479,7 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     if not listed:
         plan.work.staging.close()
         return replace(_result(model, plan), status="waiting", deferred=deferred)
-    repeated = repeats(listed)
+    repeated = repeats(listed, plan.work)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}

@@ -133,8 +133,8 @@ def _left_out(result: ReleaseResult) -> str:
         "deferred": len(result.deferred),
     }
     left = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
-    repeats = "objects are in two files" if result.repeats else ""
-    return "; ".join(filter(None, (left, repeats)))
+    odd = "odd files" if result.repeats else ""
+    return "; ".join(filter(None, (left, odd)))
 
 
 def _quarantined(result: ReleaseResult) -> str:

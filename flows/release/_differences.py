@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays import column_values, decoded, hashed, hashed_strings
+from catalogs.arrays import column_values, decoded, hashed_identifiers
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.split import healpix_pixels
 from flows.release._contract import MOST_ROWS, Contract, Findings, Opened, Profile, Verdict
@@ -65,16 +65,6 @@ def floats(column: pa.Array) -> Floats:
     return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)
 
 
-def identifiers(column: pa.Array) -> Array:
-    """Return the hashes (n,) of identifiers, the same whatever the width of the numbers; padding does not count."""
-    if pt.is_string(column.type) or pt.is_large_string(column.type):
-        return hashed_strings(pc.ascii_rtrim(column.fill_null(""), characters=" \0"))
-    values = column_values(column)
-    if values.dtype.kind in "iub" and not np.ma.isMaskedArray(values):
-        return hashed(values.astype(np.int64))
-    return hashed(np.ma.filled(values, 0) if values.dtype.kind != "O" else values)
-
-
 def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:
     """Return the classes (n,) by number: from 1 on, 0 for none, -1 for a text that is not among them."""
     text = pc.ascii_rtrim(column.cast(pa.string()).fill_null(""), characters=" ")
@@ -103,7 +93,7 @@ def rows_of(
 ) -> dict[str, Array]:
     """Return the rows of a batch, which are those of a file from row `start` on."""
     n, names = batch.num_rows, batch.schema.names
-    hashes = identifiers(batch.column(contract.id)) if contract.id in names else np.zeros(n, np.uint64)
+    hashes = hashed_identifiers(batch.column(contract.id)) if contract.id in names else np.zeros(n, np.uint64)
     rows = {
         "hash": hashes,
         "file": np.full(n, file, np.uint32),
@@ -142,7 +132,7 @@ class Ledger:
         """Add the identifiers of rows of a file, from row `start` on."""
         n = len(column)
         row = np.arange(start, start + n)
-        self.add({"hash": identifiers(column), "file": np.full(n, file, np.uint32), "row": row})
+        self.add({"hash": hashed_identifiers(column), "file": np.full(n, file, np.uint32), "row": row})
 
     def add_file(self, catalog: Catalog, column: str, file: int) -> None:
         """Add the identifiers of all rows of a file."""

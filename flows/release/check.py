@@ -24,7 +24,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.decisions import Flag
-from catalogs.arrays import column_values, is_text
+from catalogs.arrays import column_values, hashed_identifiers, is_text
 from catalogs.catalog.catalog import BATCH_ROWS, USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
@@ -59,7 +59,6 @@ from flows.release._differences import (
     Rows,
     Sample,
     floats,
-    identifiers,
     rows_of,
 )
 from flows.release.replay import Replayed, Truth, negative_controls
@@ -562,7 +561,7 @@ class _File:
         if before is not None:
             if not {*texts} <= {*batch.schema.names}:
                 batch = next(self.catalog.batches(texts, n))
-            was = (identifiers(before.column(id_)), before)
+            was = (hashed_identifiers(before.column(id_)), before)
             found.compare_texts(self.number, (hashes[:n], batch.slice(0, n).select(texts)), was)
 
     # Each yields checks, their columns, what is wrong, and (n,) in which rows.

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blr.threads import single_threaded_blas
+from catalogs.arrays import hashed_identifiers
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
 from catalogs.formats import TableChoice, annotated_table
@@ -35,7 +36,6 @@ from flows.release._contract import (
     derived_contract,
     passed,
 )
-from flows.release._differences import identifiers
 from flows.release.check import Checked, differing
 from flows.release.record import (
     COMPANIONS,
@@ -267,7 +267,7 @@ def _listed(path: Path, column: str) -> Array:
         raise UsageError(
             f"--rows: got {path} without the column '{column}', expected the identifiers of rows"
         )
-    hashes = [identifiers(batch.column(column)) for batch in catalog.batches([column])]
+    hashes = [hashed_identifiers(batch.column(column)) for batch in catalog.batches([column])]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
@@ -301,7 +301,7 @@ def _changed(
         columns |= dict.fromkeys(column for column, wrong in different.items() if wrong.any())
         rows = np.flatnonzero(np.logical_or.reduce([*different.values()]))
         if len(rows):
-            outside = rows[~np.isin(identifiers(b.column(id_).take(pa.array(rows))), allowed)]
+            outside = rows[~np.isin(hashed_identifiers(b.column(id_).take(pa.array(rows))), allowed)]
             if len(outside):
                 raise ReleaseRefusedError(
                     f"{name}: {len(outside):,} rows change that are not listed, first row {start + outside[0]:,} "

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
-from catalogs.arrays import column_values, is_text
+from catalogs.arrays import column_values, hashed_identifiers, is_text
 from catalogs.catalog.catalog import USER_BITS, levels
 from catalogs.formats import TableChoice, annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
@@ -27,7 +27,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
-from flows.release._differences import Rows, class_numbers, identifiers, matched
+from flows.release._differences import Rows, class_numbers, matched
 from flows.request import ReplayRequest
 from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
@@ -247,7 +247,7 @@ class Truth:
             )
         hashes, labels = [], []
         for batch in catalog.batches([names[id_column.casefold()], label]):
-            hashes.append(identifiers(batch.column(0)))
+            hashes.append(hashed_identifiers(batch.column(0)))
             labels.append(class_numbers(batch.column(1), classes))
         codes = np.concatenate([np.empty(0, np.int16), *labels])
         if not (codes > 0).any():

@@ -57,7 +57,7 @@ class ClassificationReport:
     """What the report of a classification shows: its summary without the files, and how good the model is.
 
     `quarantined` are files that could not be annotated, and `deferred` those left for the next run, by name, each with
-    the reason.  `repeats` are sentences on files that have objects in common.  `units` has the expression and the unit
+    the reason.  `repeats` are sentences on odd files.  `units` has the expression and the unit
     of each feature, `label_shares` those of the classes among the model's labels.  `files` are their states.
     """
 
@@ -196,10 +196,7 @@ def _odd(report: ClassificationReport) -> Answer:
         )
         for name, why in report.deferred.items()
     ]
-    files += [
-        Finding(what=plain_end(words), level="care", short="objects that are in two files")
-        for words in report.repeats
-    ]
+    files += [Finding(what=plain_end(words), level="care", short="odd files") for words in report.repeats]
     odd = (*files, *strange_findings(report.summary))
     left = len(files) - MOST_FILES
     more = (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()

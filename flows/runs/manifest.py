@@ -538,9 +538,16 @@ class Manifest:
         check_links(path, folder)
         if not path.is_file():
             return None
+        content = path.read_bytes()
         try:
-            manifest = from_document(cls, json.loads(path.read_text(encoding="utf-8")), source=MANIFEST)
+            manifest = from_document(cls, json.loads(content), source=MANIFEST)
             return replace(manifest, outputs=read_table(folder, manifest.table))
+        except CatalogError:
+            if path.read_bytes() == content:
+                raise
+            return cls.read(
+                folder
+            )  # another run has just ended, and removed the table of the manifest before
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "

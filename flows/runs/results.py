@@ -493,7 +493,7 @@ class ReleaseResult:
         URL of the object store where the release is published; None for a folder of this machine.  `out` is then the
         folder here that it is published from.
     repeats
-        Sentences on files that were found to have objects in common, before they were published.
+        Sentences on odd files: those with objects in common, or too many to say so, and those without rows.
     up_to_date
         Whether the plan has nothing to do; None unless the status is "planned".
     drifted

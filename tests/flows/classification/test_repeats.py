@@ -1,4 +1,4 @@
-"""Files of a release that hold the same bytes: told before publication."""
+"""Files of a release with objects in common, or without rows: told before publication."""
 
 from __future__ import annotations
 
@@ -77,3 +77,61 @@ def test_repeated_identifiers_are_said_in_the_counts(
     command[1] = "once.parquet"
     assert run([*command, "--out", "once", "--direct"]) == 0
     assert "identifier of an earlier row" not in capsys.readouterr().out
+
+
+def test_shared_identifiers_and_files_without_rows_are_told(
+    trained: Path,
+    tmp_path: Path,
+    make: SimpleNamespace,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two objects are in two files of other bytes each; rows without a name are no object; one file has no rows."""
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    rows = [survey(make, 1000 * k, 200) for k in range(3)]
+    for part in rows:
+        part["name"][:2] = ""
+    rows[2]["name"][[5, 6, 7]] = [*rows[0]["name"][[50, 51]], rows[0]["name"][51]]
+    for k, part in enumerate(rows):
+        make.parquet(folder / f"t{k}.parquet", part)
+    make.parquet(folder / "t3.parquet", survey(make, 3000, 0))
+    told, said = classified(folder, trained, capsys)
+    rowless, shared = told["repeats"]
+    assert rowless == "t3.parquet: no rows, expected some; is the file whole?"
+    assert shared == (
+        "2 identifiers are in more than one file, such as G0000051 in t0.parquet and t2.parquet; each row counts "
+        "as an object"
+    )
+    assert all(sentence in said for sentence in told["repeats"])
+    report = (tmp_path / "out/report.html").read_text()
+    assert "2 identifiers are in more than one file" in report
+    assert "t3.parquet: no rows" in report
+    monkeypatch.setattr("flows.classification._publishing.MOST_IDENTIFIERS", 500)
+    make.parquet(folder / "t3.parquet", survey(make, 3000, 200))
+    shutil.rmtree(tmp_path / "out")
+    told, _ = classified(folder, trained, capsys)
+    (sentence,) = told["repeats"]
+    assert sentence == (
+        "whether an object is in two files is not known: identifiers of 800 rows were not compared, expected at "
+        "most 500"
+    )
+
+
+def test_identifiers_of_an_earlier_run_are_compared(
+    trained: Path, tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that comes later shares names, which are numbers, with a copy that stays."""
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    for k in range(2):
+        make.parquet(
+            folder / f"t{k}.parquet", make.survey(60, seed=k) | {"name": np.arange(100 * k, 100 * k + 60)}
+        )
+        assert "repeats" not in classified(folder, trained, capsys)[0]
+    make.parquet(folder / "t2.parquet", make.survey(60, seed=9) | {"name": np.arange(159, 219)})
+    told, _ = classified(folder, trained, capsys)
+    (sentence,) = told["repeats"]
+    assert sentence == (
+        "1 identifier is in more than one file, such as 159 in t1.parquet and t2.parquet; each row counts as an object"
+    )

@@ -420,6 +420,19 @@ def test_outputs_may_not_become_inputs(release: Release, folder: str) -> None:
         release.run(out=release.folder / folder)
 
 
+def test_a_manifest_that_another_run_replaces_while_it_is_read(
+    released: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of the manifest before is gone when it is looked for: what is there now is read."""
+    before, read = (released.out / MANIFEST).read_bytes(), Path.read_bytes
+    released.write("p3.parquet", seed=9)
+    released.run()
+    after = Manifest.read(released.out)
+    earlier = iter([before])
+    monkeypatch.setattr(Path, "read_bytes", lambda path: next(earlier, None) or read(path))
+    assert Manifest.read(released.out) == after
+
+
 def test_a_manifest_that_names_files_elsewhere(released: Release) -> None:
     tree = json.loads((released.out / MANIFEST).read_text())
     table = released.out / tree["table"]["path"]
