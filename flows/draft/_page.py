@@ -16,7 +16,7 @@ from catalogs.catalog.catalog import Catalog, Element
 from catalogs.column_names import column_names
 from catalogs.errors import brief, counted
 from catalogs.expressions.expression import parse
-from catalogs.formats import annotated_columns
+from catalogs.formats import all_suffixes, annotated_columns
 from catalogs.profile.columns import Profile, suspected_texts
 from catalogs.profile.quality import (
     naming_column,
@@ -255,7 +255,9 @@ class Page:
             yield f"prefix = {toml_text(free)}  # since {comment_text(theirs[0])} is not of an earlier annotation"
 
     def _name(self) -> str:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
+        name = self.catalog.path.name
+        ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
         return (stem or "survey")[:60]
 
     def _path(self) -> str:

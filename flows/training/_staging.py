@@ -408,7 +408,8 @@ def catalog_quality(
         choice=None if read is None else lambda values: read(values) != "",
     )
     leaks: list[Leak] = []
-    used = {name for text in specification.features.values() for name in parse(text).names}
+    cells = {cell for text in specification.features.values() for cell in parse(text).cells}
+    used = {name + "".join(f"[{i}]" for i in index) for name, index in cells}
     suspects: dict[str, str] = {}
     if read is not None:
         labels = read(seen.chosen)

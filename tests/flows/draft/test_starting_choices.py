@@ -218,6 +218,21 @@ def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Pat
     )
 
 
+def test_ident_names_the_objects_and_the_model_is_called_as_the_file(tmp_path: Path) -> None:
+    """COSMOS and GalSim call the column IDENT; a point in a file's name is no ending."""
+    rng = np.random.default_rng(3)
+    columns = {
+        "IDENT": rng.permutation(90_000)[:200] + 1000,
+        "x": rng.normal(size=200),
+        "kind": ["a", "b"] * 100,
+    }
+    Table(columns).write(tmp_path / "catalog_23.5_x.fits.gz")
+    start = start_of(tmp_path / "catalog_23.5_x.fits.gz", "kind")
+    assert 'name = "catalog_23-5_x"' in start.text
+    assert 'id = "IDENT"' in start.text
+    assert set(start.features) == {"x"}
+
+
 def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kind = rng.random(400) < 0.5

@@ -171,6 +171,25 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("few_draws")
+def test_an_element_that_gives_the_class_away_is_told_by_the_training(tmp_path: Path) -> None:
+    """The features name it `v[1]`, the columns of the catalogue `v`."""
+    rng = np.random.default_rng(5)
+    early = np.arange(200) < 100
+    vectors = np.column_stack([rng.normal(size=200), early + rng.normal(0, 0.05, 200)])
+    columns = {
+        "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2),
+        "x": rng.normal(early, 1),
+    }
+    table = pa.table(columns | {"kind": np.where(early, "E", "S")})
+    pq.write_table(table, tmp_path / "x.parquet")
+    out = tmp_path / "x.toml"
+    assert run(["init", str(tmp_path / "x.parquet"), "--label", "kind", "--out", str(out)]) == 0
+    out.write_text("[[candidate]]".join(out.read_text().split("[[candidate]]")[:2]))
+    use, *_ = training_answers(TrainReport.of(train(out, tmp_path / "models")))
+    assert "features may give the class away (v[1])" in use.short
+
+
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
 def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
     """Of 100,000 rows 600 have a class: some hundred in a sample of all, too few for anything that is asked of them."""
