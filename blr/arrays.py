@@ -95,7 +95,7 @@ def column_names(x: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(columns)
 
 
-def features_of(x: Any, names: Sequence[str] | None, name: str = "X") -> Any:
+def features_of(x: Any, names: Sequence[str] | None) -> Any:
     """Return the columns of a table that are called `names`, in their order; any other array as it is.
 
     Raises
@@ -109,7 +109,7 @@ def features_of(x: Any, names: Sequence[str] | None, name: str = "X") -> Any:
     absent = [n for n in names if n not in columns]
     if absent:
         raise ValueError(
-            f"{name} has no column {absent[0]!r}, expected {', '.join(names)}; got {', '.join(columns) or 'none'}"
+            f"X has no column {absent[0]!r}, expected {', '.join(names)}; got {', '.join(columns) or 'none'}"
         )
     return {n: columns[n] for n in names}
 

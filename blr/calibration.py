@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
-from blr.arrays import Matrix, Vector, require_finite
+from blr.arrays import Matrix, Places, Vector, require_finite
 
 __all__ = [
     "BrierParts",
@@ -33,7 +33,6 @@ __all__ = [
     "reliability_curves",
     "share_interval",
 ]
-Bins = NDArray[np.intp]
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""
 _SLOPES = 2.0 ** np.linspace(-3, 3, 37)
@@ -286,12 +285,12 @@ def _wilson(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
-def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Bins]) -> float:
+def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Places]) -> float:
     gaps = (np.bincount(b, weights=w * (q - o)) for q, o, b in zip(P.T, T.T, places, strict=True))
     return float(np.mean([np.abs(gap).sum() for gap in gaps]))
 
 
-def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
+def _equal_mass(q: Vector, w: Vector, bins: int) -> Places:
     """Return the bin of each row, (N,), at most `bins` of about equal weight; equal q fall into one bin."""
     if bins < 1:
         raise ValueError(f"bins is {bins}; give a number of bins, at least 1")
@@ -304,7 +303,7 @@ def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
     return np.asarray(compact[inverse], dtype=np.intp)
 
 
-def _bin_means(place: Bins, w: Vector, q: Vector, o: Vector) -> tuple[Vector, Vector, Vector]:
+def _bin_means(place: Places, w: Vector, q: Vector, o: Vector) -> tuple[Vector, Vector, Vector]:
     """Return the mass, the mean of q and the mean of o of each bin."""
     mass = np.bincount(place, weights=w).astype(np.float64)
     return mass, np.bincount(place, weights=w * q) / mass, np.bincount(place, weights=w * o) / mass

@@ -13,9 +13,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector, as_stored, html_table
+from blr.arrays import Mask, Matrix, Places, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Member, NodeMixture, count_draws, shared_deviations, slope_moments
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
@@ -38,8 +37,6 @@ from blr.predictive.mixture import (
 )
 
 __all__ = ["Classifier", "Member"]
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many
@@ -303,7 +300,7 @@ class Classifier:
         base: Prediction,
         X: Matrix,
         missing: Mask,
-        chosen: Rows,
+        chosen: Places,
         errors: Matrix | None,
     ) -> Prediction:
         if not len(chosen):

@@ -21,14 +21,13 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from blr.arrays import Matrix, Vector, as_vector
+from blr.arrays import Mask, Matrix, Vector, as_vector
 from blr.classifier import Classifier
 from blr.member import Member
 
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
 _ORDERS = 128  # drawn of more, each with its reverse
 _DRAWS = 400
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

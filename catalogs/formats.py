@@ -244,7 +244,7 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
             what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
             raise apart(first, catalog, what)
         require_same_units(first.path, first.columns, catalog.path, catalog.columns)
-        if annotated_columns(first) != annotated_columns(catalog):
+        if annotated_names(first.metadata) != annotated_names(catalog.metadata):
             raise apart(
                 first,
                 catalog,
@@ -264,11 +264,6 @@ def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
         f"{first.path} and {other.path} cannot be read as one catalogue: {what}; open the files one by one, "
         "or use a pattern that matches fewer files"
     )
-
-
-def annotated_columns(catalog: Catalog) -> frozenset[str]:
-    """Return the columns that earlier annotations made: a copy of all files replaces the same ones in each."""
-    return annotated_names(catalog.metadata)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Mask, Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.calibration import CalibrationLine, Skill, log_loss
 from blr.candidates.fits import FinalMember
@@ -26,7 +26,6 @@ from blr.posterior.laplace import by_gradients
 from blr.predictive.mixture import Temperature
 from blr.trust.verdict import MEAN_ERROR, Trust, TrustAnswer
 
-Mask = NDArray[np.bool_]
 ROWS = 256
 """Rows at which probabilities are compared."""
 BEYOND = 0.5

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Mask, Matrix, Vector
 from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
 from blr.missing.moments import FeatureMoments
@@ -22,7 +22,6 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.label_noise import LabelNoise, estimate_label_noise
 from blr.shift import rescaled
 
-Mask = NDArray[np.bool_]
 REFERENCE_VOTES, REFERENCE_LABELS = 4000, 3000
 """Most rows from which the scatter of votes is estimated, to 2 %, and the shares of wrong labels, to about 0.02."""
 CENTRES = 20

@@ -25,12 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Mask, Matrix, Places, Vector
 
-Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
-Places = NDArray[np.intp]
-Possible = tuple[Bools, Bools, Bools]
+Possible = tuple[Mask, Mask, Mask]
 """In which strata (H,) an unseen object may count as a hit, as a miss, and as neither."""
 _Totals = tuple[Vector, Vector, Vector, Vector, Vector]
 """Shares a and b (R, H) of hits and misses in strata of weight W (H,), each from n (R, H) objects.
@@ -77,7 +75,7 @@ def uncertainty(mean: Matrix, share: Vector) -> Vector:
     return deviation
 
 
-def cut_levels(n_rows: Counts, deviation: Matrix, n_strata: int, begins: Bools | None = None) -> Places:
+def cut_levels(n_rows: Counts, deviation: Matrix, n_strata: int, begins: Mask | None = None) -> Places:
     """Return the stratum (K, G) of each level within its class, 0 the least probable; -1 where it has no object.
 
     `n_rows` (K, G) counts objects, `deviation` (K, G) is their `uncertainty`.  Strata are about equal in their product

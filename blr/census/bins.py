@@ -16,12 +16,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Places, Vector
+from blr.arrays import Floats, Matrix, Places, Vector
 from blr.census.counts import Counted
 from blr.census.purity import MANY_OBJECTS, Selection, first_threshold, rounded_threshold
 from blr.census.shares import LabelledRows, ShareDraws, TargetRows, moved, scaled
 
-Array = NDArray[np.float64]
 _DRAWS = 300
 _SEED = 20_100_002
 _TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
@@ -58,7 +57,7 @@ class BinShares:
     assumptions, those under each, whose draws are pooled in that order; all else here is of the first.
     """
 
-    draws: Array
+    draws: Floats
     n_objects: Vector
     n_labelled: NDArray[np.intp]
     probability: Matrix
@@ -110,8 +109,8 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
 
 
 def _drawn(
-    whole: Matrix, expected: _Expected, realised: Array, fraction: Vector, places: BinnedRows
-) -> Array:
+    whole: Matrix, expected: _Expected, realised: Floats, fraction: Vector, places: BinnedRows
+) -> Floats:
     """Return draws (S, B, K - 1) of the shares in bins, for draws (S, K) of those of the whole."""
     rng = np.random.default_rng(_SEED)
     pi = whole.mean(axis=0)
@@ -190,7 +189,7 @@ class _Expected:
         sums = [np.bincount(places.labelled, weight * r, minlength=B) for r in residual.T]
         return np.asarray(np.column_stack(sums) / np.maximum(total, 1e-300)[:, None])
 
-    def error(self, shares: Vector, places: BinnedRows) -> Array:
+    def error(self, shares: Vector, places: BinnedRows) -> Floats:
         """Return the covariance (B, K - 1, K - 1) of these means."""
         weight, residual = self._residuals(shares)
         mean, spread = self.difference(shares, places), _spread(shares)
@@ -221,7 +220,7 @@ def _bin_means(values: Matrix, target: TargetRows, places: BinnedRows) -> Matrix
     return np.where(weight[:, None] > 0, sums / np.maximum(weight, 1e-300)[:, None], target.mean(values))
 
 
-def _weights(found: Matrix, error: Array, spread: Matrix) -> Vector:
+def _weights(found: Matrix, error: Floats, spread: Matrix) -> Vector:
     """Return the posterior probabilities of `_TAU`."""
     log_p = -np.log1p((_TAU / _TAU_SCALE) ** 2)
     for i, tau in enumerate(_TAU):
@@ -232,7 +231,7 @@ def _weights(found: Matrix, error: Array, spread: Matrix) -> Vector:
     return np.asarray(p / p.sum())
 
 
-def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> Array:
+def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> Floats:
     """Return the covariance (B, K - 1, K - 1) of the classes of a bin's objects, and of a sample of these."""
     q = p[:, :-1]
     K = q.shape[1]

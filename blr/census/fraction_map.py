@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from blr.arrays import Matrix, Vector
-
-Indices = NDArray[np.intp]
+from blr.arrays import Matrix, Places, Vector
 
 REGION_SCALES = (0.3, 0.6, 1.2)
 """Standard deviations, in the logit, of the regions' effects, averaged by their evidence.
@@ -60,7 +58,7 @@ class FractionDesign:
         e = np.clip(logit(np.clip(expected, 1e-12, 1 - 1e-12)), -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.column_stack([np.ones(len(e)), e, z, z**2])
 
-    def matrix(self, expected: Vector, X: Matrix, region: Indices) -> Matrix:
+    def matrix(self, expected: Vector, X: Matrix, region: Places) -> Matrix:
         """Return the design matrix (N, M); a row of region -1 is in none."""
         regions = np.zeros((len(region), self.n_regions))
         inside = np.flatnonzero(region >= 0)
@@ -125,7 +123,7 @@ class FractionSums:
 
     def add(
         self,
-        cell: Indices,
+        cell: Places,
         expected: tuple[Vector, Vector],
         drawn: tuple[Matrix, Matrix],
         use: NDArray[np.bool_],
@@ -157,9 +155,7 @@ class FractionSums:
         return Fractions(self.whole, expected, fraction, low, high)
 
 
-def drawn_fractions(
-    design: FractionDesign, W: Matrix, expected: Vector, X: Matrix, region: Indices
-) -> Matrix:
+def drawn_fractions(design: FractionDesign, W: Matrix, expected: Vector, X: Matrix, region: Places) -> Matrix:
     """Return the fraction of each row under each draw of the weights (S, M), (N, S)."""
     smooth = design.n_functions - design.n_regions
     # The last column is that of no region.

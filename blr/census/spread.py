@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # its modules load when used
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 
 EVEN = 0.1
 """Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
@@ -28,20 +28,18 @@ _MOST_PAIRS = 4_000_000
 _HALVINGS = 20
 _DECIDED = 1e-9
 
-Rows = NDArray[np.intp]
-
 
 def spread_sample(
     size: Vector,
     first: Vector,
     points: Matrix,
-    groups: Rows,
-    strata: Rows,
-    quota: Rows,
+    groups: Places,
+    strata: Places,
+    quota: Places,
     *,
     radius: float,
     rng: np.random.Generator,
-) -> tuple[Rows, Vector, float]:
+) -> tuple[Places, Vector, float]:
     """Return drawn rows (m,), the probability (m,) with which each was drawn of all there were, and the radius.
 
     Rows are drawn in proportion to `size` (n,) at points (n, D), no two of them nearer than the radius.
@@ -88,7 +86,7 @@ def inclusion_probabilities(size: Vector, n: int) -> Vector:
     return np.minimum(1.0, size * (left[k] / rest[k]))
 
 
-def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> Rows:
+def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> Places:
     """Return the rows drawn with these inclusion probabilities (n,) at points (n, D), spread over the space.
 
     A row that is undecided competes with its nearest undecided neighbour until one of both is decided.  The sum of the
@@ -116,7 +114,7 @@ def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator)
 class _Undecided:
     """Rows that are not decided, and the nearest of them: a tree that is built anew when half of its rows are gone."""
 
-    def __init__(self, points: Matrix, rows: Rows) -> None:
+    def __init__(self, points: Matrix, rows: Places) -> None:
         self._points = points
         self.rows = rows.tolist()
         self._place = {row: place for place, row in enumerate(self.rows)}
@@ -152,7 +150,7 @@ class _Undecided:
             self._build()
 
 
-def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Generator) -> Rows:
+def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Generator) -> Places:
     """Return the row of each group whose exponential clock is the first: it is drawn in proportion to its size."""
     clock = rng.exponential(size=len(size)) / size
     order = np.lexsort((clock, groups))
@@ -161,7 +159,7 @@ def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Genera
     return np.sort(order[first])
 
 
-def _hard_core(size: Vector, pairs: Rows, rng: np.random.Generator) -> tuple[Vector, NDArray[np.bool_]]:
+def _hard_core(size: Vector, pairs: Places, rng: np.random.Generator) -> tuple[Vector, NDArray[np.bool_]]:
     """Return the probability (n,) that a row stays, and which do (n,): those whose clock is before all their pairs'."""
     clock = rng.exponential(size=len(size)) / size
     stays = np.ones(len(size), dtype=bool)
@@ -170,13 +168,15 @@ def _hard_core(size: Vector, pairs: Rows, rng: np.random.Generator) -> tuple[Vec
     return _first_share(size, pairs), stays
 
 
-def _first_share(size: Vector, pairs: Rows) -> Vector:
+def _first_share(size: Vector, pairs: Places) -> Vector:
     """Return the probability (n,) that a row's clock is before those of its pairs (P, 2)."""
     both = np.concatenate([pairs, pairs[:, ::-1]])
     return np.asarray(size / (size + np.bincount(both[:, 0], size[both[:, 1]], minlength=len(size))))
 
 
-def _near_pairs(points: Matrix, size: Vector, strata: Rows, quota: Rows, radius: float) -> tuple[float, Rows]:
+def _near_pairs(
+    points: Matrix, size: Vector, strata: Places, quota: Places, radius: float
+) -> tuple[float, Places]:
     """Return the radius, halved as often as it has to be, and the pairs (P, 2) of rows within it; none for 0."""
     there = np.bincount(strata, minlength=len(quota))
     wanted = np.minimum(np.minimum(2 * quota, there), (quota + there) / 2)

@@ -290,16 +290,6 @@ first.
 """
 
 
-@dataclass(frozen=True, eq=False)
-class _Largest:
-    """A maximum that adds up."""
-
-    value: Any
-
-    def __add__(self, other: _Largest) -> _Largest:
-        return _Largest(np.maximum(self.value, other.value))
-
-
 def find_separation(
     data: Data,
     n_classes: int,
@@ -359,12 +349,12 @@ def _overlaps(
     step = U.T @ (U @ gradient)
     outside, widest, size = data.accumulate(_outside(likelihood, theta, step, U))
     lacking = np.abs(gradient - hessian @ step) + _SUM_ROUNDING * np.tile(size, likelihood.n_outputs)
-    mending = np.sqrt(2 * widest.value) * (float(np.linalg.norm(np.abs(U) @ lacking)) + slack)
+    mending = np.sqrt(2 * max(widest)) * (float(np.linalg.norm(np.abs(U) @ lacking)) + slack)
     return int(outside) == 0 and bool(mending < _MENDING)
 
 
 def _outside(likelihood: Likelihood, theta: Vector, step: Vector, U: Matrix) -> ChunkFunction:
-    """Return how many rows leave the simplex, the largest variance of an activation, and Σ |φ| (M,)."""
+    """Return how many rows leave the simplex, each block's largest variance of an activation, and Σ |φ| (M,)."""
     C = likelihood.n_outputs
     covariances = class_covariances(U, C)
 
@@ -374,8 +364,7 @@ def _outside(likelihood: Likelihood, theta: Vector, step: Vector, U: Matrix) -> 
         d = class_activations(likelihood, activations(X, step, C))
         relative = 1 + d - np.einsum("nk,nk->n", y, d)[:, None]  # y + R d, as a multiple of y
         variance = np.einsum("ncc->n", covariances(X))
-        widest = _Largest(variance.max(initial=0.0))
-        return int(np.count_nonzero(relative < _INSIDE)), widest, np.abs(X).sum(axis=0)
+        return int(np.count_nonzero(relative < _INSIDE)), [variance.max(initial=0.0)], np.abs(X).sum(axis=0)
 
     return blockwise(terms, C * len(theta) + 4 * (C + 2))
 
@@ -402,51 +391,22 @@ def _class_weights(likelihood: Likelihood, theta: Vector) -> Matrix:
     return class_activations(likelihood, theta.reshape(likelihood.n_outputs, -1).T).T
 
 
-@dataclass(frozen=True, eq=False)
-class _Constraints:
-    """Rows φ (n, M), scaled, the classes that each sets apart, own (n,) above other (n,), and the least margin."""
-
-    Phi: Matrix
-    own: NDArray[np.intp]
-    other: NDArray[np.intp]
-    n_classes: int
-    least: float = np.inf
-
-    @property
-    def size(self) -> int:
-        """Entries of the matrix."""
-        return len(self.Phi) * (self.n_classes - 1) * self.Phi.shape[1]
-
-    def matrix(self) -> Matrix:
-        """Return the rows (e_own - e_other) ⊗ φ without the first class's columns, which a common shift makes zero."""
-        n, M = self.Phi.shape
-        A = np.zeros((n, self.n_classes, M))
-        A[np.arange(n), self.own] = self.Phi
-        A[np.arange(n), self.other] -= self.Phi
-        return A[:, 1:].reshape(n, -1)
-
-    def joined(self, new: _Constraints) -> _Constraints:
-        """Return these and the new ones."""
-        pairs = [(self.Phi, new.Phi), (self.own, new.own), (self.other, new.other)]
-        Phi, own, other = (np.concatenate(pair) for pair in pairs)
-        return _Constraints(Phi, own, other, self.n_classes)
-
-
 def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: int) -> Separation:
-    (parts,) = data.accumulate(lambda Phi, _t, _w: (_Largest(np.abs(Phi).max(axis=0)),))
-    scale = np.where(parts.value > 0, parts.value, 1.0)
+    (parts,) = data.accumulate(lambda Phi, _t, _w: ([np.abs(Phi).max(axis=0)],))
+    largest = np.max(parts, axis=0)
+    scale = np.where(largest > 0, largest, 1.0)
     limit = min(4 * (K - 1) * M + 100, _LARGEST_PROGRAM // ((K - 1) * M))
     start = _class_weights(likelihood, theta) * scale
     start /= max(float(np.abs(start).max()), 1e-300)
-    working = _worst(data, start, scale, limit, above=np.inf)
-    if working.least > 100 * _TOLERANCE:
+    A, least = _worst(data, start, scale, limit, above=np.inf)
+    if least > 100 * _TOLERANCE:
         return _described(data, start, scale)
     (total,) = data.accumulate(_summed(scale, K))
-    W = _cut(data, working, scale, limit, lambda A: _steepest(A, total))
+    W = _cut(data, A, scale, limit, lambda A: _steepest(A, total))
     if isinstance(W, str):
         return W, (), ()
     # The widest margin only improves the wording of the finding, and its linear program is slower.
-    wide = _cut(data, working, scale, limit, _widest) if working.size <= _LARGEST_WIDEST else "unknown"
+    wide = _cut(data, A, scale, limit, _widest) if A.size <= _LARGEST_WIDEST else "unknown"
     return _described(data, W if isinstance(wide, str) else wide, scale)
 
 
@@ -470,11 +430,13 @@ class _UnsolvedError(Exception):
     """A linear program of which no method found the end."""
 
 
-def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: Program) -> Matrix | str:
-    """Return W (K, M) of scaled columns that no row contradicts, "none" where zero is the only one, or "unknown"."""
+def _cut(data: Data, A: Matrix, scale: Vector, limit: int, program: Program) -> Matrix | str:
+    """Return W (K, M) of scaled columns that no row contradicts, "none" where zero is the only one, or "unknown".
+
+    A has the constraints to begin with.
+    """
     M = len(scale)
     for _ in range(_ROUNDS):
-        A = working.matrix()
         if A.size > 2 * _LARGEST_PROGRAM:
             return "unknown"
         try:
@@ -484,10 +446,10 @@ def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: 
         if solution is None:
             return "none"
         W = np.concatenate([np.zeros((1, M)), solution.reshape(-1, M)])
-        broken = _worst(data, W, scale, limit, above=-_TOLERANCE)
-        if len(broken.Phi) == 0:
+        broken, _ = _worst(data, W, scale, limit, above=-_TOLERANCE)
+        if len(broken) == 0:
             return W
-        working = working.joined(broken)
+        A = np.concatenate([A, broken])
     return "unknown"
 
 
@@ -535,8 +497,12 @@ def _margins(W: Matrix, scale: Vector, Phi: Matrix, t: Matrix) -> tuple[Matrix, 
     return X, share, own[:, None] - a
 
 
-def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) -> _Constraints:
-    """Return the constraints with the least margins below `above`, about `limit` of them."""
+def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) -> tuple[Matrix, float]:
+    """Return the constraints with the least margins below `above`, about `limit` of them, and the least margin.
+
+    A constraint is a row (e_own - e_other) ⊗ φ, scaled, without the first class's columns, which a common shift makes
+    zero: the row's own class lies above another.
+    """
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         counted = _counted(weight)
@@ -550,9 +516,11 @@ def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) ->
 
     (constraints,) = data.accumulate(blockwise(terms, 4 * len(W)))
     constraints = sorted(constraints, key=lambda c: float(c[0]))[:limit]
-    X = np.array([c[1] for c in constraints]).reshape(-1, W.shape[1])
-    own, other = (np.array([c[i] for c in constraints], dtype=np.intp) for i in (2, 3))
-    return _Constraints(X, own, other, len(W), float(constraints[0][0]) if constraints else np.inf)
+    A = np.zeros((len(constraints), *W.shape))
+    for row, (_, x, own, other) in zip(A, constraints, strict=True):
+        row[own] = x
+        row[other] -= x
+    return A[:, 1:].reshape(len(A), W[1:].size), float(constraints[0][0]) if constraints else np.inf
 
 
 def _summed(scale: Vector, K: int) -> ChunkFunction:

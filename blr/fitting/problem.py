@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -84,27 +84,26 @@ class Stream:
 
 
 @dataclass(frozen=True, eq=False)
-class _Confused:
-    """Data whose targets become likelihoods of what was recorded (n, K), under a confusion (K, K)."""
+class Retargeted:
+    """Data with other targets, which `targets` makes of theirs."""
 
     data: Data
-    confusion: Matrix
+    targets: Callable[[Matrix], Matrix]
 
     @property
     def n_functions(self) -> int:
+        """The number of columns."""
         return self.data.n_functions
 
     @property
     def sample(self) -> Data | None:
+        """Rows in memory that stand for all, where the data have some."""
         rows = sample_of(self.data)
-        return None if rows is None else _Confused(rows, self.confusion)
-
-    def likelihoods(self, t: Matrix) -> Matrix:
-        hard = np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
-        return label_likelihood(hard, self.confusion)
+        return None if rows is None else Retargeted(rows, self.targets)
 
     def accumulate(self, function: ChunkFunction) -> Terms:
-        return self.data.accumulate(lambda Phi, t, weight: function(Phi, self.likelihoods(t), weight))
+        """Return the sum of `function` over the data with these targets."""
+        return self.data.accumulate(lambda Phi, t, weight: function(Phi, self.targets(t), weight))
 
 
 def sample_of(data: Data) -> Data | None:
@@ -160,7 +159,12 @@ def totals(
         )
     if (np.diag(matrix) == 1).all():
         return data, names, float(known), False
-    return _Confused(data, matrix), names, float(known), True
+    return Retargeted(data, partial(_likelihoods, confusion=matrix)), names, float(known), True
+
+
+def _likelihoods(t: Matrix, confusion: Matrix) -> Matrix:
+    """Return the likelihoods of what was recorded (n, K), under a confusion (K, K)."""
+    return label_likelihood(np.stack([1 - t, t], axis=1) if t.ndim == 1 else t, confusion)
 
 
 def _shares(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:

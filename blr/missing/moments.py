@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from blr.arrays import Matrix, Vector, as_stored, as_vector, require_finite
+from blr.arrays import Mask, Matrix, Vector, as_stored, as_vector, require_finite
 from blr.missing.patterns import (
     BLOCK,
-    Mask,
     NodeRule,
     Nodes,
     kept,

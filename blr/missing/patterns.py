@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Vector, require_finite
+from blr.arrays import Floats, Mask, Matrix, Vector, require_finite
 
 T = TypeVar("T")
 _MOST = 512  # patterns: more are rare, and their matrices would fill the memory where features are many
 BLOCK = 16_384
 """Rows whose copies are small beside the rows themselves."""
-Mask = NDArray[np.bool_]
 Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
 """Some rows of one pattern (n,), their nodes (S, n, F), the nodes' weights (S,) and the dimension that they fill."""
 NodeRule = Callable[[Mask], tuple[int, Matrix]]
@@ -117,8 +116,6 @@ def kept(cache: dict[bytes, T], pattern: NDArray[Any], make: Callable[[], T]) ->
 # Measurement errors of a target in excess of the training rows' own.  The noise of the training rows has already made
 # the weights smaller: a fit to noisy colours predicts from colours of the same noise.  So a row of the same noise needs
 # no correction, and a noisier row is widened by the difference of the variances.
-
-Floats = NDArray[np.float64]
 
 
 def training_noise(errors: Floats, missing: NDArray[np.bool_], names: Sequence[str]) -> dict[str, float]:

@@ -35,14 +35,9 @@ from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 
 
-def draw_probabilities(
-    problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None
-) -> Iterator[tuple[slice, Matrix]]:
-    """Yield blocks of rows: which, and their probabilities (K, n, S).
-
-    `shift` (K,) is added to the activations, which are then to be logits.
-    """
-    for rows, a in _activations(problem, Phi, draws, shift):
+def draw_probabilities(problem: Problem, Phi: Matrix, draws: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    """Yield blocks of rows: which, and their probabilities (K, n, S)."""
+    for rows, a in _activations(problem, Phi, draws, None):
         yield rows, _responses(problem, a)[0]
 
 

@@ -17,11 +17,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from blr import compiled
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 from blr.covariances import class_covariances, output_covariances
 from blr.gaussian import helmert
 from blr.likelihood.likelihoods import (
@@ -52,7 +51,6 @@ from blr.sums import (
 
 Expected = tuple[Vector, Matrix, Matrix]
 """Value (N,), gradient (N, C), packed curvature (N, P)."""
-Index = NDArray[np.intp]
 _IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarithm is finite
 _WIDE = 4.0  # largest contrast sd above which single precision serves
 _MANY_NODES = 64  # Sobol points, whose weights are equal, from which single precision is taken
@@ -184,7 +182,7 @@ def _by_trapezoid(likelihood: Bernoulli, m: Vector, v: Vector, t: Vector) -> Exp
     return value, gradient[:, None], curvature[:, None]
 
 
-def _blocks(rows: Index, numbers: int) -> Iterator[Index]:
+def _blocks(rows: Places, numbers: int) -> Iterator[Places]:
     size = max(1, _NUMBERS // numbers)
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
@@ -277,7 +275,7 @@ def _along_leading_axes(
 
 def _by_spread(
     spread: Vector, C: int, most_nodes: int | None
-) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
+) -> Iterator[tuple[Places, tuple[Matrix, Vector]]]:
     """Yield the rows that share a rule, and the rule: nodes (S, C) and weights (S,)."""
     product = _PRODUCT.get(C, ())
     sobol: tuple[tuple[float, int], ...] = _SOBOL

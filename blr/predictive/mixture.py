@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Vector, as_stored, html_table
+from blr.arrays import Matrix, Places, Vector, as_stored, html_table
 from blr.decisions import Flag, entropy, mutual_information
 from blr.likelihood.likelihoods import LINKS
 from blr.missing.patterns import Nodes
@@ -36,7 +36,6 @@ from blr.predictive._cubature import normal_nodes
 from blr.predictive.binary import binary_integrals
 from blr.predictive.softmax import softmax_exact
 
-Rows = NDArray[np.intp]
 CONSTANT = 0.9
 """Share of the constant continuation."""
 POWERS = 2.0 ** np.arange(-1.0, 2.5, 0.5)
@@ -247,7 +246,7 @@ def feature_range(X: Matrix, missing: NDArray[np.bool_]) -> Matrix:
     return np.stack([np.where(missing, np.inf, X).min(axis=0), np.where(missing, -np.inf, X).max(axis=0)])
 
 
-def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Rows, Matrix]:
+def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Places, Matrix]:
     """Return the rows that are beyond the range (2, F) in some feature, and the nearest points within it.
 
     Without a range no row is beyond it.
@@ -259,7 +258,7 @@ def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Rows, Matrix]:
     return rows, np.clip(X[rows], low, high)
 
 
-def continued(base: Prediction, rows: Rows, constant: Prediction) -> Prediction:
+def continued(base: Prediction, rows: Places, constant: Prediction) -> Prediction:
     """Return a prediction in which that of `rows` is mixed with the `constant` continuation of these rows."""
     own = Prediction(*(x[rows] for x in vars(base).values()))
     return replaced(base, rows, mix([(1 - CONSTANT, own), (CONSTANT, constant)]))

@@ -38,7 +38,7 @@ from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.covariances import OutputMoments, class_covariances, unpacked_blocks
 from blr.fitting.newton import Separation, find_collinearity, find_separation
-from blr.fitting.problem import Problem
+from blr.fitting.problem import Problem, Retargeted
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.likelihoods import (
     LOGISTIC,
@@ -475,23 +475,9 @@ def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
     """Return whether the classes are separable: the recorded ones, where labels may be wrong."""
     data, start = problem.require_data(), _start(problem, gaussian)
     if problem.mislabelled:
-        data = _Recorded(data)
+        data = Retargeted(data, most_likely_class)
     one_hot = problem.mislabelled or not problem.binary
     return find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
-
-
-@dataclass(frozen=True, eq=False)
-class _Recorded:
-    """Rows with their recorded classes, one-hot (N, K), in place of the likelihoods of these."""
-
-    data: Data
-
-    @property
-    def n_functions(self) -> int:
-        return self.data.n_functions
-
-    def accumulate(self, function: ChunkFunction) -> Terms:
-        return self.data.accumulate(lambda Phi, t, weight: function(Phi, most_likely_class(t), weight))
 
 
 def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Vector, Matrix] | None:

@@ -12,11 +12,11 @@ from itertools import count
 from pathlib import Path
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
-from catalogs.catalog.catalog import Catalog, Element
+from catalogs.catalog.catalog import Catalog, Element, annotated_names
 from catalogs.column_names import column_names
 from catalogs.errors import brief, counted
 from catalogs.expressions.expression import parse
-from catalogs.formats import all_suffixes, annotated_columns
+from catalogs.formats import all_suffixes
 from catalogs.profile.columns import Profile, suspected_texts
 from catalogs.profile.quality import (
     naming_column,
@@ -245,7 +245,7 @@ class Page:
 
     def _output(self) -> Iterator[str]:
         """Yield another prefix, where columns that somebody else made are called as ours would be."""
-        ours = annotated_columns(self.catalog)
+        ours = annotated_names(self.catalog.metadata)
         theirs = [n for n in self.catalog.names if n.lower().startswith(PREFIX) and n not in ours]
         if theirs:
             taken = {n.lower() for n in theirs}

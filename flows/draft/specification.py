@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from blr.arrays import Floats, Mask, mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from catalogs.arrays import plain_texts, stripped_texts
-from catalogs.catalog.catalog import Catalog, Element
+from catalogs.catalog.catalog import Catalog, Element, annotated_names
 from catalogs.errors import brief
-from catalogs.formats import annotated_columns
 from catalogs.profile import split
 from catalogs.profile.columns import (
     ANOTHER_NOTATION,
@@ -319,7 +318,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         rows=rows,
         classes=labels[labels != ""],
         identifiers=[name for name, _ in suspected_identifiers(seen)],
-        ours=annotated_columns(catalog),
+        ours=annotated_names(catalog.metadata),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
         derived=leaking_column(leaks),
         leaks=leaks,
