@@ -5,8 +5,10 @@ sum over features, members and weights.  Done one by one, each expectation takes
 and a hundred Sobol points.  Made cheap by:
 
 - The covariances vary slowly with the features: they are taken at a few nodes, and their Cholesky factors are
-  interpolated to the others by kriging, so that they stay covariances.  So are the mean activations m_is of members
-  with a small share; those of the others, which decide, are taken at every node.
+  interpolated to the others by kriging, so that they stay covariances.  So are, in several dimensions, the mean
+  activations m_is of smooth functions with a small share.  Those with a large share decide, and trees jump from node to
+  node: theirs are taken at every node.
+- The nodes of a row go down a tree together, and part where a threshold of what is missing lies between them.
 - Every node and member has inner points of its own, few of them.  Their errors average out over nodes and members
   instead of adding up.  Two classes, which have one output, have the trapezoid rule at every node.
 - Members with the same basis share the design matrix, those with the same features what standardises them.
@@ -41,9 +43,9 @@ from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, i
 _AT_ONCE = 16  # points: derivatives of many functions by many features are large
 # Share of a member from which its activations are taken at every node, and its covariances at more.
 _LARGE_SHARE = 0.15
-# Nodes at which they are taken, by dimension, the last for all higher ones: covariances of members with a large share,
-# and of those with a small share covariances and mean activations.
-_CHOSEN = (1, 1, 1), (3, 2, 7), (9, 8, 16), (16, 12, 32), (20, 14, 48), (24, 16, 64)
+# Nodes by dimension, the last for all higher ones: covariances of members with a large share, and with a small one, and
+# mean activations of smooth functions with a small share, which in one dimension are taken at all.
+_CHOSEN = (1, 1, 1), (3, 2, 128), (9, 8, 28), (16, 12, 48), (20, 14, 64), (24, 16, 64)
 # The same where so many nodes say that activations are wide.
 _MANY_NODES = 32, 96, 96
 _CHOSEN_OF_WIDE = (8, 5, 64), (28, 20, 64), (36, 28, 96)
@@ -60,7 +62,7 @@ _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
 # Weight of a row's nodes beyond the training set's range, below which they are left as they are.
-_LITTLE = 5e-4
+_LITTLE = 5e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +163,12 @@ class Designs:
         """Yield each member and its Phi (N, M) of finite features X (N, F)."""
         return ((member, Phi) for members, Phi in self.by_basis(X) for member in members)
 
-    def by_basis(self, X: Matrix) -> Iterator[DesignOf]:
-        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
+    def by_basis(self, X: Matrix, sets: int = 1) -> Iterator[DesignOf]:
+        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F), in so many sets."""
         for columns, groups in self._groups:
             Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
             for members in groups:
-                yield members, members[0].basis.of_standardised(Z)
+                yield members, members[0].basis.of_standardised(Z, sets)
 
 
 def _key(value: Any) -> Any:
@@ -212,31 +214,32 @@ def count_draws(expected: Vector, counts: Sequence[Matrix], n_draws: int) -> Mat
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Where activations and covariances are taken of the members with a large, or with a small share."""
+    """Where activations are taken, and where covariances of members with a large, and with a small share."""
 
     means: NodeInterpolation
-    covariances: NodeInterpolation
+    covariances: tuple[NodeInterpolation, NodeInterpolation]
 
     @classmethod
     def of(cls, dimension: int, n: int) -> tuple[Chosen, Chosen]:
-        """Return those of a large and of a small share, for n nodes in so many dimensions."""
+        """Return those at every node and at some, for n nodes in so many dimensions."""
         large, small, means = _CHOSEN[min(dimension, len(_CHOSEN) - 1)]
         place = min(dimension, len(_MANY_NODES)) - 1
         if dimension and n >= _MANY_NODES[place]:
             large, small, means = _CHOSEN_OF_WIDE[place]
-        return (
-            cls(interpolation(dimension, n, n), interpolation(dimension, n, large)),
-            cls(interpolation(dimension, n, means), interpolation(dimension, n, small)),
+        covariances = interpolation(dimension, n, large), interpolation(dimension, n, small)
+        return cls(interpolation(dimension, n, n), covariances), cls(
+            interpolation(dimension, n, means), covariances
         )
 
-    def among(self, at_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return those with covariances of what is known where the activations are taken, (T, ...)."""
-        return at_nodes[np.searchsorted(self.means.chosen, self.covariances.chosen)]
+    def of_share(self, share: float) -> NodeInterpolation:
+        """Return where the covariances are taken of a member with such a share."""
+        return self.covariances[share < _LARGE_SHARE]
 
     def at_all(self, used: NDArray[np.bool_]) -> Chosen:
         """Return the same covariances for the nodes `used` (S,), and the activations taken at all of these."""
         whole = int(np.count_nonzero(used))
-        return Chosen(NodeInterpolation(np.arange(whole), np.eye(whole)), self.covariances.of(used))
+        large, small = self.covariances
+        return Chosen(NodeInterpolation(np.arange(whole), np.eye(whole)), (large.of(used), small.of(used)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,8 +284,8 @@ class NodeMixture:
         sums = self._sums(nodes, share, chosen, fine, designs)
         if rows.size:
             used = moved[:, rows].any(axis=1)
-            for one in chosen:
-                used[one.covariances.chosen] = True
+            for few in chosen[0].covariances:
+                used[few.chosen] = True
             inside = np.clip(nodes[np.ix_(used, rows)], low, high)
             # At the edge of the range the activations bend: they are taken at all nodes.
             fewer = [one.at_all(used) for one in chosen]
@@ -352,16 +355,17 @@ class NodeMixture:
         pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
             taken = nodes[which.means.chosen]
-            made = known.by_basis(taken.reshape(-1, F)) if isinstance(known, Designs) else known
+            made = known.by_basis(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
             for alike, Phi in made:
                 at_nodes = Phi.reshape(len(taken), n, -1)
                 for member, a in zip(alike, self._means(alike, Phi), strict=True):
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else which.means.to_all @ at_taken
                     m = m.reshape(S, n, -1)
-                    few = self._loads(member, which.among(at_nodes))
+                    few = which.of_share(member.weight)
+                    loads = self._loads(member, at_nodes[np.searchsorted(which.means.chosen, few.chosen)])
                     points = inner[self.members.index(member)]
-                    sums.add(m, few, which.covariances.to_all, points, member.weight * share)
+                    sums.add(m, loads, few.to_all, points, member.weight * share)
         return sums
 
     @staticmethod
@@ -381,9 +385,13 @@ class NodeMixture:
 
     @cached_property
     def _designs(self) -> tuple[Designs, Designs]:
-        """What makes the design matrices of the members with a large share, and of those with a small one."""
-        large = [m for m in self.members if m.weight >= _LARGE_SHARE]
-        return Designs(large), Designs([m for m in self.members if m.weight < _LARGE_SHARE])
+        """What makes the design matrices of members whose activations are taken at every node, and of the others."""
+        everywhere = [m.weight >= _LARGE_SHARE or m.basis.learnt_from_labels for m in self.members]
+        groups = (
+            [m for m, at in zip(self.members, everywhere, strict=True) if at is which]
+            for which in (True, False)
+        )
+        return Designs(next(groups)), Designs(next(groups))
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""

@@ -37,7 +37,9 @@ _FOLDS = 5  # of the groups, for boosted trees
 # Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, N / 16 between.
 _RATE, _RIDGE = 0.2, 1.0
 _LEAVES = 16, 128
-_APART = 16  # places between features, whose values of a row would else share a place in the first cache
+# Places between features: 32 of them are read beyond the last row, and values of a row would else share a place in the
+# first cache.
+_APART = 48
 _SPLITS = ("random", "best")
 _WORD = (1 << 64) - 1
 _ROUNDING = 1e-9  # share of a score by which another one is above it: of equal ones the first counts
@@ -166,26 +168,42 @@ class Forest(Basis):
         Phi[:, -len(self.centre) :] = self.out_of_bag
         return Phi
 
-    def logits(self, Z: Matrix) -> Matrix:
-        """Return the logits (n, C) of standardised features Z (n, F), before they are standardised themselves."""
-        mean = self.leaf_means(Z)
+    def logits(self, Z: Matrix, sets: int = 1) -> Matrix:
+        """Return the logits (n, C) of standardised features Z (n, F), before they are standardised themselves.
+
+        `sets` of equally many rows lie one behind the other in Z, as in `of_standardised`.
+        """
+        mean = self.leaf_means(Z, sets)
         return mean if self.boosted else _logits(mean, len(self.root))
 
-    def leaf_means(self, Z: Matrix) -> Matrix:
+    def leaf_means(self, Z: Matrix, sets: int = 1) -> Matrix:
         """Return the mean (n, K) over all trees of the values of the leaves of standardised features Z (n, F)."""
-        out = np.zeros((len(Z), self.value.shape[1]))
+        n, K = len(Z) // sets, self.value.shape[1]
         X = np.empty((self.n_features, len(Z) + _APART), np.float32)
-        X[:, : len(Z)] = Z.T
         if compiled.loops is not None:
+            # The points that a row has in the sets lie side by side: they go down the trees together.
+            X[:, : len(Z)].reshape(-1, n, sets)[:] = Z.reshape(sets, n, -1).transpose(2, 1, 0)
+            out = np.zeros((n, sets, K))
             compiled.loops.forest_sums(X, self._packed, self.value, self.root, self._depth, out)
+            sums = out.transpose(1, 0, 2).reshape(-1, K)
         else:
-            rows = np.arange(len(Z))
+            X[:, : len(Z)] = Z.T
+            rows, sums = np.arange(len(Z)), np.zeros((len(Z), K))
             for root, depth in zip(self.root, self._depth, strict=True):
                 at = np.full(len(Z), root)
                 for _ in range(depth):
                     at = self.child[at] + (X[self.feature[at], rows] > self.threshold[at])
-                out += self.value[self._packed[at, 3]]
-        return out / len(self.root)
+                sums += self.value[self._packed[at, 3]]
+        return sums / len(self.root)
+
+    def of_standardised(self, Z: Matrix, sets: int = 1) -> Matrix:
+        """Return Φ (N, M) of standardised features Z (N, F), as every basis does; rows of many sets take less time."""
+        if sets == 1:
+            return super().of_standardised(Z)
+        Phi = np.empty((len(Z), self.n_functions))
+        Phi[:, 0] = 1
+        self._fill(Phi, Z, self.logits(Z, sets))
+        return Phi
 
     @cached_property
     def _packed(self) -> NDArray[np.int32]:
@@ -205,9 +223,12 @@ class Forest(Basis):
         return depth
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        self._fill(out, Z, self.logits(Z))
+
+    def _fill(self, out: Matrix, Z: Matrix, logits: Matrix) -> None:
         if self.linear:
             out[:, 1 : 1 + self.n_features] = Z
-        out[:, -len(self.centre) :] = (self.logits(Z) - self.centre) / self.spread
+        out[:, -len(self.centre) :] = (logits - self.centre) / self.spread
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
         C = len(self.centre)

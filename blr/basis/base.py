@@ -98,8 +98,12 @@ class Basis(ABC):
         """Return Φ (N, M) of the rows X (N, F) that the basis was fitted to, as a fit of weights needs it."""
         return self(X)
 
-    def of_standardised(self, Z: Matrix) -> Matrix:
-        """Return Φ (N, M) of features Z (N, F) that this basis's `standardisation` has standardised already."""
+    def of_standardised(self, Z: Matrix, sets: int = 1) -> Matrix:  # noqa: ARG002  trees take less time for sets
+        """Return Φ (N, M) of features Z (N, F) that this basis's `standardisation` has standardised already.
+
+        With `sets`, as many sets of N / sets rows lie one behind the other in Z.  Row i of all sets differs in few
+        features, as do the nodes of an integral over what is missing.
+        """
         return self._by_blocks(Z, lambda block: block)
 
     def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:

@@ -35,6 +35,25 @@ typedef struct {
     unsigned long long left[MOST_LEAVES];
 } Tests;
 
+/* Points of a set that go on from the node `at`, a bit each. */
+typedef struct {
+    unsigned long long set;
+    int at;
+} Waiting;
+
+/* Sets of points X (F, N) that go through trees together: n sets, each of S points that lie side by side, and what is
+ * said of them.  `least` and `most` (F, places) of each set's features; `varying` (n, F + 1), which features differ
+ * within it, ended by -1; `first` (F + 1), where the tests of each feature begin; the rest is filled. */
+typedef struct {
+    const float *X;
+    long F, N, n, S, places;
+    float *least, *most;
+    int *varying, *first, *leaf;
+    unsigned long long *bits;
+    Waiting *waiting;
+    double *all, *out;
+} Sets;
+
 /* Add the tests and leaves below a node; return 0 where there are more leaves than bits. */
 static int add_tests(Tests *tests, const int *nodes, int at)
 {
@@ -55,6 +74,23 @@ static int add_tests(Tests *tests, const int *nodes, int at)
         return 0;
     tests->left[own] = ((1ULL << (tests->n_leaves - before)) - 1) << before;
     return add_tests(tests, nodes, node[2] + 1);
+}
+
+/* Sort the tests of a tree by feature, those of feature f from first[f] on. */
+static void by_feature(Tests *tests, long F, int *first)
+{
+    Tests old = *tests;
+    memset(first, 0, sizeof(int) * (F + 2));
+    for (int q = 0; q < old.n; q++)
+        first[old.feature[q] + 2]++;
+    for (long f = 0; f < F; f++)
+        first[f + 2] += first[f + 1];
+    for (int q = 0; q < old.n; q++) {
+        int place = first[old.feature[q] + 1]++;
+        tests->feature[place] = old.feature[q];
+        tests->threshold[place] = old.threshold[q];
+        tests->left[place] = old.left[q];
+    }
 }
 
 /* Call a loop with the classes known to the compiler where they are few: their numbers stay in registers. */
@@ -403,21 +439,85 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in all trees.  A node is its
- * feature, the bits of its threshold, its child, and the number of its leaf; a leaf is its own child. */
+static int make_sets(Sets *sets, long K, long deepest)
+{
+    long n = sets->n, S = sets->S, F = sets->F, places = sets->places = n + SIDE_BY_SIDE;
+    sets->leaf = malloc(sizeof(int) * 2 * (n * S + 1));
+    sets->bits = malloc(sizeof(unsigned long long) * (n * S + SIDE_BY_SIDE));
+    if (S == 1)
+        return sets->leaf && sets->bits;
+    sets->least = malloc(sizeof(float) * F * places);
+    sets->most = malloc(sizeof(float) * F * places);
+    sets->varying = malloc(sizeof(int) * (n * (F + 1) + 1));
+    sets->first = malloc(sizeof(int) * (F + 2));
+    sets->waiting = malloc(sizeof(Waiting) * (deepest + 1));
+    sets->all = calloc(n * K + 1, sizeof(double));
+    return sets->leaf && sets->bits && sets->least && sets->most && sets->varying && sets->first && sets->waiting &&
+           sets->all;
+}
+
+static void find_ends(Sets *sets)
+{
+    for (long i = 0; i < sets->n; i++) {
+        int *varying = sets->varying + (sets->F + 1) * i;
+        for (long f = 0; f < sets->F; f++) {
+            const float *x = sets->X + sets->N * f + sets->S * i;
+            float least = x[0], most = x[0];
+            for (long s = 1; s < sets->S; s++) {
+                least = x[s] < least ? x[s] : least;
+                most = x[s] > most ? x[s] : most;
+            }
+            sets->least[sets->places * f + i] = least;
+            sets->most[sets->places * f + i] = most;
+            if (least < most)
+                *varying++ = (int)f;
+        }
+        *varying = -1;
+    }
+}
+
+/* Add to out (n, S, K) the values of the leaves that n sets of S points X (F, N) reach in all trees; points of a set lie
+ * side by side, and 32 places follow them.  A node is its feature, the bits of its threshold, its child, and the number
+ * of its leaf; a leaf is its own child.  Points that differ in few features, such as the nodes of an integral over what
+ * is missing, take most tests together. */
 static PyObject *forest_sums(PyObject *self, PyObject *args)
 {
     TAKE({"X", "FN", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
-         {"depth", "T", 'i', READ}, {"out", "nK", 'd', WRITTEN});
-    const int *root = got.array[3], *depth = got.array[4];
-    if (got.size['4'] != 4 || got.size['N'] < got.size['n'])
-        return refused(&got, "four numbers a node, and a sum for each row or fewer");
-    Py_BEGIN_ALLOW_THREADS
+         {"depth", "T", 'i', READ}, {"out", "nSK", 'd', WRITTEN});
+    const int *nodes = got.array[1], *root = got.array[3], *depth = got.array[4];
+    const float *value = got.array[2];
+    long n = got.size['n'], K = got.size['K'], deepest = 0;
+    Sets sets = {.X = got.array[0], .F = got.size['F'], .N = got.size['N'], .n = n, .S = got.size['S'],
+                 .out = got.array[5]};
+    if (got.size['4'] != 4 || sets.S < 1 || sets.N < n * sets.S + SIDE_BY_SIDE)
+        return refused(&got, "four numbers a node, and a point for each sum and 32 more");
     for (long t = 0; t < got.size['T']; t++)
-        CALL(add_leaves, got.array[0], got.size['N'], got.size['n'], got.array[1], root[t], depth[t], got.array[2],
-             got.size['K'], got.array[5]);
-    Py_END_ALLOW_THREADS
-    return none(&got);
+        deepest = depth[t] > deepest ? depth[t] : deepest;
+    int made = make_sets(&sets, K, deepest);
+    if (made) {
+        Py_BEGIN_ALLOW_THREADS
+        if (sets.S > 1)
+            find_ends(&sets);
+        for (long t = 0; t < got.size['T']; t++) {
+            Tests tests = {.n = 0, .n_leaves = 0};
+            if (!add_tests(&tests, nodes, root[t]))
+                tests.n_leaves = 0; /* more than there are bits */
+            if (sets.S == 1)
+                CALL(add_leaves, sets.X, sets.N, n, &tests, nodes, root[t], depth[t], value, K, sets.bits, sets.leaf,
+                     sets.out);
+            else {
+                by_feature(&tests, sets.F, sets.first);
+                CALL(add_leaves_of_sets, &sets, &tests, nodes, root[t], depth[t], value, K);
+            }
+        }
+        for (long i = 0; sets.S > 1 && i < n * sets.S; i++)
+            for (long k = 0; k < K; k++)
+                sets.out[K * i + k] += sets.all[K * (i / sets.S) + k];
+        Py_END_ALLOW_THREADS
+    }
+    free(sets.leaf), free(sets.bits), free(sets.least), free(sets.most), free(sets.varying), free(sets.first);
+    free(sets.waiting), free(sets.all);
+    return made ? none(&got) : finished(&got, PyErr_NoMemory());
 }
 
 #define GROW(set)                                                                                                  \

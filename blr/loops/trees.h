@@ -252,44 +252,56 @@ static long FN(grow)(FN(Tree) *g, long seen, long leaves)
     return count;
 }
 
-/* Add to out (rows, K) the values of the leaves that rows of X (F, N) reach, 32 from the first on: all of them take all
- * tests, and the leaves that a test excludes lose their bit in the row's words (QuickScorer; Lucchese et al. 2015,
- * doi:10.1145/2766462.2767733). */
-static ALWAYS_INLINE void FN(test_all)(const float *X, long N, const Tests *tests, int words, const float *value, long K,
-                                       double *out)
+/* Let up to 32 points of X (F, N) take some tests: the leaves that a test excludes lose their bit in the point's words
+ * (QuickScorer; Lucchese et al. 2015, doi:10.1145/2766462.2767733).  `left` is in vectors of eight points. */
+static ALWAYS_INLINE void FN(take_tests)(const float *X, long N, const Tests *tests, int first, int past, int words,
+                                         int vectors, v8i left[2][SIDE_BY_SIDE / 8])
 {
-    enum { VECTORS = SIDE_BY_SIDE / 8 };
-    v8i left[2][VECTORS];
-    unsigned bits[2][SIDE_BY_SIDE] = {{0}};
-    for (int w = 0; w < words; w++)
-        for (int v = 0; v < VECTORS; v++)
-            left[w][v] = (v8i){-1, -1, -1, -1, -1, -1, -1, -1};
-    for (int q = 0; q < tests->n; q++) {
+    for (int q = first; q < past; q++) {
         const float *x = X + N * tests->feature[q];
         v8f threshold = FN(splatf)(tests->threshold[q]);
         v8i drop[2];
         for (int w = 0; w < words; w++)
             drop[w] = (int)(unsigned)(tests->left[q] >> 32 * w) - (v8i){0};
-        for (int v = 0; v < VECTORS; v++) {
+        for (int v = 0; v < vectors; v++) {
             v8i beyond = FN(loadf)(x + 8 * v) > threshold;
             for (int w = 0; w < words; w++)
                 left[w][v] &= ~(beyond & drop[w]);
         }
     }
-    for (int w = 0; w < words; w++)
-        memcpy(bits[w], left[w], sizeof left[w]);
-    for (int i = 0; i < SIDE_BY_SIDE; i++) {
-        unsigned long long all = bits[0][i] | (unsigned long long)bits[1][i] << 32;
-        const float *leaf = value + K * tests->leaf[__builtin_ctzll(all)];
-        for (long k = 0; k < K; k++)
-            out[i * K + k] += leaf[k];
-    }
 }
 
-/* The same of up to eight rows that go down side by side, all to the depth of the deepest leaf: no branch depends on the
- * data. */
-static ALWAYS_INLINE void FN(to_leaves)(const float *X, long N, const int *nodes, int root, int depth,
-                                        const float *value, long K, int rows, double *out)
+static ALWAYS_INLINE void FN(test_all)(const float *X, long N, const Tests *tests, int words, unsigned long long *bits)
+{
+    enum { VECTORS = SIDE_BY_SIDE / 8 };
+    v8i left[2][VECTORS];
+    unsigned half[2][SIDE_BY_SIDE] = {{0}};
+    for (int w = 0; w < words; w++)
+        for (int v = 0; v < VECTORS; v++)
+            left[w][v] = (v8i){-1, -1, -1, -1, -1, -1, -1, -1};
+    FN(take_tests)(X, N, tests, 0, tests->n, words, VECTORS, left);
+    for (int w = 0; w < words; w++)
+        memcpy(half[w], left[w], sizeof left[w]);
+    for (int i = 0; i < SIDE_BY_SIDE; i++)
+        bits[i] = half[0][i] | (unsigned long long)half[1][i] << 32;
+}
+
+/* Find the leaves' bits (n,) that the tests of a tree leave to n rows of X (F, N): the first is the row's leaf.  Both
+ * have places for as many rows as come to a multiple of 32. */
+static void FN(find_bits)(const float *X, long N, long n, const Tests *tests, unsigned long long *bits)
+{
+    if (tests->n_leaves <= 32)
+        for (long i = 0; i < n; i += SIDE_BY_SIDE)
+            FN(test_all)(X + i, N, tests, 1, bits + i);
+    else
+        for (long i = 0; i < n; i += SIDE_BY_SIDE)
+            FN(test_all)(X + i, N, tests, 2, bits + i);
+}
+
+/* Find the number of the leaf that up to eight rows of X (F, N) reach, which go down a tree side by side, all to the
+ * depth of the deepest leaf: no branch depends on the data. */
+static ALWAYS_INLINE void FN(to_leaves)(const float *X, long N, const int *nodes, int root, int depth, int rows,
+                                        int *leaf)
 {
     int at[8];
     for (int j = 0; j < rows; j++)
@@ -301,29 +313,163 @@ static ALWAYS_INLINE void FN(to_leaves)(const float *X, long N, const int *nodes
             memcpy(&threshold, node + 1, sizeof threshold);
             at[j] = node[2] + (X[N * node[0] + j] > threshold);
         }
-    for (int j = 0; j < rows; j++) {
-        const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
+    for (int j = 0; j < rows; j++)
+        leaf[j] = nodes[4 * (long)at[j] + 3];
+}
+
+/* Find the numbers of the leaves (n,) that n rows of X (F, N) reach in a tree.  `bits` are of so many rows, with places
+ * as in `find_bits`, and are kept where the tree has a bit for each leaf. */
+static void FN(find_leaves)(const float *X, long N, long n, const Tests *tests, const int *nodes, int root, int depth,
+                            unsigned long long *bits, int *leaf)
+{
+    if (tests->n_leaves) {
+        FN(find_bits)(X, N, n, tests, bits);
+        for (long i = 0; i < n; i++)
+            leaf[i] = tests->leaf[__builtin_ctzll(bits[i])];
+        return;
+    }
+    long i = 0;
+    for (; i + 8 <= n; i += 8)
+        FN(to_leaves)(X + i, N, nodes, root, depth, 8, leaf + i);
+    if (i < n)
+        FN(to_leaves)(X + i, N, nodes, root, depth, (int)(n - i), leaf + i);
+}
+
+/* Add to out (n, K) the values of the rows' leaves. */
+static ALWAYS_INLINE void FN(add_values)(const float *value, long K, const int *leaf, long n, double *out)
+{
+    for (long i = 0; i < n; i++)
         for (long k = 0; k < K; k++)
-            out[j * K + k] += leaf[k];
+            out[K * i + k] += value[K * leaf[i] + k];
+}
+
+/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in a tree. */
+static void FN(add_leaves)(const float *X, long N, long n, const Tests *tests, const int *nodes, int root, int depth,
+                           const float *value, long K, unsigned long long *bits, int *leaf, double *out)
+{
+    FN(find_leaves)(X, N, n, tests, nodes, root, depth, bits, leaf);
+    if (K == 1)
+        FN(add_values)(value, 1, leaf, n, out);
+    else if (K == 2)
+        FN(add_values)(value, 2, leaf, n, out);
+    else if (K == 3)
+        FN(add_values)(value, 3, leaf, n, out);
+    else
+        FN(add_values)(value, K, leaf, n, out);
+}
+
+/* Add to out (S, K) the values of the leaves that a set of S points, up to 32, reaches: of the leaves that all may reach,
+ * in `bits`, the tests of the features that vary leave each point its own. */
+static ALWAYS_INLINE void FN(add_tested)(const float *x, long N, long S, const Tests *tests, const int *first,
+                                         const int *varying, unsigned long long bits, const float *value, long K,
+                                         double *out)
+{
+    int vectors = (int)(S + 7) / 8;
+    v8i left[2][SIDE_BY_SIDE / 8];
+    unsigned half[2][SIDE_BY_SIDE];
+    for (int w = 0; w < 2; w++)
+        for (int v = 0; v < vectors; v++)
+            left[w][v] = (int)(unsigned)(bits >> 32 * w) - (v8i){0};
+    for (; *varying >= 0; varying++)
+        if (tests->n_leaves <= 32)
+            FN(take_tests)(x, N, tests, first[*varying], first[*varying + 1], 1, vectors, left);
+        else
+            FN(take_tests)(x, N, tests, first[*varying], first[*varying + 1], 2, vectors, left);
+    for (int w = 0; w < 2; w++)
+        memcpy(half[w], left[w], sizeof(v8i) * vectors);
+    for (long s = 0; s < S; s++) {
+        int leaf = tests->leaf[__builtin_ctzll(half[0][s] | (unsigned long long)half[1][s] << 32)];
+        for (long k = 0; k < K; k++)
+            out[K * s + k] += value[K * leaf + k];
     }
 }
 
-/* Add to out (n, K) the values of the leaves that the first n rows of X (F, N) reach in the tree from `root` on. */
-static void FN(add_leaves)(const float *X, long N, long n, const int *nodes, int root, int depth, const float *value,
-                           long K, double *out)
+/* Which of S points, up to 64, exceed a threshold: a bit each.  Bits beyond S mean nothing. */
+static ALWAYS_INLINE unsigned long long FN(beyond)(const float *x, long S, float threshold)
 {
-    Tests tests = {.n = 0, .n_leaves = 0};
-    long i = 0;
-    if (add_tests(&tests, nodes, root)) {
-        if (tests.n_leaves <= 32)
-            for (; i + SIDE_BY_SIDE <= n; i += SIDE_BY_SIDE)
-                FN(test_all)(X + i, N, &tests, 1, value, K, out + i * K);
-        else
-            for (; i + SIDE_BY_SIDE <= n; i += SIDE_BY_SIDE)
-                FN(test_all)(X + i, N, &tests, 2, value, K, out + i * K);
+    unsigned long long bits = 0;
+#ifdef __AVX2__
+    for (long s = 0; s < S; s += 8)
+        bits |= (unsigned long long)(unsigned)__builtin_ia32_movmskps256(FN(loadf)(x + s) > FN(splatf)(threshold)) << s;
+#else
+    for (long s = 0; s < S; s++)
+        bits |= (unsigned long long)(x[s] > threshold) << s;
+#endif
+    return bits;
+}
+
+/* The same of a set of up to 64 points in a tree of any size: they go down together, and part where a threshold lies
+ * between them.  Point s has the feature f at x[N f + s], and all have it between least[n f] and most[n f]. */
+static ALWAYS_INLINE void FN(add_parted)(const float *x, long N, long S, const float *least, const float *most, long n,
+                                         const int *nodes, int at, const float *value, long K, Waiting *waiting,
+                                         double *out)
+{
+    unsigned long long set = ~0ULL >> (64 - S);
+    for (long behind = 0;;) {
+        const int *node = nodes + 4 * (long)at;
+        while (node[2] != at) {
+            float threshold;
+            memcpy(&threshold, node + 1, sizeof threshold);
+            int right = least[n * node[0]] > threshold;
+            if (right == (most[n * node[0]] > threshold))
+                at = node[2] + right;
+            else {
+                unsigned long long over = set & FN(beyond)(x + N * node[0], S, threshold), under = set & ~over;
+                at = node[2] + !under;
+                if (under && over) {
+                    waiting[behind++] = (Waiting){over, node[2] + 1};
+                    set = under;
+                }
+            }
+            node = nodes + 4 * (long)at;
+        }
+        const float *leaf = value + K * (long)node[3];
+        for (; set; set &= set - 1) {
+            double *point = out + K * __builtin_ctzll(set);
+            for (long k = 0; k < K; k++)
+                point[k] += leaf[k];
+        }
+        if (!behind)
+            return;
+        at = waiting[--behind].at;
+        set = waiting[behind].set;
     }
-    for (; i + 8 <= n; i += 8)
-        FN(to_leaves)(X + i, N, nodes, root, depth, value, K, 8, out + i * K);
-    if (i < n)
-        FN(to_leaves)(X + i, N, nodes, root, depth, value, K, (int)(n - i), out + i * K);
+}
+
+/* Add to out (n, S, K) the values of the leaves that n sets of S points reach in a tree.  Where the least and the most of
+ * a set's points reach the same leaf, all do, and its value goes to `all` (n, K). */
+static ALWAYS_INLINE void FN(add_sets)(const Sets *sets, const Tests *tests, const int *nodes, int root, int depth,
+                                       const float *value, long K)
+{
+    long n = sets->n, S = sets->S, N = sets->N, places = sets->places;
+    int *leaf = sets->leaf;
+    FN(find_leaves)(sets->most, places, n, tests, nodes, root, depth, sets->bits, leaf + n);
+    FN(find_leaves)(sets->least, places, n, tests, nodes, root, depth, sets->bits, leaf);
+    for (long i = 0; i < n; i++) {
+        const float *x = sets->X + S * i;
+        double *out = sets->out + K * S * i;
+        if (leaf[i] == leaf[n + i])
+            FN(add_values)(value, K, leaf + i, 1, sets->all + K * i);
+        else if (tests->n_leaves)
+            for (long s = 0; s < S; s += SIDE_BY_SIDE)
+                FN(add_tested)(x + s, N, S - s < SIDE_BY_SIDE ? S - s : SIDE_BY_SIDE, tests, sets->first,
+                               sets->varying + (sets->F + 1) * i, sets->bits[i], value, K, out + K * s);
+        else
+            for (long s = 0; s < S; s += 64)
+                FN(add_parted)(x + s, N, S - s < 64 ? S - s : 64, sets->least + i, sets->most + i, places, nodes, root,
+                               value, K, sets->waiting, out + K * s);
+    }
+}
+
+static void FN(add_leaves_of_sets)(const Sets *sets, const Tests *tests, const int *nodes, int root, int depth,
+                                   const float *value, long K)
+{
+    if (K == 1)
+        FN(add_sets)(sets, tests, nodes, root, depth, value, 1);
+    else if (K == 2)
+        FN(add_sets)(sets, tests, nodes, root, depth, value, 2);
+    else if (K == 3)
+        FN(add_sets)(sets, tests, nodes, root, depth, value, 3);
+    else
+        FN(add_sets)(sets, tests, nodes, root, depth, value, K);
 }

@@ -299,6 +299,26 @@ def test_a_tree_that_nothing_is_drawn_for_is_scikit_learns(
     np.testing.assert_allclose(basis.leaf_means(new), expected, atol=1e-7)
 
 
+@pytest.mark.parametrize("options", [{"split": "best"}, {"boosted": True}, {"leaf": 1}, {"leaf": 40}])
+@pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.parametrize("varying", [[], [1], [0, 2], [0, 1, 2]])
+def test_rows_of_sets_go_down_the_trees_as_each_does_alone(
+    K: int, varying: list[int], options: dict[str, Any]
+) -> None:
+    """Trees have up to 64 leaves, or more, and sets are of few and of many points."""
+    X, y = rows(700, K)
+    basis = forest(X, y, **options)
+    rng = np.random.default_rng(7)
+    for S, n in [(1, 5), (2, 37), (7, 3), (26, 33), (64, 2), (70, 40)]:
+        Z = np.tile(rng.normal(size=(n, X.shape[1])), (S, 1))
+        Z[:, varying] = rng.normal(size=(S * n, len(varying)))
+        alone = basis.leaf_means(Z)
+        np.testing.assert_allclose(basis.leaf_means(Z, S), alone, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            basis.of_standardised(Z, S), basis.of_standardised(Z), rtol=1e-9, atol=1e-9
+        )
+
+
 @pytest.mark.parametrize("options", [{}, {"split": "best"}, {"boosted": True}])
 @pytest.mark.parametrize("K", [2, 5])
 def test_compiled_growth_equals_its_twin(
