@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Table, Vector, html_table
@@ -471,7 +472,8 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
     """Return the probabilities (n, K) of rows without all of them, by one Newton step.
 
     The step is taken in the space of the n C activations or, where these are more, of the D weights.  Of the rows'
-    curvature a hundredth stays, so that something is left in every direction.
+    curvature a hundredth stays, so that something is left in every direction; more where a refined posterior, whose
+    precision is an estimate, seems to have less than these rows alone give.
     """
     about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
     gaussian, (n, M) = about.gaussian, Phi.shape
@@ -488,6 +490,8 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
         B = np.einsum("icm,nm->nci", U, Phi, optimize=True).reshape(n * C, -1)
         V_all = B @ B.T
         own = np.einsum("amc,mcd->amd", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
+        if np.trace(own) > _MOST_OF_GROUP:  # the sum of its eigenvalues
+            own *= min(1.0, _MOST_OF_GROUP / _largest_eigenvalue(V_all, R))
         V_all = np.linalg.solve(np.eye(n * C) - own, V_all)
         mean = a - (V_all @ g.ravel()).reshape(n, C)
         return about.output_probability(mean, V_all.reshape(n, C, n, C)[np.arange(n), :, np.arange(n)])
@@ -495,11 +499,26 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
     for c in range(C):
         for d in range(C):
             H[c, :, d, :] = Phi.T @ (R[:, c, d, None] * Phi)
-    left = Gaussian(gaussian.mean, gaussian.precision - H.reshape(C * M, C * M))
+    own = H.reshape(C * M, C * M)
+    left = Gaussian(gaussian.mean, gaussian.precision - own)
+    try:
+        _ = left.cholesky
+    except np.linalg.LinAlgError:
+        most = scipy.linalg.eigh(own, gaussian.precision, eigvals_only=True, subset_by_index=[C * M - 1] * 2)
+        left = Gaussian(gaussian.mean, gaussian.precision - own * min(1.0, _MOST_OF_GROUP / float(most[0])))
     step = left.solve((g.T @ Phi).ravel())
     return about.output_probability(
         a - activations(Phi, step, C), output_covariances(Phi, left.inverse_cholesky, C)
     )
+
+
+def _largest_eigenvalue(V: Matrix, R: Matrix) -> float:
+    """Return the largest eigenvalue of V R, of covariances (n C, n C) and the rows' curvatures R (n, C, C)."""
+    n, C, _ = R.shape
+    values, vectors = np.linalg.eigh(R)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    K = np.einsum("mca,mcnd,ndb->manb", root, V.reshape(n, C, n, C), root, optimize=True)
+    return float(np.linalg.eigvalsh(K.reshape(n * C, n * C))[-1])
 
 
 def _left_out_by_class(

@@ -45,7 +45,7 @@ Array = np.ndarray[Any, Any]
 class SplitSummary:
     """Which rows are held out: by a hash of what, and how many."""
 
-    by: str  # "id", "healpix" or a column
+    by: str  # "id", "healpix" or columns
     asked: float  # share of the rows
     share: float  # that is held out
     n_places: int  # different names, pixels or values

@@ -221,7 +221,7 @@ def exit_status(error: BaseException) -> int:
     if hasattr(error, "format_message"):  # Wrong use, as found by Typer or by Click.
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "blr"
-        _line(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.")
+        _line(f"blr: error: {error.format_message().rstrip('.')}; `{command} --help` shows how to use it")
         return WRONG_USE
     from flows.orchestration.run_page import words_of  # noqa: PLC0415 -- it imports pyarrow
 

@@ -146,7 +146,7 @@ MOST_SHOWN = 30
 class Split:
     """The value of split.by, with a remark, and the column of catalog.id where it is 'id'."""
 
-    by: str
+    by: str | tuple[str, ...]
     remark: str = ""
     identifier: str | None = None
     order: int | None = None
@@ -369,7 +369,8 @@ class Page:
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
-        yield f"by = {toml_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
+        by = toml_text(self.split.by) if isinstance(self.split.by, str) else toml_texts(self.split.by)
+        yield f"by = {by}" + (f"  # {self.split.remark}" if self.split.remark else "")
         if self._rows() < HELD_OUT_FROM:
             yield "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
         else:

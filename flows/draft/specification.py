@@ -386,6 +386,12 @@ def _split(
     return option, classes.without(untaught) if n_missed else classes
 
 
+MOST_OF_SPLIT = 4
+"""Columns whose values together tell rows apart, where no column names the objects."""
+TOLD_APART = 0.9
+"""Share of the rows that differ from each other in these columns, from which there are enough of them."""
+
+
 def _options(
     seen: Profile, label: str, place: PositionSummary | None
 ) -> Iterator[tuple[Split, NDArray[np.uint64]]]:
@@ -420,7 +426,13 @@ def _options(
             "objects; name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
         )
     if others:
-        best = max(others, key=lambda c: c.distinct.estimate)
         remark = "of many values" if better else "no column names the objects, and none says where they are"
-        yield Split(best.name, remark), split.name_keys([seen.chosen[best.name]])
+        names: list[str] = []
+        keys = np.empty(0, np.uint64)
+        for column in sorted(others, key=lambda c: -c.distinct.estimate)[:MOST_OF_SPLIT]:
+            names.append(column.name)
+            keys = split.name_keys([seen.chosen[name] for name in names])
+            if len(np.unique(keys)) >= TOLD_APART * len(keys):
+                break
+        yield Split(names[0] if len(names) == 1 else tuple(names), remark), keys
     yield from few_places

@@ -46,7 +46,7 @@ from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from flows.errors import SpecificationError
 from flows.features.columns import ColumnMapping, DerivedColumns, flux_unit
-from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels
+from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels, listed
 from flows.specification.specification import Specification
 
 
@@ -55,7 +55,7 @@ def split_columns(specification: Specification) -> tuple[str, ...]:
     catalog, by = specification.catalog, specification.split.by
     if by == "healpix":
         return tuple(name for name in (catalog.ra, catalog.dec) if name)
-    return (catalog.id,) if by == "id" and catalog.id else (by,)
+    return (catalog.id,) if by == "id" and catalog.id else listed(by)
 
 
 Place = tuple[str, str, PositionUnit]
@@ -124,7 +124,7 @@ def held_out(
         chosen = split.held_out_keys(group, asked)
         refusal = "" if by_place.fits or trial else _of_few_pixels(specification, by_place)
     summary = split.SplitSummary(
-        by=specification.split.by,
+        by=", ".join(listed(specification.split.by)),
         asked=asked,
         share=float(chosen.mean()) if len(chosen) else 0.0,
         n_places=len(np.unique(group)),
@@ -152,12 +152,12 @@ FEW_VALUES = 50
 
 def _of_few_values(specification: Specification, group: NDArray[np.uint64], share: float) -> str:
     """Return why a split by a column is not possible: few values with unequal numbers of rows."""
-    asked, n = specification.split.held_out, len(np.unique(group))
+    asked, n, names = specification.split.held_out, len(np.unique(group)), listed(specification.split.by)
     if n >= FEW_VALUES or asked / 2 <= share <= 2 * asked:
         return ""
     return (
-        f"split.by: got '{specification.split.by}', whose {n} different values hold {share:.0%} of the "
-        f"labelled rows out, expected about {asked:.0%}; split by a column with more values, or by 'id'"
+        f"split.by: got '{', '.join(names)}', whose {n} different values hold {share:.0%} of the labelled "
+        f"rows out, expected about {asked:.0%}; split by a column with more values, or by 'id'"
     )
 
 

@@ -397,7 +397,10 @@ class Shift(SpecificationTable):
 class Split(SpecificationTable):
     """Which rows are held out of every fit, by a salted hash, so that the same rows are held out for every model."""
 
-    by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
+    by: str | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        default="id",
+        description="'id', 'healpix', a column, or a list of columns; rows of equal values stay together",
+    )
     held_out: float = Field(
         default=0.2,
         ge=0,

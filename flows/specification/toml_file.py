@@ -128,7 +128,7 @@ _OTHER_TYPE = {"tuple_type", "float_type"}
 
 def _without_branch(location: Location) -> tuple[int | str, ...]:
     """Return where a value is in the file: Pydantic adds the type that it tried, such as `tuple[float, ...]`."""
-    return tuple(part for part in location if not re.match(r"(constrained-float|tuple\[)", str(part)))
+    return tuple(part for part in location if not re.match(r"(constrained-(float|str)|tuple\[)", str(part)))
 
 
 def _lines(error: ValidationError) -> Iterator[str]:

@@ -129,17 +129,19 @@ def test_a_refined_fit_is_judged_by_itself(K: int) -> None:
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K: int) -> None:
-    """Its precision may be less than a row's own curvature, of which no variance is left."""
+@pytest.mark.parametrize("together", [1, 3, 6])
+def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K: int, together: int) -> None:
+    """Its precision may be less than the curvature of a row, or of a group's, of which no variance is left."""
     rng = np.random.default_rng(5)
     Phi = np.column_stack([np.ones(12), 5 * rng.normal(size=(12, 3))])
     prior = GaussianPrior.isotropic(4, precision=1e-3, intercept=0)
     q = fit(Phi, np.arange(12) % K, prior, likelihood="logistic" if K == 2 else "softmax", classes=range(K))
     refined = blr.refine(q)
     early = replace(refined, gaussian=Gaussian(refined.gaussian.mean, 0.3 * refined.gaussian.precision))
-    p, _, _ = leave_one_out_probability(early)
+    p, _, _ = leave_one_out_probability(early, group=np.arange(12) // together)
     assert np.isfinite(p).all()
     assert np.all((p >= 0) & (p <= 1))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
     assert leave_one_out(early).n_influential > 0
 
 

@@ -233,6 +233,21 @@ def test_ident_names_the_objects_and_the_model_is_called_as_the_file(tmp_path: P
     assert set(start.features) == {"x"}
 
 
+def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
+    """Pixels have 17 values: rows of equal ones in one column are not alike, and were left out together."""
+    rng = np.random.default_rng(3)
+    kind = np.arange(300) % 2
+    columns = {f"p{i}": rng.binomial(16, 0.3 + 0.2 * (kind == i % 2)) for i in range(6)}
+    Table(columns | {"kind": np.array(["a", "b"])[kind]}).write(tmp_path / "x.fits")
+    start = start_of(tmp_path / "x.fits", "kind")
+    names = tomllib.loads(start.text)["split"]["by"]
+    assert len(names) == 4
+    rows = gathered(start.text, tmp_path / "x.fits")
+    assert (
+        len(np.unique(rows.group)) == len(set(zip(*(columns[n].tolist() for n in names), strict=True))) > 250
+    )
+
+
 def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kind = rng.random(400) < 0.5
