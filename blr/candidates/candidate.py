@@ -111,8 +111,8 @@ class CandidatePart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedCandidate:
-    """A candidate fitted and judged by itself.
+class CandidateRow:
+    """A row of the evidence table: a candidate fitted and judged, beside the others once one was chosen.
 
     The evidence and the BIC are of the training rows, in nats, higher is better.  The evidence is of the whole
     mixture of `parts`; BIC, effective parameters and verdict are the best part's.  A number that could not be
@@ -140,20 +140,14 @@ class JudgedCandidate:
     converged: bool
     n_iter: int
     prior_probability: float
+    weight: float  # posterior probability of the candidate
+    share: float  # of the model
 
     @property
     def comparable(self) -> bool:
         """Whether evidence and BIC compare with other candidates': not of a basis that is learnt from the labels."""
         kind = BASES.get(self.basis.partition(",")[0])
         return kind is None or not kind.learnt_from_labels
-
-
-@dataclass(frozen=True, kw_only=True)
-class CandidateRow(JudgedCandidate):
-    """A row of the evidence table: a candidate beside the others."""
-
-    weight: float  # posterior probability of the candidate
-    share: float  # of the model
 
 
 @dataclass(frozen=True)

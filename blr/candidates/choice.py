@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blr.arrays import Matrix
-from blr.candidates.candidate import JudgedCandidate
+from blr.candidates.candidate import CandidateRow
 from blr.likelihood.targets import recorded_probability
 from blr.selection import compare as selection
 from blr.selection.compare import stacking_weights
@@ -115,7 +115,7 @@ class Ranking:
         return [shares.get(i, 0.0) for i in range(len(self.weights))]
 
 
-def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
+def choose(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
     """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
 
     The second-order term is included for all candidates if it holds for all, otherwise for none.  An "average"
@@ -143,13 +143,13 @@ def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *
     return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
 
 
-def _score(candidate: JudgedCandidate, by: str) -> float:
+def _score(candidate: CandidateRow, by: str) -> float:
     """Return the number that ranks a candidate; NaN where it is not known."""
     score = candidate.bic if by == "bic" and candidate.comparable else candidate.loo if by == "loo" else None
     return np.nan if score is None else score
 
 
-def _stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) -> Matrix:
+def _stacked(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut]) -> Matrix:
     """Return each candidate's share in the mixture that predicts left-out rows best.
 
     The integral over missing features has the share that the mixture asks for.  Where more than `MOST_STACKED` have a

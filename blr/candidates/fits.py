@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
-from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, Selection
+from blr.candidates.candidate import Candidate, CandidatePart, CandidateRow, Selection
 from blr.candidates.choice import LeftOut
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
@@ -287,7 +287,7 @@ class FittedCandidate:
     they are in memory.
     """
 
-    row: JudgedCandidate
+    row: CandidateRow
     left_out: LeftOut
     drafts: tuple[Gaussian, ...] = ()
     parts: tuple[Part, ...] = ()
@@ -591,19 +591,20 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
 
 def _row(
     problem: Problem, parts: Sequence[Part], log_evidence: float, unseen: LeftOut, *, judged: bool
-) -> JudgedCandidate:
+) -> CandidateRow:
     """Return the candidate's row in the table; a number that could not be computed is None, since JSON has no NaN.
 
     The evidence is that of all parts together.  The log of the Occam factor is this log evidence minus the log
     likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.  The
     verdict and the second-order term take longer than the fit: they are there where the evidence ranks (`judged`).
+    Weight and share are zero until all candidates are compared.
     """
     best, loss = parts[0].laplace, unseen.loss()
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
     density, error = unseen.log_density(best.problem.n_effective)
     trust = best.trust if judged else None
-    return JudgedCandidate(
+    return CandidateRow(
         features=problem.names,
         basis=problem.words,
         n_functions=int(best.problem.n_functions),
@@ -625,6 +626,8 @@ def _row(
         converged=bool(best.converged),
         n_iter=int(best.n_iter),
         prior_probability=problem.candidate.prior_probability,
+        weight=0.0,
+        share=0.0,
     )
 
 

@@ -164,11 +164,7 @@ class Training:
         which, shares = [*self.fits][-1], dict(ranking.members)
         rows, judged_share = self.judged.rows, self.judged.class_share
         table = tuple(
-            CandidateRow(
-                **vars(one.row),
-                weight=weight,
-                share=shares.get(i, 0.0),
-            )
+            replace(one.row, weight=weight, share=shares.get(i, 0.0))
             for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
         )
         mixture = mixed([one.left_out for one in fitted], ranking.shares)

@@ -19,7 +19,7 @@ import numpy as np
 
 from blr.arrays import Array, Floats, Mask
 from blr.calibration import log_loss
-from blr.candidates.candidate import JudgedCandidate, Selection
+from blr.candidates.candidate import CandidateRow, Selection
 from blr.candidates.choice import LeftOut
 from blr.candidates.fits import FittedCandidate
 from blr.candidates.rows import TrainingSet, fitted_confusion, wrong_labels
@@ -246,7 +246,7 @@ def fitted_candidate(folder: Path, index: int) -> FittedCandidate | None:
     done = folder / f"candidate-{index:03d}.json"
     if not done.is_file():
         return None
-    row = read_document(JudgedCandidate, done)
+    row = read_document(CandidateRow, done)
     left_out = LeftOut(*np.load(done.with_suffix(".npy"), allow_pickle=False))
     # There are fewer than ten parts, so that the order of the names is that of the numbers.
     drafts = (np.load(p, allow_pickle=False) for p in sorted(folder.glob(f"draft-{index:03d}-*.npy")))
