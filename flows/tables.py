@@ -25,7 +25,7 @@ from blr.candidates.training import TrainedClassifier
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
-from catalogs.memory.pandas_frame import FrameCompute
+from catalogs.memory.pandas_frame import annotated_frame
 from catalogs.memory.tables import FILE_NAME, in_memory
 from flows.classification.scoring import Scorer, annotation_settings, provenance, scorer_for, settled
 from flows.classification.steps import classify
@@ -299,7 +299,7 @@ class PartitionClassifier:
         catalog = catalogs.open(flat.iloc[:0][known] if known else frame.iloc[:0])
         here = replace(scorer.on(replace(catalog, path=Path("the partition"))), tallies=[], counts=[])
         with single_threaded_blas():
-            return FrameCompute(scorer.columns, here, read)(frame)
+            return annotated_frame(frame, scorer.columns, here, read)
 
 
 def partition_classifier(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from blr.classifier import Classifier, Member
 from catalogs.arrays import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
-from catalogs.memory.pandas_frame import FrameCompute
+from catalogs.memory.pandas_frame import annotated_frame
 from flows.labels.source import LabelPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
@@ -69,7 +70,11 @@ def test_lsdb_and_our_kernel_give_the_same(tmp_path: Path, monkeypatch: pytest.M
     compute = Compute(trained())
     catalogs.annotate(catalogs.open(ROOT), tmp_path, COLUMNS, compute, read=READ)
     ours = pa.Table.from_batches(list(catalogs.open(tmp_path / ROOT.name).batches(["Name", *names(COLUMNS)])))
-    mapped = lsdb.open_catalog(ROOT).map_partitions(FrameCompute(COLUMNS, compute, READ)).compute()
+    mapped = (
+        lsdb.open_catalog(ROOT)
+        .map_partitions(partial(annotated_frame, columns=COLUMNS, compute=compute, read=READ))
+        .compute()
+    )
     theirs = mapped.set_index("Name").loc[ours["Name"].to_pylist()]
     assert len(theirs) == len(ours) == 10_481
     for name in names(COLUMNS):
@@ -89,12 +94,12 @@ def test_frames_keep_index_and_types() -> None:
         return {"blr_flags": batch.column("pixel").to_numpy().astype(np.int32)}
 
     frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index([7, 8], name="pixel"))
-    found = FrameCompute((column,), compute, ["pixel", "x"])(frame)
+    found = annotated_frame(frame, (column,), compute, ["pixel", "x"])
     assert found["blr_flags"].tolist() == [7, 8]
     assert (found.index.name, str(found["blr_flags"].dtype)) == ("pixel", "int32[pyarrow]")
-    assert len(FrameCompute((column,), compute, ["pixel"])(frame.iloc[:0])) == 0
+    assert len(annotated_frame(frame.iloc[:0], (column,), compute, ["pixel"])) == 0
     with pytest.raises(ColumnNotFoundError, match="the frame has no column 'y'"):
-        FrameCompute((column,), compute, ["y"])(frame)
+        annotated_frame(frame, (column,), compute, ["y"])
 
 
 @pytest.mark.filterwarnings("ignore")

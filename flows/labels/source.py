@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import merge
 from pathlib import Path
 from typing import Any
@@ -426,11 +427,18 @@ def label_reader(
     label = specification.label
     if label.classes or label.votes:
         return LabelReader.of(label, Counter())
-    work = LabelCount.of(specification, catalogs, source)
+    general = label_columns_reader(specification)
+    for catalog in catalogs:
+        general.check(catalog)
+    readings = [
+        (in_units_of_the_first(general, catalog, catalogs[0]), position_unit(specification, catalog))
+        for catalog in catalogs
+    ]
     if workers is None:
-        return LabelReader.of(label, work.count(first_batches(catalogs, work.general, limit)))
+        read = first_batches(catalogs, general, limit)
+        return LabelReader.of(label, _count_labels(specification, source, readings, read))
     seen: Counter[str] = Counter()
-    for _, found in workers.in_order(work):
+    for _, found in workers.in_order(partial(_labels_of_piece, specification, source, readings, general)):
         n_labels = len(seen)
         seen.update(found)
         if len(seen) > n_labels:
@@ -438,44 +446,40 @@ def label_reader(
     return LabelReader.of(label, seen)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelCount:
-    """Counts the labels of the selected rows; `readers` and `units` are those of each catalogue."""
+Readings = Sequence[tuple[FeatureReader, PositionUnit]]
+"""The reader of each catalogue's labels, and the unit of its positions."""
 
-    specification: Specification
-    source: LabelSource
-    general: FeatureReader
-    readers: tuple[FeatureReader, ...]
-    units: tuple[PositionUnit, ...]
 
-    @classmethod
-    def of(cls, specification: Specification, catalogs: Sequence[Catalog], source: LabelSource) -> LabelCount:
-        """Return the work for catalogues, which have the columns that it reads."""
-        general = label_columns_reader(specification)
-        for catalog in catalogs:
-            general.check(catalog)
-        readers = (in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs)
-        units = (position_unit(specification, catalog) for catalog in catalogs)
-        return cls(specification, source, general, tuple(readers), tuple(units))
+def _labels_of_piece(
+    specification: Specification,
+    source: LabelSource,
+    readings: Readings,
+    general: FeatureReader,
+    piece: Piece,
+) -> Counter[str]:
+    """Return how often each label is met in a piece."""
+    batches = piece.partition.batches(general.read, BATCH_ROWS)
+    return _count_labels(specification, source, readings, ((piece.catalog, batch) for batch in batches))
 
-    def __call__(self, piece: Piece) -> Counter[str]:
-        """Return how often each label is met in a piece."""
-        return self.count((piece.catalog, b) for b in piece.partition.batches(self.general.read, BATCH_ROWS))
 
-    def count(self, batches: Iterable[tuple[int, pa.RecordBatch]]) -> Counter[str]:
-        """Return how often each label is met, in the order of the rows; `TrainingError` where two clash as columns.
+def _count_labels(
+    specification: Specification,
+    source: LabelSource,
+    readings: Readings,
+    batches: Iterable[tuple[int, pa.RecordBatch]],
+) -> Counter[str]:
+    """Return how often each label of the selected rows is met, in their order; `TrainingError` where two clash.
 
-        A batch comes with the number of its catalogue.
-        """
-        own = self.source.counting()  # the counts of `source` are of the rows, once each
-        seen: Counter[str] = Counter()
-        for number, batch in batches:
-            reader, n_labels = self.readers[number], len(seen)
-            texts = own.texts(reader.values(batch), self.units[number])
-            seen.update(texts[reader.select(batch)].tolist())
-            if len(seen) > n_labels:
-                check_names(self.specification, LabelReader.of(self.specification.label, seen).classes)
-        return seen
+    A batch comes with the number of its catalogue.
+    """
+    own = source.counting()  # the counts of `source` are of the rows, once each
+    seen: Counter[str] = Counter()
+    for number, batch in batches:
+        (reader, unit), n_labels = readings[number], len(seen)
+        seen.update(own.texts(reader.values(batch), unit)[reader.select(batch)].tolist())
+        if len(seen) > n_labels:
+            check_names(specification, LabelReader.of(specification.label, seen).classes)
+    return seen
 
 
 def check_names(specification: Specification, classes: Sequence[str]) -> None:

@@ -614,12 +614,12 @@ def test_workers_make_every_pass_over_the_labelled_rows(
         asked.append(work.func.__name__ if isinstance(work, partial) else type(work).__name__)
         for number, done in enumerate(mapped(engine, work, items)):
             yield done
-            if asked[-1] == "LabelCount" and not number:
+            if asked[-1] == "_labels_of_piece" and not number:
                 kill_one(cluster)
 
     monkeypatch.setattr(DaskEngine, "map", counted)
     assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
-    assert asked == ["_errors_of_piece", "LabelCount", "read_piece"]
+    assert asked == ["_errors_of_piece", "_labels_of_piece", "read_piece"]
 
 
 def test_workers_refuse_labels_that_are_names(
