@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Floats, Mask, Places
-from blr.fitting.quick import softmax_quickly
-from blr.selection.grouping import group_classes
+from blr.selection.grouping import group_classes, softmax_quickly
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import expression_name, parse

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +27,6 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import CatalogError, NameClashError, nearest
 from catalogs.formats import TableChoice
 from catalogs.profile.columns import (
-    Choice,
     ColumnProfile,
     Presence,
     Profile,
@@ -53,7 +53,7 @@ from flows.errors import UsageError
 from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.source import LocalSource, resolve_one
-from flows.labels.reader import LabelledRows, LabelReader, is_doubtful
+from flows.labels.reader import LabelReader, is_doubtful, naming_a_class
 from flows.models.store import is_model_file
 from flows.runs.progress import tell
 
@@ -212,8 +212,9 @@ def inspect_catalog(
     catalog: Catalog, *, limit: int | None = None, label: str | None = None
 ) -> CatalogueSummary:
     """Return what a catalogue holds; what the first `limit` rows show, or all."""
-    labelled = None if label is None else labelled_rows(catalog, label)
-    seen = seen_profile(catalog, limit=limit, choice=labelled)
+    if label is not None:
+        check_label(catalog, label)
+    seen, counts = seen_profile(catalog, label, limit=limit)
     return CatalogueSummary(
         path=str(catalog.path),
         format=catalog.format,
@@ -227,13 +228,13 @@ def inspect_catalog(
         position=described_positions(catalog, seen),
         commented_out=commented_out(catalog),
         duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),
-        label=None if labelled is None else _label(catalog, seen, labelled),
+        label=None if label is None else _label(catalog, seen, label, counts),
         wrong_checksums=() if limit is not None else verified(catalog, "warn")[1],
     )
 
 
-def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
-    """Return the choice of the rows that have a class; UsageError where the column cannot hold one."""
+def check_label(catalog: Catalog, label: str) -> None:
+    """Raise UsageError where a column cannot hold classes."""
     if label not in catalog.names:
         raise UsageError(
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; to join "
@@ -246,16 +247,22 @@ def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
             f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column with a "
             "text or a whole number in each row; choose the column of the class"
         )
-    return LabelledRows(label)
 
 
-def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice | None = None) -> Profile:
-    """Return the profile of a catalogue's rows, telling how far it is; `choice` as of `profile`."""
+def seen_profile(
+    catalog: Catalog, label: str | None, *, limit: int | None = None
+) -> tuple[Profile, Counter[str]]:
+    """Return the profile of a catalogue's rows, telling how far it is, and how often each label was met.
+
+    Rows are chosen whose `label` names a class.
+    """
+    counts = Counter[str]()
+    choice = None if label is None else partial(naming_a_class, column=label, seen=counts)
     if limit is None:
         catalog = with_checksums(catalog, "warn")
     n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
     tell().start("looking at rows", n, "rows")
-    return profile(catalog, limit=limit, choice=choice, progress=tell().advance)
+    return profile(catalog, limit=limit, choice=choice, progress=tell().advance), counts
 
 
 def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
@@ -362,9 +369,9 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
     return []
 
 
-def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSummary:
+def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) -> LabelSummary:
     """Return the labels with their counts in all rows, the classes that `blr init` makes of them, and the leaks."""
-    label, counts = labelled.column, labelled.counts.copy()
+    counts = counts.copy()
     texts, drafted = plain_texts(seen.chosen[label]), starting_classes(counts).kept
     if len(drafted) > 1:
         texts = starting_classes(counts).named(texts)

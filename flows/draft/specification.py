@@ -38,9 +38,9 @@ from flows.draft.inspection import (
     StartedSpecification,
     StartingClasses,
     can_name,
+    check_label,
     described_positions,
     fewest_rows,
-    labelled_rows,
     leaking_column,
     seen_profile,
     starting_classes,
@@ -185,10 +185,10 @@ def starting_specification(
 
     `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
     """
-    labelled = labelled_rows(catalog, label)
+    check_label(catalog, label)
     if catalog.n_rows == 0:
         raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
-    seen, counts = seen_profile(catalog, limit=limit, choice=labelled), labelled.counts
+    seen, counts = seen_profile(catalog, label, limit=limit)
     texts = plain_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)

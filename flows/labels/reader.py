@@ -113,20 +113,13 @@ Conflicts = tuple[int, Mapping[str, tuple[str, ...]]]
 """How many objects have labels of several classes, and the labels of some of them, by name or place."""
 
 
-@dataclass
-class LabelledRows:
-    """Chooses, of the rows that go by, those whose label names a class; `counts` are of all labels, '' being none."""
-
-    column: str
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __call__(self, values: Mapping[str, Array]) -> Mask:
-        """Return which rows (n,) of a batch have one."""
-        texts = plain_texts(values[self.column])
-        counts = Counter(texts.tolist())
-        self.counts += counts
-        named = {text for text in counts if text and not is_doubtful(text)}
-        return np.array([text in named for text in texts.tolist()], dtype=bool)
+def naming_a_class(values: Mapping[str, Array], column: str, seen: Counter[str]) -> Mask:
+    """Return which rows (n,) of a batch have a label that names a class; all labels are added to `seen`."""
+    texts = plain_texts(values[column])
+    counts = Counter(texts.tolist())
+    seen += counts
+    named = {text for text in counts if text and not is_doubtful(text)}
+    return np.array([text in named for text in texts.tolist()], dtype=bool)
 
 
 def is_doubtful(text: str) -> bool:

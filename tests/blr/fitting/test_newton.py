@@ -17,7 +17,6 @@ from blr.arrays import Matrix, Vector
 from blr.basis.base import Softening, Standardisation
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import pose
-from blr.fitting.quick import softmax_quickly
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import LINKS, Bernoulli
 from blr.posterior.kinds import LaplacePosterior
@@ -25,6 +24,7 @@ from blr.posterior.laplace import CLOSE, approach, fit, part_of
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
+from blr.selection.grouping import softmax_quickly
 from blr.sums import Chunk, Rows, added, likelihood_terms
 from tests.blr.conftest import Twin
 
