@@ -48,7 +48,10 @@ class Classes:
         kept = (counts >= FEWEST) & np.array([text != "" for text in texts], dtype=bool)
         rows = kept[inverse]
         index = np.cumsum(kept)[inverse[rows]] - 1
-        fold = rng.random(int(rows.sum())) < 0.5
+        # Each class in halves: labels may be made by draws of the same seed, and folds that are classes tell nothing.
+        order = rng.permutation(len(index))
+        fold = np.zeros(len(index), dtype=bool)
+        fold[order[np.argsort(index[order], kind="stable")][::2]] = True
         return cls(index, tuple(text for text, keep in zip(texts, kept, strict=True) if keep), fold), rows
 
     @property
@@ -141,7 +144,7 @@ def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -
 
     Labels that are hardly ever numbers have no copies.
     """
-    if np.isfinite(numbers).mean() < MOSTLY_NUMBERS:
+    if np.count_nonzero(np.isfinite(numbers)) < MOSTLY_NUMBERS * max(1, len(numbers)):
         return {}
     formulae = {
         name: _formula_of_label(as_numbers(values), numbers, label)
@@ -149,6 +152,16 @@ def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -
         if values.dtype.kind in "biuf"
     }
     return {name: formula for name, formula in formulae.items() if formula is not None}
+
+
+def codes_label(x: Floats, labels: Array) -> bool:
+    """Say whether numbers x (n,) are the labels (n,) under other names: each label has a number of its own."""
+    known = np.isfinite(x)
+    texts, place, _ = unique_texts(labels[known])
+    numbers = np.unique(x[known])
+    if known.sum() < max(FEWEST_WITH_LABEL, 4 * len(texts)) or not 1 < len(texts) == len(numbers):
+        return False
+    return len(np.unique(place * len(numbers) + np.searchsorted(numbers, x[known]))) == len(texts)
 
 
 def _formula_of_label(x: Floats, y: Floats, label: str) -> str | None:

@@ -32,7 +32,7 @@ from catalogs.expressions.expression import Expression, expression_name, parse
 from catalogs.formats import TableChoice
 from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers, measured, suspected_texts
-from catalogs.profile.leaks import Leak, copies_of_label, find_leaks, label_numbers
+from catalogs.profile.leaks import Leak, codes_label, copies_of_label, find_leaks, label_numbers, shown_column
 from catalogs.profile.quality import (
     about_a_flux,
     about_an_error,
@@ -701,7 +701,11 @@ def found_leaks(
     if label in seen.chosen:
         here = labels != ""
         numbers = label_numbers(seen.chosen[label][here])
-        copies = copies_of_label({n: v[here] for n, v in columns.items()}, label, numbers)
+        known = {n: v[here] for n, v in columns.items() if v.dtype.kind in "biuf"}
+        codes = [n for n, v in known.items() if codes_label(as_numbers(v), labels[here])]
+        copies = {n: f"a code of {shown_column(label)}" for n in codes} | copies_of_label(
+            known, label, numbers
+        )
     measured = []
     for name in columns:
         column = seen.columns[name].column

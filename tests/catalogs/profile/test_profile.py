@@ -14,7 +14,7 @@ from astropy_healpix import HEALPix
 
 import catalogs
 from catalogs.arrays import DistinctCounter
-from catalogs.profile.leaks import copies_of_label, is_number_of_votes, label_numbers
+from catalogs.profile.leaks import codes_label, copies_of_label, find_leaks, is_number_of_votes, label_numbers
 from catalogs.profile.quality import quality
 from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out_keys, name_keys, split_by_pixels
 
@@ -128,6 +128,27 @@ def test_codes_are_numbers_in_whatever_type_and_words_are_none() -> None:
     words = label_numbers(np.where(code, "late", "3"))
     assert copies_of_label({"x": np.where(code, 5.0, 3.0)}, "y", words) == {}
     assert not is_number_of_votes(np.arange(300.0), code.astype(np.float64))
+
+
+def test_a_code_of_the_label_has_a_number_for_each_text() -> None:
+    labels = np.array(["E", "S", "S0"], dtype=object)[RNG.integers(0, 3, 90)]
+    number = np.select([labels == "E", labels == "S"], [7.0, 3.0], -1.0)
+    assert codes_label(number, labels)
+    assert codes_label(np.where(np.arange(90) % 5, number, np.nan), labels), (
+        "where it is missing, it tells nothing"
+    )
+    assert not codes_label(np.where(np.arange(90) == 4, 8.0, number), labels)
+    assert not codes_label(np.where(labels == "E", 1.0, 0.0), labels), "two labels have one number"
+    assert not codes_label(np.arange(30.0), np.arange(30).astype(str).astype(object)), "names of objects"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labels_drawn_as_the_folds_are_leave_both_classes_in_each(seed: int) -> None:
+    """The first draws of seed 0 made the labels of a simulation: a copy of them told 26 % of the class."""
+    early = np.random.default_rng(seed).random(600) < 0.4
+    leaks, gains = find_leaks({"copy": early.astype(float)}, np.where(early, "E", "S"))
+    assert gains["copy"] > 0.95
+    assert [leak.columns for leak in leaks] == [("copy",)]
 
 
 @pytest.fixture

@@ -296,6 +296,22 @@ def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(t
     assert "# doubtful, but no other column is left: whole numbers: a flag or a code" in start.text
 
 
+def test_a_catalogue_without_rows_is_looked_at_in_silence(tmp_path: Path) -> None:
+    Table({"x": np.empty(0), "kind": np.empty(0, "U1")}).write(tmp_path / "none.fits")
+    assert inspect_catalog(catalogs.open(tmp_path / "none.fits"), label="kind").n_rows == 0
+
+
+def test_a_yes_or_no_that_is_the_label_is_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    early = rng.random(200) < 0.4
+    Table({"isE": early, "x": rng.normal(early), "kind": np.where(early, "E", "S")}).write(
+        tmp_path / "t.fits"
+    )
+    start = start_of(tmp_path / "t.fits", "kind")
+    assert set(start.features) == {"x"}
+    assert "#   isE: leak: it is a code of kind" in start.text
+
+
 def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], 100)
     Table({"name": [f"G{i}" for i in range(200)], "kind": kind}).write(tmp_path / "t.fits")
@@ -472,9 +488,9 @@ def test_a_long_vector_is_told_of_where_nothing_else_is_left(tmp_path: Path) -> 
 
 def test_labels_beyond_the_forty_most_frequent_are_left_out_with_the_reason(tmp_path: Path) -> None:
     k = np.arange(600) % 60
-    Table({"oid": np.arange(600), "x": k**0.5, "kind": [f"T{i:02d}" for i in k]}).write(
-        tmp_path / "many.fits"
-    )
+    Table(
+        {"oid": np.arange(600), "x": k**0.5 + np.arange(600) // 60, "kind": [f"T{i:02d}" for i in k]}
+    ).write(tmp_path / "many.fits")
     said = start_of(tmp_path / "many.fits").summary[0]
     assert said.startswith("Left out: 20 labels with 200 of 600 labelled rows")
     assert said.endswith(": a first training takes the 40 most frequent; [label.classes] can have 100")

@@ -53,7 +53,8 @@ def test_strong_columns_are_suspects_and_kept(tmp_path: Path, n: int) -> None:
     assert not start.left_out
     assert len(start.features) == 8
     assert {"EK", "Skewness"} & set(start.suspects)
-    assert all(name in text for name, text in zip(start.suspects, start.features.values(), strict=False))
+    first = [*start.features.values()][: len(start.suspects)]
+    assert all(name in " ".join(first) for name in start.suspects)
     assert all(
         "log loss of a quick linear fit: 0." in told and " without it" in told
         for told in start.suspects.values()
