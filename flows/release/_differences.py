@@ -62,7 +62,10 @@ def floats(column: pa.Array) -> Floats:
     """Return numbers, (n,) or (n, k), in double precision, NaN where they are missing; times count their units."""
     if pt.is_temporal(column.type):
         column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)
+    values = column_values(column)
+    if np.ma.isMaskedArray(values):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.asarray(values, np.float64)
 
 
 def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:
@@ -104,7 +107,8 @@ def rows_of(
         values = floats(batch.column(name)) if number else np.full(n, np.nan)
         rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
     rows["class"] = class_numbers(batch.column(f"{prefix}class"), contract.classes)
-    rows["flags"] = np.nan_to_num(floats(batch.column(f"{prefix}flags"))).astype(np.int32)
+    flags = column_values(batch.column(f"{prefix}flags"))
+    rows["flags"] = np.nan_to_num(np.ma.filled(flags, 0)).astype(np.int32)
     rows["p"] = floats(batch.column(f"{prefix}p_max")).astype(np.float32)
     return rows
 
@@ -114,18 +118,20 @@ class Ledger:
 
     def __init__(self, path: Path, kept: Sequence[tuple[str, str]] = PLACE) -> None:
         self.path, self.kept = path, np.dtype([*kept])
-        self.held: list[Rows] = []
+        self.held: list[Array] = []
         self.n = self.n_held = self.sequence = 0  # the last tells the order of the identifiers
         self.on_disk = False
 
     def add(self, rows: Rows, some: Any = slice(None)) -> None:
         """Add rows, or some of them."""
-        there = [name for name in self.kept.names or () if name in rows]
-        self.held.append({name: rows[name][some].astype(self.kept[name], copy=False) for name in there})
-        hashes = np.ascontiguousarray(self.held[-1]["hash"])
+        hashes = np.ascontiguousarray(rows["hash"][some])
+        held = np.zeros(len(hashes), self.kept)
+        for name in (name for name in self.kept.names or () if name in rows):
+            held[name] = rows[name][some]
+        self.held.append(held)
         self.sequence = zlib.crc32(hashes.data, self.sequence)
-        self.n, self.n_held = self.n + len(hashes), self.n_held + len(hashes)
-        if self.n_held > IN_MEMORY:
+        self.n, self.n_held = self.n + len(held), self.n_held + len(held)
+        if self.n_held > (IN_MEMORY // BUCKETS if self.on_disk else IN_MEMORY):
             self.flush()
 
     def add_identifiers(self, column: pa.Array, file: int, start: int) -> None:
@@ -143,34 +149,32 @@ class Ledger:
 
     def flush(self) -> None:
         """Move the rows into buckets on the disk."""
-        for held in self.held:
-            rows = np.zeros(len(held["hash"]), self.kept)
-            for name, values in held.items():
-                rows[name] = values
-            bucket = rows["hash"] >> np.uint64(59)
-            for b in np.unique(bucket).tolist():
+        for rows in self.held:
+            bucket = (rows["hash"] >> np.uint64(59)).astype(np.uint8)
+            ordered = rows.take(np.argsort(bucket, kind="stable"))  # by an index it takes six times as long
+            ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
+            for b, part in enumerate(np.split(ordered, ends[:-1])):
                 with self._bucket(b).open("ab") as file:
-                    rows[bucket == b].tofile(file)
+                    part.tofile(file)
         self.held, self.n_held, self.on_disk = [], 0, True
+
+    def _in_memory(self) -> Array:
+        return np.concatenate([np.zeros(0, self.kept), *self.held])
 
     def _bucket(self, b: int) -> Path:
         return self.path.with_name(f"{self.path.name}-{b}")
 
-    def parts(self, *names: str) -> Iterator[Any]:
-        """Yield the rows, or some columns of them: all at once, or bucket by bucket."""
+    def parts(self) -> Iterator[Array]:
+        """Yield the rows: all at once, or bucket by bucket."""
         if not self.on_disk:
-            none = np.zeros(0, self.kept)
-            yield {
-                name: np.concatenate([none[name], *(held[name] for held in self.held if name in held)])
-                for name in names or self.kept.names or ()
-            }
+            yield self._in_memory()
             return
         self.flush()
         for b in range(BUCKETS):
             there = self._bucket(b).exists()
             yield np.fromfile(self._bucket(b), self.kept) if there else np.zeros(0, self.kept)
 
-    def beside(self, other: Ledger) -> Iterator[tuple[Any, Any]]:
+    def beside(self, other: Ledger) -> Iterator[tuple[Array, Array]]:
         """Yield the rows of two ledgers, those with the same identifiers together."""
         if self.on_disk or other.on_disk:
             self.flush()
@@ -182,7 +186,7 @@ class Ledger:
         findings.ran(name, n=self.n)
         repeated: dict[int, list[int]] = {}
         first: dict[int, str] = {}
-        for rows in self.parts("hash", "file", "row"):
+        for rows in self.parts():
             hashes = np.sort(rows["hash"])
             if (hashes[1:] == hashes[:-1]).any():
                 order = np.argsort(rows["hash"], kind="stable")
@@ -241,14 +245,14 @@ def elements(name: str, size: int) -> list[str]:
 class Sample:
     """The rows whose hashes are multiples of `step`: the same objects in every release.
 
-    Each has its numbers, of which a column has so many (`sizes`), and what models read of it: `read` and `catalogs`
-    have the rows of each batch, and whose they are; "part" and "at" are a row's place there.
+    Each has its numbers, of which a column has so many (`sizes`), and what models read of it: `read` has these rows of
+    each of the `catalogs`; "part" and "at" are a row's place there.
     """
 
     def __init__(self, sizes: Mapping[str, int], step: int) -> None:
         self.sizes, self.step = sizes, np.uint64(step)
         self.parts: list[dict[str, Array]] = []
-        self.read: list[pa.RecordBatch] = []
+        self.read: list[list[pa.RecordBatch]] = []
         self.catalogs: list[Catalog] = []
 
     def add(self, batch: pa.RecordBatch, rows: Rows, read: pa.RecordBatch, catalog: Catalog) -> None:
@@ -263,10 +267,13 @@ class Sample:
             matrix = np.where(np.isfinite(values), values, np.nan).reshape(n, size)
             part |= dict(zip(elements(name, size), matrix.T, strict=True))
         part["cell"] = cells_of(rows["ra"][chosen], rows["dec"][chosen])
-        part |= {"part": np.full(n, len(self.parts)), "at": np.arange(n)}
+        if not self.catalogs or self.catalogs[-1] is not catalog:
+            self.catalogs.append(catalog)
+            self.read.append([])
+        at = sum(held.num_rows for held in self.read[-1])
+        part |= {"part": np.full(n, len(self.read) - 1), "at": np.arange(at, at + n)}
         self.parts.append(part)
-        self.read.append(read.take(index))
-        self.catalogs.append(catalog)
+        self.read[-1].append(read.take(index))
 
     def columns(self) -> dict[str, Array]:
         """Return the sample, in the order of the hashes, each once."""
@@ -391,11 +398,11 @@ class Differences:
     def _report_twice(self, fresh: Rows, ledger: Ledger) -> None:
         """Report new identifiers at the position of another object: an overlap that is there twice."""
 
-        def square(rows: Rows) -> Array:
+        def square(rows: Any) -> Array:
             return np.rint(rows["dec"] * 1e4) * 4e6 + np.rint(rows["ra"] * 1e4)
 
         wanted = np.unique(square(fresh))  # those without a position are NaN, which equals nothing
-        there = [x[np.isin(x, wanted)] for x in map(square, ledger.parts("ra", "dec"))] if len(wanted) else []
+        there = [x[np.isin(x, wanted)] for x in map(square, ledger.parts())] if len(wanted) else []
         places, n = np.unique(np.concatenate([np.empty(0), *there]), return_counts=True)
         twice = np.isin(square(fresh), places[n > 1])
         for file in np.unique(fresh["file"][twice]).tolist():

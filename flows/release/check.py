@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from blr.decisions import Flag
 from catalogs.arrays import column_values, hashed_identifiers, is_text
-from catalogs.catalog.catalog import BATCH_ROWS, USER_BITS, Catalog, verified
+from catalogs.catalog.catalog import USER_BITS, Catalog, one, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table
@@ -66,6 +66,7 @@ from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256
 from flows.runs.results import MovedObject, Transition
 
+ROWS_AT_ONCE = 32_768  # of which a column stays in the cache: memory is not requested anew for each batch
 REPLAY_ROWS = 20_000  # rows that are scored again; of smaller releases all are
 LEAST_A_FILE = 256  # least rows of a file that are scored again
 TIGHT = 1e-5  # difference of sums of probabilities in single precision that counts as rounding
@@ -205,7 +206,7 @@ class _Pass:
         self.ledger, self.other, self.inputs = (Ledger(scratch / name) for name in ("all", "other", "inputs"))
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
-        self.read = tuple(dict.fromkeys(name for one in scorers for name in one.reader.read))
+        self.read = tuple(dict.fromkeys(name for scorer in scorers for name in scorer.reader.read))
         self.columns: dict[str, ColumnProfile] = {}
         self.by_file: dict[str, Counter[str]] = {}
         # Rows by HEALPix cell, those without one first: all, those with flags, and those of each class.
@@ -250,7 +251,7 @@ class _Pass:
         ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
         wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
         read = [column for column in self.read if column in catalog.names]
-        for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names], BATCH_ROWS):
+        for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names], ROWS_AT_ONCE):
             rows = rows_of(batch, self.contract, prefix, positions, number, at)
             self.old_sample.add(batch, rows, batch.select(read), catalog)
             if self.truth is not None:
@@ -463,8 +464,8 @@ class _File:
         self._report()
         work.by_file[self.name] = self.counts
         if self.replayed is not None:
-            work.n_replayed += self.replayed.n
             self.replayed.report(self.name, self.findings, work.opened.model.label, self.contract.last)
+            work.n_replayed += self.replayed.n
 
     def _beside_input(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
         """Yield the batches of the file, each with its input's where something of it is read.
@@ -487,14 +488,14 @@ class _File:
         if shared and source is not None:
             read = [c for c in work.read if self.read_of is source and c in source.names]
             if wanted := dict.fromkeys([*unproven, *read]):
-                beside = chain(source.batches([*wanted], BATCH_ROWS), repeat(None))
+                beside = chain(source.batches([*wanted], ROWS_AT_ONCE), repeat(None))
         needed = {id_, *work.positions, *work.read}
         empty = {c: n for c, n in same.items() if n is not None and c in shared and c not in needed}
         self.columns = {
             c: ColumnProfile(n=catalog.n_rows * (c in empty), missing=empty.get(c, 0)) for c in catalog.names
         }
         decoded = [column for column in catalog.names if column not in empty]
-        for batch, original in zip(catalog.batches(decoded, BATCH_ROWS), beside, strict=False):
+        for batch, original in zip(catalog.batches(decoded, ROWS_AT_ONCE), beside, strict=False):
             if original is not None:
                 self._compare_with_input(batch, original, unproven)
             if id_ in batch.schema.names and id_ not in shared:
@@ -755,9 +756,9 @@ def given_classes(
     parts = columns["part"][rows]
     for part in np.unique(parts).tolist():
         mine = np.flatnonzero(parts == part)
-        read = sample.read[part].take(pa.array(columns["at"][rows[mine]]))
+        read = one(sample.read[part]).take(pa.array(columns["at"][rows[mine]]))
         with suppress(CatalogError):  # a release that lacks a column
             here = [scorer.on(sample.catalogs[part]) for scorer in scorers]
-            given = [one(read)[f"{one.prefix}class"].tolist() for one in here]
+            given = [scorer(read)[f"{scorer.prefix}class"].tolist() for scorer in here]
             found[:, mine] = [[number.get(name, -1) for name in names] for names in given]
     return found[0], found[1]

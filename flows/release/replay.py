@@ -20,7 +20,7 @@ from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays import column_values, hashed_identifiers, is_text
-from catalogs.catalog.catalog import USER_BITS, levels
+from catalogs.catalog.catalog import USER_BITS, levels, one
 from catalogs.formats import TableChoice, annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
@@ -35,6 +35,7 @@ from flows.specification.toml_file import read_specification
 
 Array = np.ndarray[Any, Any]
 
+AT_ONCE = 4_096  # rows that are scored at the same time, at least
 ROUNDING = 2e-6  # difference of two probabilities in single precision that counts as rounding
 RELATIVE = 1e-5
 UNSEEN_CONFIDENT = 0.05
@@ -106,27 +107,40 @@ class Replayed:
         self.rng = np.random.default_rng(seed)
         self.n = self.n_bad = self.other_agrees = 0
         self.wrong: dict[str, tuple[list[int], float]] = {}
+        self.drawn: list[tuple[pa.RecordBatch, pa.RecordBatch, Array]] = []
+        self.n_drawn = 0
 
     def add(
         self, batch: pa.RecordBatch, read: pa.RecordBatch, strata: Array, start: int, share: float
     ) -> None:
-        """Score rows of each stratum again; `strata` (n,) numbers them, `share` is the batch's part of the file."""
+        """Draw rows of each stratum; `strata` (n,) numbers them, `share` is the batch's part of the file."""
         rows = self._drawn(strata, share)
-        if not len(rows):
+        made = [c.name for c in self.scorer.columns if c.name in batch.schema.names]
+        index = pa.array(rows)
+        self.drawn.append((batch.select(made).take(index), read.take(index), start + rows))
+        self.n_drawn += len(rows)
+        if self.n_drawn >= AT_ONCE:
+            self.score()
+
+    def score(self) -> None:
+        """Score again the rows that were drawn."""
+        if not self.n_drawn:
             return
-        chosen, inputs = batch.take(pa.array(rows)), read.take(pa.array(rows))
+        published, read, rows = zip(*self.drawn, strict=True)
+        chosen, inputs, numbers = one(published), one(read), np.concatenate(rows)
+        self.drawn, self.n_drawn = [], 0
         names = tuple(c.name for c in self.scorer.columns)
         with single_threaded_blas():
             computed = self.scorer(inputs)
         self.scorer.tallies.clear()
         self.scorer.counts.clear()
-        self.n += len(rows)
+        self.n += len(numbers)
         found = mismatches(chosen, computed, names, self.scorer.prefix)
         bad = np.unique(np.concatenate([np.empty(0, np.int64), *(r for r, _ in found.values())]))
         self.n_bad += len(bad)
         for name, (where, size) in found.items():
             kept, largest = self.wrong.get(name, ([], 0.0))
-            self.wrong[name] = [*kept, *(start + rows[where]).tolist()], max(largest, size)
+            self.wrong[name] = [*kept, *numbers[where].tolist()], max(largest, size)
         if self.other is not None and len(bad):
             some = pa.array(bad)
             failing = mismatches(
@@ -148,6 +162,7 @@ class Replayed:
 
     def report(self, file: str, findings: Findings, maker: str, last: str | None) -> None:
         """Report what differs."""
+        self.score()
         by_last = last and self.other_agrees >= 0.9 * max(1, self.n_bad)
         made = f"; the model of release {last} gives the published values" if by_last else ""
         source = f"{maker}, seed {self.seed[0]}"
@@ -343,6 +358,7 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
         share = batch.num_rows / catalog.n_rows
         replayed.add(batch, batch.select(read), strata, start, share)
         start += batch.num_rows
+    replayed.score()
     return ReplayResult(
         file=str(path),
         model=model.label,
