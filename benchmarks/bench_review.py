@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from blr.calibration import log_loss
 from blr.census.spread import informed_sizes, spread_sample
 from blr.estimators import LaplaceClassifier
-from blr.explanation import Novelty, relative
+from blr.explanation import distances_from, relative
 from blr.missing.moments import Domain, FeatureMoments
 
 HERE = Path(__file__).resolve().parent
@@ -156,7 +156,7 @@ def new_types(labelled: LabelledSet, seed: int) -> Line:
         space = moments
         forest = IsolationForest(random_state=seed).fit(X[known])
         points = space.whitened(X[pool], nothing[pool])
-        distance = Novelty.of(space.whitened(X[known], nothing[known])).distance(points)[0]
+        distance = distances_from(space.whitened(X[known], nothing[known]))(points)[0]
         scores = {
             "ours": relative(distance, points, cKDTree(points)),
             "distance": distance,

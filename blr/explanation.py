@@ -272,27 +272,24 @@ _LEAST = 1e-3
 """Least distance, so that equal rows have a finite novelty."""
 
 
-@dataclass(frozen=True, eq=False)
-class Novelty:
-    """Labelled rows as points, and which rows they are."""
+Distances = Callable[[Matrix], tuple[Vector, NDArray[np.intp]]]
+"""How far points (n, D) are from their k-th nearest labelled row (n,), and the nearest row (n,)."""
 
-    tree: scipy.spatial.cKDTree
-    row: NDArray[np.intp]
 
-    @classmethod
-    def of(cls, points: Matrix) -> Novelty:
-        """Return the novelty against labelled rows at points (N, D); ValueError for no rows."""
-        if not len(points):
-            raise ValueError(
-                "got no labelled rows, expected at least one; give the rows that the model was trained on"
-            )
-        row = np.linspace(0, len(points) - 1, min(len(points), MOST_COMPARED)).round().astype(np.intp)
-        return cls(scipy.spatial.cKDTree(points[row]), row)
+def distances_from(labelled: Matrix) -> Distances:
+    """Return the distances from labelled rows at points (N, D); ValueError for no rows."""
+    if not len(labelled):
+        raise ValueError(
+            "got no labelled rows, expected at least one; give the rows that the model was trained on"
+        )
+    row = np.linspace(0, len(labelled) - 1, min(len(labelled), MOST_COMPARED)).round().astype(np.intp)
+    tree = scipy.spatial.cKDTree(labelled[row])
 
-    def distance(self, points: Matrix) -> tuple[Vector, NDArray[np.intp]]:
-        """Return how far points (n, D) are from their k-th nearest labelled row (n,), and the nearest row (n,)."""
-        distance, index = _nearest(self.tree, points, min(_LABELLED, len(self.row)))
-        return distance, self.row[index]
+    def distances(points: Matrix) -> tuple[Vector, NDArray[np.intp]]:
+        distance, index = _nearest(tree, points, min(_LABELLED, len(row)))
+        return distance, row[index]
+
+    return distances
 
 
 def relative(distance: Vector, points: Matrix, sample: scipy.spatial.cKDTree) -> Vector:

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, Self, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -330,10 +330,10 @@ def fit_candidate(
     parts, log_evidence = fitted_parts(problem, integrated=integrated, refined=refined, on_step=step)
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
-        incomplete = IncompleteRows.of(data, problem.columns)
+        integral = integral_of_missing(data, problem.columns)
         few = len(problem.X) < min(FOLDED_OF_CLASS * len(data.classes), MOST_FOLDED)
         folded = selection.by == "stack" and few and bool(problem.fold.any())  # of two groups at least
-        unseen = left_out(problem, parts, incomplete, folded=folded, on_part=step)
+        unseen = left_out(problem, parts, integral, folded=folded, on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
         unseen = left_out_of_sample(problem, parts, on_rows=progress.advance)
@@ -395,53 +395,38 @@ def _refined(parts: Sequence[Part], on_step: Step) -> list[Part]:
     return _shared(refined)
 
 
-@dataclass(frozen=True, eq=False)
-class IncompleteRows:
-    """The training rows that lack features, X (N, F) without a value where `missing`, and how these are integrated out.
+Integrated = Callable[[Basis, Posterior, Matrix], Matrix]
+"""Probabilities (N, K) at conditional means, changed as the integral over missing features changes a posterior's."""
 
-    `frame` is a classifier without members, which knows how features vary.  `columns` are those of the candidate, and
-    `filled` (N, len(columns)) their values with missing ones at conditional means.
-    """
 
-    frame: Classifier
-    X: Matrix
-    filled: Matrix
-    missing: NDArray[np.bool_]
-    columns: tuple[int, ...]
+def integral_of_missing(data: TrainingSet, columns: tuple[int, ...]) -> Integrated | None:
+    """Return how training rows that lack features are integrated out; None where none lacks one of the `columns`."""
+    rows, training = data.rows, data.rows.training
+    X, missing = rows.X[training], rows.missing[training]
+    lacking = np.flatnonzero(missing[:, columns].any(axis=1) & ~missing.all(axis=1))
+    if not len(lacking):
+        return None
+    moments = replace(data.moments, spread=excess_spread(data.moments, X, missing, data.weight))
+    frame = Classifier(data.features, data.classes, (), moments, Domain(moments, np.inf))
+    most = int(np.clip(INCOMPLETE_WORK // len(data.classes), FEWEST_INCOMPLETE, MOST_INCOMPLETE))
+    lacking = lacking[:: -(-len(lacking) // most)]
+    X, missing, at_means = X[lacking], missing[lacking], data.filled[training][lacking][:, columns]
 
-    @classmethod
-    def of(cls, data: TrainingSet, columns: tuple[int, ...]) -> Self | None:
-        """Return the training rows of some data; None where no row lacks a feature of the candidate."""
-        rows, training = data.rows, data.rows.training
-        X, missing = rows.X[training], rows.missing[training]
-        lacking = missing[:, columns].any(axis=1) & ~missing.all(axis=1)
-        if not lacking.any():
-            return None
-        weight = data.weight
-        moments = replace(data.moments, spread=excess_spread(data.moments, X, missing, weight))
-        frame = Classifier(data.features, data.classes, (), moments, Domain(moments, np.inf))
-        left = np.flatnonzero(lacking)
-        most = int(np.clip(INCOMPLETE_WORK // len(data.classes), FEWEST_INCOMPLETE, MOST_INCOMPLETE))
-        step = -(-len(left) // most)
-        chosen = np.zeros(len(X), dtype=bool)
-        chosen[left[::step]] = True
-        return cls(frame, X, data.filled[training][:, columns], missing & chosen[:, None], columns)
-
-    def stepped(self, basis: Basis, q: Posterior, unseen: Matrix) -> Matrix:
-        """Return `unseen` probabilities (N, K) at conditional means, changed as integration changes those of `q`."""
-        lacking = np.flatnonzero(self.missing.any(axis=1))
-        classifier = replace(self.frame, members=(Member(basis, q, self.columns),))
-        whole = classifier.score(self.X[lacking], self.missing[lacking]).probability
-        filled = q.prediction(basis(self.filled[lacking])).probability
+    def integrated(basis: Basis, q: Posterior, unseen: Matrix) -> Matrix:
+        classifier = replace(frame, members=(Member(basis, q, columns),))
+        whole = classifier.score(X, missing).probability
+        filled = q.prediction(basis(at_means)).probability
         p = unseen.copy()
         p[lacking] *= whole / np.maximum(filled, np.finfo(float).tiny)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    return integrated
 
 
 def left_out(
     problem: Problem,
     parts: Sequence[Part],
-    incomplete: IncompleteRows | None,
+    integral: Integrated | None,
     *,
     folded: bool,
     on_part: Callable[[], None],
@@ -459,10 +444,10 @@ def left_out(
         else:
             unseen = leave_one_out_probability(part.served, records=False, group=problem.group)[0]
         filled = filled + part.weight * unseen
-        if incomplete is not None:
-            integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, unseen)
+        if integral is not None:
+            integrated = integrated + part.weight * integral(part.basis, part.served, unseen)
         on_part()
-    whole = None if incomplete is None else np.asarray(integrated)
+    whole = None if integral is None else np.asarray(integrated)
     return LeftOut(np.asarray(filled), weight[:, None] * share, whole)
 
 

@@ -7,7 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from os import SEEK_END
@@ -188,42 +188,30 @@ def write_chunks(
                 written[group].append(moved(chunk, start))
             continue
         with ExitStack() as stack:
-            joined: dict[int, JoinedPages] = {}
+            joined: dict[int, tuple[IO[bytes], list[Struct]]] = {}  # of each column its pages, and its chunks
             for _, number, pages, chunk in of_group:
                 if number not in joined:
-                    file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                    joined[number] = JoinedPages(file, chunk)
-                joined[number].add(pages, chunk.get(METADATA))
-            written[group] = [joined[number].append(stream) for number in sorted(joined)]
+                    joined[number] = stack.enter_context(tempfile.TemporaryFile(dir=folder)), []
+                file, chunks = joined[number]
+                chunks.append(chunk)
+                start, size = (chunk.get(METADATA).get(place) for place in (DATA_PAGE, COMPRESSED))
+                file.write(pages[start : start + size])
+            written[group] = [_append_pages(*joined[number], stream) for number in sorted(joined)]
     return written
 
 
-@dataclass
-class JoinedPages:
-    """The pages of a column of one row group, piece behind piece in an unnamed file, and the first one's chunk."""
-
-    file: IO[bytes]
-    first: Struct
-    sizes: dict[int, int] = field(
-        default_factory=lambda: dict.fromkeys((VALUES, UNCOMPRESSED, COMPRESSED), 0)
-    )
-
-    def add(self, pages: memoryview, column: Struct) -> None:
-        """Store the pages of a piece."""
-        start = column.get(DATA_PAGE)
-        self.file.write(pages[start : start + column.get(COMPRESSED)])
-        self.sizes = {number: size + column.get(number) for number, size in self.sizes.items()}
-
-    def append(self, stream: IO[bytes]) -> Struct:
-        """Write them to the end of a stream as one chunk; return its metadata there."""
-        self.file.flush()
-        stream.seek(0, SEEK_END)
-        places = self.sizes | {DATA_PAGE: Mover(self.file, stream).copy(0, self.file.tell())}
-        # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
-        column = without(self.first.get(METADATA), ENCODING_STATS, SIZE_STATISTICS)
-        for number, value in places.items():
-            column = column.replace(number, I64, value)
-        return self.first.replace(METADATA, STRUCT, column)
+def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) -> Struct:
+    """Write the pages of pieces, which are in a file, to the end of a stream as one chunk; return its metadata."""
+    file.flush()
+    stream.seek(0, SEEK_END)
+    columns = [chunk.get(METADATA) for chunk in chunks]
+    places = {n: sum(column.get(n) for column in columns) for n in (VALUES, UNCOMPRESSED, COMPRESSED)}
+    places[DATA_PAGE] = Mover(file, stream).copy(0, file.tell())
+    # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
+    column = without(columns[0], ENCODING_STATS, SIZE_STATISTICS)
+    for number, value in places.items():
+        column = column.replace(number, I64, value)
+    return chunks[0].replace(METADATA, STRUCT, column)
 
 
 # Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom filters as they are.

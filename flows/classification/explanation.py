@@ -18,8 +18,9 @@ from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
     Contributions,
-    Novelty,
+    Distances,
     contributions,
+    distances_from,
     nearest_rows,
     sampled_probability,
 )
@@ -64,7 +65,7 @@ class FeatureSpace:
     """The space of a model's features, with the labelled objects that it was fitted to."""
 
     scorer: Scorer
-    novelty: Novelty
+    from_labelled: Distances
     targets: Places  # (N,) the class of each labelled object
 
     @property
@@ -83,7 +84,7 @@ class FeatureSpace:
 
     def distances(self, points: Floats) -> tuple[Floats, Places]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
-        distance, row = self.novelty.distance(points)
+        distance, row = self.from_labelled(points)
         return distance, self.targets[row]
 
 
@@ -112,8 +113,8 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
             f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
-    novelty = Novelty.of(moments.whitened(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
-    return FeatureSpace(scorer, novelty, np.asarray(labelled.target))
+    from_labelled = distances_from(moments.whitened(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
+    return FeatureSpace(scorer, from_labelled, np.asarray(labelled.target))
 
 
 def _labelled(model: Model, folder: Path) -> LabelledObjects:

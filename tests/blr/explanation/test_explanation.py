@@ -14,7 +14,7 @@ from scipy.spatial.distance import mahalanobis
 from blr import explanation
 from blr.arrays import Matrix, Vector
 from blr.classifier import Classifier
-from blr.explanation import Novelty, contributions, nearest_rows, relative, sampled_probability
+from blr.explanation import contributions, distances_from, nearest_rows, relative, sampled_probability
 from blr.missing.moments import FeatureMoments
 from tests.blr.test_classifier import build
 
@@ -161,7 +161,7 @@ def test_wrong_rows_and_classes_are_refused(
 def test_distances_are_those_of_a_loop_over_all() -> None:
     rng = np.random.default_rng(0)
     labelled, points = rng.normal(size=(50, 3)), rng.normal(size=(20, 3))
-    distance, row = Novelty.of(labelled).distance(points)
+    distance, row = distances_from(labelled)(points)
     gaps = np.linalg.norm(points[:, None] - labelled, axis=2)
     assert distance == pytest.approx(np.sort(gaps, axis=1)[:, 2])
     assert row.tolist() == gaps.argmin(axis=1).tolist()
@@ -176,7 +176,7 @@ def test_a_type_of_its_own_comes_before_the_tails() -> None:
     known = rng.standard_t(3, size=(300, 2)) + np.tile(centres, (150, 1))
     tails = rng.standard_t(3, size=(3000, 2)) + np.tile(centres, (1500, 1))
     rows = np.concatenate([0.4 * rng.normal(size=(150, 2)), tails])
-    distance = Novelty.of(known).distance(rows)[0]
+    distance = distances_from(known)(rows)[0]
     novelty = relative(distance, rows, cKDTree(rows))
     assert (np.argsort(-novelty)[:20] < 150).mean() > 0.9
     assert (np.argsort(-distance)[:20] < 150).mean() < 0.1
@@ -184,8 +184,8 @@ def test_a_type_of_its_own_comes_before_the_tails() -> None:
 
 def test_no_labelled_rows_are_refused_and_few_serve() -> None:
     with pytest.raises(ValueError, match="got no labelled rows"):
-        Novelty.of(np.empty((0, 2)))
-    distance, _ = Novelty.of(np.zeros((1, 2))).distance(np.ones((2, 2)))
+        distances_from(np.empty((0, 2)))
+    distance, _ = distances_from(np.zeros((1, 2)))(np.ones((2, 2)))
     assert distance == pytest.approx([2**0.5] * 2)
     assert relative(distance, np.ones((2, 2)), cKDTree(np.ones((2, 2)))) == pytest.approx(2**0.5 / 1e-3)
 
