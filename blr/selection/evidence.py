@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SCALES", "ScaleFit", "fit_scales", "log_hyperprior"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -116,53 +116,17 @@ _WIDTH = 0.125  # in ln α, of the first step of the search for an interval that
 _CLOSE = 1e-10  # in ln α, of the maximum
 
 
-@dataclass(frozen=True, eq=False)
-class OnePrecision:
-    """The model's evidence as a function of ln α."""
-
-    eigenvalue: Vector  # (F,)
-    pull: Vector  # (F,)
-    skewness: Vector  # (F,)
-    to_weights: Matrix  # (D, F): from the eigenvectors' coordinates
-    held: Vector  # (D,): the mode where all F weights are zero
-
-    @classmethod
-    def of(cls, pull: Vector, curvature: Matrix, skewness: Vector, free: NDArray[np.bool_]) -> OnePrecision:
-        """Return it from H θ0 + gradient (D,), the curvature with the fixed precisions in it (D, D), and g (D,)."""
-        rest = ~free
-        L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
-        cross = curvature[np.ix_(rest, free)]
-        # The rest's weights are `apart` less `along` times those that have α.
-        along, apart = (scipy.linalg.cho_solve((L, True), x) for x in (cross, pull[rest]))
-        eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
-        to_weights, held = np.zeros((len(free), len(eigenvalue))), np.zeros(len(free))
-        to_weights[free], to_weights[rest], held[rest] = Q, -along @ Q, apart
-        pull_on_free = Q.T @ (pull[free] - cross.T @ apart)
-        return cls(eigenvalue, pull_on_free, to_weights.T @ skewness, to_weights, held)
-
-    def slope(self, log_alpha: float) -> float:
-        """Return the derivative of the evidence by ln α."""
-        alpha = np.exp(log_alpha)
-        variance = 1 / (self.eigenvalue + alpha)
-        mean = self.pull * variance
-        change = len(mean) - alpha * float((mean * (mean - self.skewness * variance) + variance).sum())
-        return 0.5 * change
-
-    def mode(self, log_alpha: float) -> Vector:
-        """Return the model's mode, (D,)."""
-        return self.held + self.to_weights @ (self.pull / (self.eigenvalue + np.exp(log_alpha)))
-
-    def best(self, start: float, low: float, high: float) -> float:
-        """Return the maximum between the bounds to which the evidence climbs from the start."""
-        slope = self.slope(start)
-        end, width = (high, _WIDTH) if slope > 0 else (low, -_WIDTH)
-        here = start
-        while here != end:
-            there = min(here + width, end) if slope > 0 else max(here + width, end)
-            if self.slope(there) * slope <= 0:
-                return float(scipy.optimize.brentq(self.slope, here, there, xtol=_CLOSE))
-            here, width = there, 2 * width
-        return end
+def _climbed(slope: Callable[[float], float], start: float, low: float, high: float) -> float:
+    """Return the maximum between the bounds to which a function of ln α with this slope climbs from the start."""
+    at_start = slope(start)
+    end, width = (high, _WIDTH) if at_start > 0 else (low, -_WIDTH)
+    here = start
+    while here != end:
+        there = min(here + width, end) if at_start > 0 else max(here + width, end)
+        if slope(there) * at_start <= 0:
+            return float(scipy.optimize.brentq(slope, here, there, xtol=_CLOSE))
+        here, width = there, 2 * width
+    return end
 
 
 # Prior precision by evidence maximisation: one for all weights, or one a group.
@@ -228,22 +192,37 @@ class _QuadraticModel:
 
     def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        one = self._one_precision(log_alpha - _MAX_STEP) if len(log_alpha) == 1 else None
-        if one is not None:
-            bounds = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
-            found = np.array([one.best(float(log_alpha[0]), *(float(b[0]) for b in bounds))])
-            return found, one.mode(float(found[0]))
-        return self._searched(log_alpha)
+        one = self._of_one(log_alpha) if len(log_alpha) == 1 else None
+        return self._searched(log_alpha) if one is None else one
 
-    def _one_precision(self, lowest: Vector) -> OnePrecision | None:
-        """Return the model of a single α; None if at the lowest one A is no precision."""
-        curvature = self.hessian + np.diag(self.groups.fixed)
-        pull = self.hessian @ self.theta + self.gradient
+    def _of_one(self, log_alpha: Vector) -> tuple[Vector, Vector] | None:
+        """Return what `best` does, of a single α by eigenvectors; None if at the lowest one A is no precision."""
+        free = self.groups.index >= 0
+        rest, curvature = ~free, self.hessian + np.diag(self.groups.fixed)
+        pull, cross = self.hessian @ self.theta + self.gradient, curvature[np.ix_(rest, free)]
         try:
-            one = OnePrecision.of(pull, curvature, self.skewness, self.groups.index >= 0)
+            L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
+            # The rest's weights are `apart` less `along` times those that have α.
+            along, apart = (scipy.linalg.cho_solve((L, True), x) for x in (cross, pull[rest]))
+            eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
         except np.linalg.LinAlgError:
             return None
-        return one if one.eigenvalue[0] > -0.5 * np.exp(lowest[0]) else None  # with room for rounding
+        low, high = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
+        if not eigenvalue[0] > -0.5 * np.exp(log_alpha[0] - _MAX_STEP):  # with room for rounding
+            return None
+        # From the eigenvectors' coordinates to the weights, and the mode where all F weights are zero.
+        to_weights, held = np.zeros((len(free), len(eigenvalue))), np.zeros(len(free))
+        to_weights[free], to_weights[rest], held[rest] = Q, -along @ Q, apart
+        pull, skewness = Q.T @ (pull[free] - cross.T @ apart), to_weights.T @ self.skewness
+
+        def slope(x: float) -> float:
+            alpha = np.exp(x)
+            variance = 1 / (eigenvalue + alpha)
+            mean = pull * variance
+            return 0.5 * (len(mean) - alpha * float((mean * (mean - skewness * variance) + variance).sum()))
+
+        best = _climbed(slope, float(log_alpha[0]), float(low[0]), float(high[0]))
+        return np.array([best]), held + to_weights @ (pull / (eigenvalue + np.exp(best)))
 
     def _bounds(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
         return np.maximum(low, self.groups.low), np.minimum(high, self.groups.high)
