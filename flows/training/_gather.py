@@ -262,8 +262,10 @@ def _magnitude_column(catalogs: Sequence[Catalog], *, featured: set[str]) -> tup
 
 
 def _is_magnitude(column: Column) -> bool:
-    """Say whether a column holds magnitudes: by its UCD or, without one, by its unit and name."""
+    """Say whether a column holds a magnitude in each row: by its UCD or, without one, by its unit and name."""
     ucd, name = (column.ucd or "").lower(), column.name
+    if pa.types.is_nested(column.datatype):
+        return False
     if ucd:
         return "phot.mag" in ucd and "stat.error" not in ucd and "color" not in ucd
     named = column_names().magnitude.fits(name)

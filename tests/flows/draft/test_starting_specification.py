@@ -180,6 +180,9 @@ def test_an_element_that_gives_the_class_away_is_told_by_the_training(tmp_path: 
         "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2),
         "x": rng.normal(early, 1),
     }
+    columns["MODELMAG"] = pa.FixedSizeListArray.from_arrays(
+        pa.array(rng.normal(18, 1, 400)), 2
+    )  # no magnitude a row
     table = pa.table(columns | {"kind": np.where(early, "E", "S")})
     pq.write_table(table, tmp_path / "x.parquet")
     out = tmp_path / "x.toml"
