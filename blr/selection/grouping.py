@@ -23,6 +23,8 @@ from blr.arrays import Matrix, Vector
 
 APART = 0.1
 """Share of what tells two classes apart that the features have to know; pairs below it are joined."""
+LEAST = 0.01
+"""Share of the information on the class, of which probabilities that know less tell nothing of what is alike."""
 _TINY = 1e-300
 
 
@@ -44,6 +46,8 @@ def group_classes(
 ) -> Grouping:
     """Return the groups of classes that the probabilities of rows which no fit has seen cannot tell apart.
 
+    Probabilities that know nothing of the classes join none: any groups would keep all that they know.
+
     Parameters
     ----------
     probability, target, weight
@@ -63,6 +67,9 @@ def group_classes(
     p, group = P.copy(), t.copy()  # the joined classes' probabilities, and the rows' groups
     n = np.bincount(t, weights=w, minlength=K)
     left, members = np.flatnonzero(n).tolist(), [[k] for k in range(K)]
+    whole, entropy_of_all = _information(P, t, w), _n_log_n(n.sum()) - _n_log_n(n).sum()
+    if whole < LEAST * entropy_of_all:
+        return Grouping(tuple((k,) for k in range(K)), 1.0, ())
     own = np.zeros((K, K))  # Σ ln [p_t / (p_j + p_k)] of the rows of j
 
     def count(j: int) -> None:
@@ -89,7 +96,7 @@ def group_classes(
         members[j], members[k] = sorted(members[j] + members[k]), []
         left.remove(k)
         count(j)
-    whole, kept = (_information(x, g, w) for x, g in ((P, t), (p, group)))
+    kept = _information(p, group, w)
     groups = sorted(tuple(m) for m in members if m)
 
     def taken_for(j: int, k: int) -> float:
@@ -98,7 +105,7 @@ def group_classes(
     share = [(j, k, taken_for(j, k), taken_for(k, j)) for g in groups for j, k in combinations(g, 2)]
     counts = np.bincount(t, weights=w, minlength=K)
     mistaken = sorted(share, key=lambda m: -min(m[2:]) * (counts[m[0]] + counts[m[1]]))
-    return Grouping(tuple(groups), min(kept / whole, 1.0) if whole > 0 else 1.0, tuple(mistaken))
+    return Grouping(tuple(groups), min(kept / whole, 1.0), tuple(mistaken))
 
 
 def _information(p: Matrix, t: NDArray[np.intp], w: Vector) -> float:

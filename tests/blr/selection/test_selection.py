@@ -421,7 +421,11 @@ def test_pairs_are_taken_for_each_other(rows: tuple[np.ndarray, np.ndarray, np.n
 def test_classes_that_are_told_apart_stay_and_so_do_those_without_rows() -> None:
     t = np.repeat([0, 1, 3], 20)
     assert group_classes(np.full((60, 4), 0.02) + 0.92 * np.eye(4)[t], t).groups == ((0,), (1,), (2,), (3,))
-    assert group_classes(np.full((60, 4), 0.25), t).groups == ((0, 1), (2,), (3,))
+    alike = np.where(t[:, None] == 3, [0.04, 0.04, 0.04, 0.88], [0.46, 0.46, 0.04, 0.04])
+    assert group_classes(alike, t).groups == ((0, 1), (2,), (3,))
+    nothing = group_classes(np.full((60, 4), 0.25), t)
+    assert nothing.groups == ((0,), (1,), (2,), (3,)), "who knows nothing cannot tell which are alike"
+    assert not nothing.mistaken
 
 
 def simulated(
