@@ -490,8 +490,11 @@ def metadata_of(catalog: Catalog) -> dict[str, str]:
     """Return what a file says of itself beside its columns and our provenance; of FITS, its cards."""
     if catalog.format != "fits":
         return {k: str(v) for k, v in catalog.metadata.items() if not is_provenance(k)}
-    cards: dict[str, str] = {}
-    for header, text in catalog.partitions[0].beside_the_columns()[0].items():
+    headers, left = catalog.partitions[0].beside_the_columns()
+    # A sentence names the other HDUs in parentheses.
+    others = [said.partition("(")[2].rpartition(")")[0] for said in left if "HDUs" in said]
+    cards = {"fits HDUs beside the table": ", ".join(others)}
+    for header, text in headers.items():
         for line in text.splitlines():
             keyword = line[:8].strip()
             if line.startswith("HISTORY") and not re.match(r"HISTORY (?:blr |  )", line):
@@ -519,22 +522,24 @@ def check_summaries(
             whole.update(counts)
         if kept is None:
             continue
-        assigned = {f"class {c}": n for c, n in zip(classes, kept.tally.assigned, strict=True)}
-        flags = {f"flag {flag}": n for flag, n in kept.tally.flags.items()}
-        _compare_counts({"rows": kept.tally.n_rows, **assigned, **flags}, counts, name, findings, MANIFEST)
-        for c, expected in zip(classes, kept.tally.expected, strict=True):
-            if abs(expected - counts[f"expected {c}"]) > 1 + 1e-4 * kept.tally.n_rows:
-                said = f"{MANIFEST} expects {expected:,.1f} of {c}, the rows give {counts[f'expected {c}']:,}"
-                findings.stop("summaries", said, name, c, expected, counts[f"expected {c}"], "the rows")
+        tally = kept.tally
+        said = {f"class {c}": n for c, n in zip(classes, tally.assigned, strict=True)}
+        said |= {"rows": tally.n_rows} | {f"flag {flag}": n for flag, n in tally.flags.items()}
+        _compare_counts(said, counts, name, findings, MANIFEST)
+        for c, expected in zip(classes, tally.expected, strict=True):
+            n = counts[f"expected {c}"]
+            if abs(expected - n) > 1 + 1e-4 * tally.n_rows:
+                words = f"{MANIFEST} expects {expected:,.1f} of {c}, the rows give {n:,}"
+                findings.stop("summaries", words, name, c, expected, n, "the rows")
     stated = [] if opened.manifest.totals is None else [(MANIFEST, opened.manifest.totals)]
     try:
         stated.append((SUMMARY, read_document(Summary, opened.data / SUMMARY)))
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
     for source, totals in stated:
-        of_classes = {f"class {c}": n["assigned"] for c, n in totals.classes.items()}
-        of_flags = {f"flag {flag}": n["count"] for flag, n in totals.flags.items()}
-        _compare_counts({"rows": totals.n_rows, **of_classes, **of_flags}, whole, source, findings, source)
+        said = {f"class {c}": n["assigned"] for c, n in totals.classes.items()}
+        said |= {"rows": totals.n_rows} | {f"flag {flag}": n["count"] for flag, n in totals.flags.items()}
+        _compare_counts(said, whole, source, findings, source)
 
 
 def _compare_counts(

@@ -46,13 +46,13 @@ MOST_CHANGED = 2_000  # changed objects of the sample that are attributed to wha
 MOST_EXAMPLES = 20
 
 
-def _rounded_to(k: int, x: Floats) -> Floats:
-    return np.asarray(np.round(x, k))
+def _rounded(decimals: int, x: Floats) -> Floats:
+    return np.asarray(np.round(x, decimals))
 
 
 ROUNDINGS: Mapping[str, Callable[[Floats], Floats]] = {
     "single precision": lambda x: x.astype(np.float32).astype(float),
-    **{f"{k} decimals": partial(_rounded_to, k) for k in range(5)},
+    **{f"{k} decimals": partial(_rounded, k) for k in range(5)},
 }
 TEXT_ROWS = 4_096  # first rows of each file whose texts are compared
 CELL_ORDER = 3  # order of the HEALPix cells in which values are compared: 7.3 degrees
@@ -68,10 +68,17 @@ def floats(column: pa.Array) -> Floats:
     return np.asarray(values, np.float64)
 
 
+def plain(column: pa.Array, padding: str = " ") -> pa.Array:
+    """Return texts without padding at their ends; bytes as text, nulls as ''."""
+    binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
+    text = (decoded(column) if binary else column).cast(pa.string())
+    return pc.ascii_rtrim(text.fill_null(""), characters=padding)
+
+
 def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:
     """Return the classes (n,) by number: from 1 on, 0 for none, -1 for a text that is not among them."""
-    text = pc.ascii_rtrim(column.cast(pa.string()).fill_null(""), characters=" ")
-    return np.asarray(pc.index_in(text, pa.array(["", *classes], pa.string())).fill_null(-1), np.int16)
+    known = pa.array(["", *classes], pa.string())
+    return np.asarray(pc.index_in(plain(column), known).fill_null(-1), np.int16)
 
 
 def cells_of(ra: Floats, dec: Floats) -> NDArray[np.int64]:
@@ -189,27 +196,30 @@ class Ledger:
         for rows in self.parts():
             hashes = np.sort(rows["hash"])
             if (hashes[1:] == hashes[:-1]).any():
-                order = np.argsort(rows["hash"], kind="stable")
-                hashes, of, row = (rows[name][order] for name in ("hash", "file", "row"))
+                ordered = rows[np.argsort(rows["hash"], kind="stable")]
                 for k in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
-                    repeated.setdefault(int(of[k + 1]), []).append(int(row[k + 1]))
-                    first.setdefault(int(of[k + 1]), f"row {row[k]:,} of {files[of[k]]}")
-        for file, again in repeated.items():
-            said = f"{len(again):,} identifiers are there again, such as that of {first[file]}"
-            findings.stop(name, said, files[file], "", len(again), 0, "all identifiers", rows=sorted(again))
+                    file, row = (ordered[key][k : k + 2].tolist() for key in ("file", "row"))
+                    repeated.setdefault(file[1], []).append(row[1])
+                    first.setdefault(file[1], f"row {row[0]:,} of {files[file[0]]}")
+        for of, again in repeated.items():
+            said = f"{len(again):,} identifiers are there again, such as that of {first[of]}"
+            findings.stop(name, said, files[of], "", len(again), 0, "all identifiers", rows=sorted(again))
 
     def report_others(
         self, other: Ledger, files: Sequence[str], others: Sequence[str], findings: Findings, name: str
     ) -> None:
         """Report identifiers that only one ledger has; `other` has what should be there."""
-        alone: dict[tuple[bool, int], list[int]] = {}
+        alone: dict[tuple[str, str], list[int]] = {}
         for here, there in self.beside(other):
-            for rows, of, lost in ((there, here, True), (here, there, False)):
-                for k in np.flatnonzero(~np.isin(rows["hash"], of["hash"])).tolist():
-                    alone.setdefault((lost, int(rows["file"][k])), []).append(int(rows["row"][k]))
-        for (lost, file), numbers in alone.items():
-            words = "that must be there are not" if lost else "are not among those that must be there"
-            said, place = f"{len(numbers):,} identifiers {words}", (others if lost else files)[file]
+            for rows, of, names, words in (
+                (there, here, others, "that must be there are not"),
+                (here, there, files, "are not among those that must be there"),
+            ):
+                strange = rows[~np.isin(rows["hash"], of["hash"])]
+                for file, row in zip(strange["file"].tolist(), strange["row"].tolist(), strict=True):
+                    alone.setdefault((words, names[file]), []).append(row)
+        for (words, place), numbers in alone.items():
+            said = f"{len(numbers):,} identifiers {words}"
             findings.stop(name, said, place, "", len(numbers), 0, name, rows=sorted(numbers))
 
 
@@ -416,22 +426,23 @@ class Differences:
         self, file: int, now: tuple[Array, pa.RecordBatch], was: tuple[Array, pa.RecordBatch]
     ) -> None:
         """Compare the texts of objects among the first rows of a file, which have hashes; report those cut short."""
-
-        def texts(column: pa.Array) -> pa.Array:
-            binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
-            text = (decoded(column) if binary else column).cast(pa.string())
-            return pc.ascii_rtrim(text.fill_null(""), characters=" \0")
-
         _, i, j = np.intersect1d(now[0], was[0], return_indices=True)
         for name in now[1].schema.names if len(i) >= 2 * LEAST_IN_GROUP else ():
-            a, b = texts(now[1].column(name).take(pa.array(i))), texts(was[1].column(name).take(pa.array(j)))
+            a, b = (plain(x.column(name).take(pa.array(k)), " \0") for x, k in ((now[1], i), (was[1], j)))
             changed, known = pc.not_equal(a, b), b.unique()
             new, old = a.filter(changed), b.filter(changed)
             pairs = [*zip(new[:MOST_CHANGED].to_pylist(), old[:MOST_CHANGED].to_pylist(), strict=True)]
             cut = [f"'{text}' became '{part}'" for part, text in pairs if part and text.startswith(part)]
+            padded, before = (
+                pc.sum(pc.ends_with(plain(x.column(name), padding=""), " ")).as_py() or 0
+                for x in (now[1], was[1])
+            )
+            if padded > before + max(5, CHANGED * len(i)):
+                said = f"{padded:,} texts of '{name}' have blanks at their ends, {before:,} had them before"
+                self._stop("values", said, file, name, padded, before)
             if len(cut) >= max(5, len(pairs) / 2):
                 said = f"{len(cut):,} of {len(i):,} texts of '{name}' are cut short: {cut[0]}"
-                self._note("values", said, "file", file, name, len(cut), 5)
+                self._stop("values", said, file, name, len(cut), 5)
             of_others = pc.sum(pc.is_in(new, value_set=known)).as_py() or 0
             strange = len(new) - of_others if len(known) <= len(i) / 4 else 0  # of words that are used again
             self.texts.setdefault(name, []).append((file, len(i), len(new), of_others, strange))
@@ -446,15 +457,16 @@ class Differences:
             far = outlying(shares, share_errors(shares, n), tests=len(n) * len(self.texts), floor=CHANGED)
             far &= shares > middle + CHANGED
             swapped, unknown = (far & (x > 0.8 * changed) for x in (of_others, strange))
-            verdict: Verdict
-            for some, more, verdict in (
+            kinds: tuple[tuple[Array, str, Verdict], ...] = (
                 (swapped, "; they are those of other objects", "stop"),
                 (unknown & ~swapped, "; no object had such a text before", "stop"),
                 (far & ~swapped & ~unknown, "", "look"),
-            ):
+            )
+            for some, more, verdict in kinds:
                 said = f"{{x:.1%}} of the texts of '{{name}}' are other ones, elsewhere {middle:.1%}{more}"
-                group = ("file", shares, n, files)
-                self._unlike("values", said, name, group, some, middle + CHANGED, verdict=verdict)
+                self._unlike(
+                    "values", said, name, ("file", shares, n, files), some, middle + CHANGED, verdict
+                )
 
     def report(self, classes: Sequence[str]) -> dict[str, Any]:
         """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""
@@ -476,21 +488,14 @@ class Differences:
             self._report_changes(classes)
         else:
             findings.look("objects", "no object of the last release is here", "", "", 0, 0, source)
-        names = ("", *classes)
-        return {
-            "compared": n,
-            "class_changed": changed,
-            "transitions": tuple(
-                Transition(was=names[was], now=names[now], objects=k)
-                for (was, now), k in self.transitions.most_common()
-            ),
-            "examples": tuple(
-                MovedObject(
-                    file=self.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved
-                )
-                for file, row, was, now, moved in self.examples
-            ),
-        }
+        names = ("", *classes, "another text")  # which has the number -1
+        moves = Counter({(names[was], names[now]): k for (was, now), k in self.transitions.items()})
+        examples = (
+            MovedObject(file=self.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
+            for file, row, was, now, moved in self.examples
+        )
+        found = {"compared": n, "class_changed": changed}
+        return found | {"transitions": transitions_of(moves), "examples": tuple(examples)}
 
     def _report_shifts(self) -> None:
         """Report files whose positions are shifted as a whole, unlike those of other files."""
@@ -507,7 +512,7 @@ class Differences:
 
     def _report_changes(self, classes: Sequence[str]) -> None:
         """Report changes of classes and flags, in the whole release and in files that are unlike the others."""
-        n, names = self.compared, ("no class", *classes)
+        n, names = self.compared, ("no class", *classes, "another text")
         moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in self.transitions.most_common(4))
         known = np.flatnonzero(self.seen >= 5)
         for (check, flag, words), counts in self.changed.items():
@@ -537,9 +542,7 @@ class Differences:
         tests = len(names) * sum(len(np.unique(codes)) for codes in groups.values())
         for name in (*names, *positions):
             self._rounded(name, new[name][i], old[name][j], groups["file"])
-        unchanged: list[
-            tuple[str, set[int]]
-        ] = []  # columns that changed in most files, and where they did not
+        unchanged: dict[str, set[int]] = {}  # columns that changed in most files, and where they did not
         for name in names:
             a, b = new[name][i], old[name][j]
             self._missing(name, a, b, groups, tests)
@@ -550,10 +553,10 @@ class Differences:
                 shares, n, labels = _group_means((a != b).astype(float), kept["file"])
                 self._other_values(name, shares, n, labels, tests)
                 if _median(shares) > 0.9 and len(shares) >= 4:
-                    unchanged.append((name, {*labels[(shares == 0) & (n >= 20)].tolist()}))
-        for file in set.intersection(*(files for _, files in unchanged)) if unchanged else ():
-            said = f"no value of {', '.join(repr(name) for name, _ in unchanged)} changed, elsewhere nearly all did"
-            self._note("values", said, "file", file, unchanged[0][0], 0, 0.9)
+                    unchanged[name] = {*labels[(shares == 0) & (n >= 20)].tolist()}
+        for file in set.intersection(*unchanged.values()) if unchanged else ():
+            said = f"no value of {', '.join(map(repr, unchanged))} changed, elsewhere nearly all did"
+            self._stop("values", said, file, next(iter(unchanged)), 0, 0.9)
 
     def _rounded(self, name: str, a: Floats, b: Floats, files: Array) -> None:
         """Report numbers that became those of single precision, or of few decimals."""
@@ -567,7 +570,7 @@ class Differences:
                 said = (
                     f"'{name}' has lost digits: {now[g]:.0%} of its values are of {form}, were {was[g]:.0%}"
                 )
-                self._note("values", said, "file", labels[g], name, now[g], 0.99)
+                self._stop("values", said, labels[g], name, now[g], 0.99)
             if len(lost):
                 return
 
@@ -589,7 +592,7 @@ class Differences:
         if len(times) and times[k] >= max(5, 0.2 * np.isnan(b).sum()):
             file = int(groups["file"][came & (a == filled[k])][0])
             said = f"{times[k]:,} values of '{name}' that were missing are now {filled[k]:g}"
-            self._note(check, said, "file", file, name, times[k], 5)
+            self._stop(check, said, file, name, times[k], 5)
 
     def _values(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
         """Report a column whose values moved, spread or wrapped, in all or in some groups."""
@@ -597,7 +600,7 @@ class Differences:
         if wrapped.any():
             k = int(np.flatnonzero(wrapped)[0])
             said = f"{wrapped.sum():,} values of '{name}' overflowed: {b[k]:,.0f} became {a[k]:,.0f}"
-            self._note("values", said, "file", groups["file"][k], name, wrapped.sum(), 0)
+            self._stop("values", said, groups["file"][k], name, wrapped.sum(), 0)
             return
         low, high = np.quantile(b, [0.25, 0.75])
         scale = (high - low) / 1.349 or float(b.std()) or max(abs(float(b[0])), 1.0)
@@ -612,14 +615,10 @@ class Differences:
         for what, codes in groups.items():
             values, widths, errors, n, labels = _group_medians(moved, codes)
             far, near = (outlying(values, 1.253 * errors, tests=tests, floor=floor) for floor in (0.15, 0.05))
-            said, group = (
-                f"objects moved by {{x:+.2f}} spreads, elsewhere {middle:+.2f}",
-                (what, values, n, labels),
-            )
-            self._unlike("values", f"'{{name}}' of {{n:,.0f}} {said}", name, group, far, 0.15)
-            self._unlike(
-                "values", f"'{{name}}' of {{n:,.0f}} {said}", name, group, near & ~far, 0.05, verdict="look"
-            )
+            said = f"'{{name}}' of {{n:,.0f}} objects moved by {{x:+.2f}} spreads, elsewhere {middle:+.2f}"
+            group = (what, values, n, labels)
+            self._unlike("values", said, name, group, far, 0.15)
+            self._unlike("values", said, name, group, near & ~far, 0.05, "look")
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             said = f"'{{name}}' of {{n:,.0f}} objects differs by {{x:.2f}} spreads, elsewhere {spread:.2f}"
             self._unlike("values", said, name, (what, widths, n, labels), wide, 0.4)
@@ -631,7 +630,7 @@ class Differences:
         far &= np.array([not {self.files[label], ""} & named for label in labels], bool)
         said = f"{{x:.1%}} of the values of '{{name}}' are other ones, elsewhere {middle:.1%}"
         group = ("file", shares, n, labels)
-        self._unlike("values", said, name, group, far, middle + CHANGED, verdict="look")
+        self._unlike("values", said, name, group, far, middle + CHANGED, "look")
 
     def new_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
         """Report fields of new objects whose medians lie beyond the last release's values, or that lack a column."""
@@ -661,49 +660,47 @@ class Differences:
         group: Groups,
         some: Array,
         limit: float,
-        *,
         verdict: Verdict = "stop",
     ) -> None:
         """Note some groups, which are unlike the others; their numbers and values go into the words."""
         what, values, n, labels = group
         for g in np.flatnonzero(some).tolist():
             said = words.format(name=name, n=n[g], x=values[g])
-            self._note(check, said, what, labels[g], name, values[g], limit, verdict=verdict)
+            place = self.files[labels[g]] if what == "file" else f"HEALPix cell {labels[g]}"
+            self.findings.add(verdict, check, said, place, name, values[g], limit, self.source)
 
-    def _note(
-        self, check: str, said: str, what: str, label: int, *about: Any, verdict: Verdict = "stop"
-    ) -> None:
-        """Note a fault, or what to look at, in a file or in a HEALPix cell: the column, the number and its limit."""
-        place = self.files[label] if what == "file" else f"HEALPix cell {label}"
-        where: tuple[Any, ...] = (place, *about, self.source)
-        self.findings.add(verdict, check, said, *where)
+    def _stop(self, check: str, said: str, file: int, *about: Any) -> None:
+        """Note a fault in a file: the column, the number and its limit."""
+        self.findings.stop(check, said, self.files[file], *about, self.source)
+
+
+def transitions_of(moves: Counter[tuple[str, str]]) -> tuple[Transition, ...]:
+    """Return how many objects went from which class to which, the most first."""
+    return tuple(Transition(was=was, now=now, objects=n) for (was, now), n in moves.most_common())
 
 
 def report_shares(profile: Profile, before: Profile, findings: Findings, source: str) -> None:
     """Compare the shares of the classes in the whole release, and by cell, with the last release's."""
-    name, totals = "class shares", [max(1, sum(one.classes.values())) for one in (profile, before)]
+    name = "class shares"
     findings.ran(name)
-    cells = [
-        c
-        for c in sorted(set(profile.cells) & set(before.cells))
-        if min(profile.cells[c]["rows"], before.cells[c]["rows"]) >= 20
-    ]
-    n, n_before = (np.array([one.cells[c]["rows"] for c in cells], float) for one in (profile, before))
+    both = (profile, before)
+    cells = sorted(
+        c for c in {*profile.cells} & {*before.cells} if min(p.cells[c]["rows"] for p in both) >= 20
+    )
+    n, n_before = (np.array([p.cells[c]["rows"] for c in cells], float) for p in both)
     for of in profile.classes:
-        now, was = profile.classes[of] / totals[0], before.classes.get(of, 0) / totals[1]
+        now, was = (p.classes.get(of, 0) / max(1, sum(p.classes.values())) for p in both)
         said = f"{now:.1%} of the objects are {of}, were {was:.1%}"
         findings.graded(name, said, (0.1, 0.3), "", of, now - was, source=source)
         shares, earlier = (
-            np.array([one.cells[c].get(of, 0) for c in cells], float) / rows
-            for one, rows in ((profile, n), (before, n_before))
+            np.array([p.cells[c].get(of, 0) / p.cells[c]["rows"] for c in cells]) for p in both
         )
         change, errors = shares - earlier, np.sqrt(0.25 / n + 0.25 / n_before)
         far = outlying(change, errors, tests=len(cells) * len(profile.classes), floor=0.25)
         for g in np.flatnonzero(far).tolist():
             said = f"{shares[g]:.0%} of {n[g]:,.0f} objects are {of}, were {earlier[g]:.0%}"
-            findings.graded(
-                name, said, (0.25, 0.5), f"HEALPix cell {cells[g]}", of, float(change[g]), source=source
-            )
+            place = f"HEALPix cell {cells[g]}"
+            findings.graded(name, said, (0.25, 0.5), place, of, float(change[g]), source=source)
 
 
 def _median(values: Floats) -> float:

@@ -221,7 +221,8 @@ class _Pass:
         whole = {name for name, c in compared.items() if WHOLE.match(c.datatype)}
         self.seen = {} if last is None else last.profile.columns
         long = {name for name in whole & self.seen.keys() if (self.seen[name].maximum or 0) > EXACT}
-        self.texts = [name for name, c in compared.items() if c.datatype in TEXTS | BINARY or name in long]
+        texts = {c.name for c in contract.columns if c.datatype in TEXTS | BINARY} & {contract.id, *compared}
+        self.texts = [c.name for c in contract.columns if c.name in texts | long]
         self.positions = [*filter(None, (contract.ra, contract.dec))]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
         sizes, step = self.sizes | dict.fromkeys(self.positions, 1), max(1, n_rows // SAMPLE_ROWS)
@@ -558,7 +559,11 @@ class _File:
             return
         old = annotated_table(last.manifest.prefix or "blr_").open(last.data / self.name)
         texts = [text for text in self.work.texts if text in old.names and text in self.catalog.names]
-        before = next(old.batches([id_, *texts], n), None) if texts and id_ in old.names else None
+        before = (
+            next(old.batches([*dict.fromkeys([id_, *texts])], n), None)
+            if texts and id_ in old.names
+            else None
+        )
         if before is not None:
             if not {*texts} <= {*batch.schema.names}:
                 batch = next(self.catalog.batches(texts, n))

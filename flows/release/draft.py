@@ -36,6 +36,7 @@ from flows.release._contract import (
     derived_contract,
     passed,
 )
+from flows.release._differences import transitions_of
 from flows.release.check import Checked, differing
 from flows.release.record import (
     COMPANIONS,
@@ -52,7 +53,6 @@ from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
 from flows.runs.release_store import RETIRED
-from flows.runs.results import Transition
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
 
@@ -157,7 +157,13 @@ def _with_model(
     stored = store.find(manifest.model)
     model = store.read(stored)
     copy_file(stored.path, folder / MODEL)
-    settings = settings_of(model, manifest, stated)
+    given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
+    settings = settings_of(model, stated, given, manifest.specification_hash)
+    if settings is None:
+        raise UsageError(
+            f"--spec: got {'no specification' if stated is None else 'one'} that does not give the run's settings "
+            f"({manifest.specification_hash[:12]}), expected the specification that the run used; name it with --spec"
+        )
     if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
         copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
@@ -238,19 +244,14 @@ def patch(request: PatchRequest) -> ReleaseState:
         checked = Checked(
             name=series.name,
             version=version,
-            checks=(
-                passed("patch", n=n, names=names),
-                passed("replay", n=n, model=opened.model.label),
-            ),
+            checks=(passed("patch", n=n, names=names), passed("replay", n=n, model=opened.model.label)),
             n_rows=n,
             n_replayed=n,
             seed=0,
             last=base.version,
             compared=n,
             class_changed=changed,
-            transitions=tuple(
-                Transition(was=was, now=now, objects=k) for (was, now), k in moves.most_common()
-            ),
+            transitions=transitions_of(moves),
         )
         none = dict.fromkeys(opened.model.classes, 0)
         profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blr.calibration import share_interval
 from blr.decisions import Flag
@@ -27,9 +26,8 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
-from flows.release._differences import Rows, class_numbers, matched
+from flows.release._differences import Rows, class_numbers, floats, matched, plain
 from flows.request import ReplayRequest
-from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
@@ -44,21 +42,16 @@ SURE = 0.7  # probability from which a class is confident
 MARKS = (-999.0, -99.0, 99.0, -9999.0)  # numbers that catalogues write for a missing value
 
 
-def settings_of(model: Model, manifest: Manifest, stated: Specification | None) -> Specification:
-    """Return the settings of a finished run, whose hash its manifest has.
-
-    UsageError where neither the model's specification nor the `stated` one gives that hash.
-    """
-    given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
+def settings_of(
+    model: Model, stated: Specification | None, given: Mapping[str, float], wanted: str
+) -> Specification | None:
+    """Return the settings whose hash is the `wanted` one, with the class shares that were given or without; or None."""
     for class_prior in (None, given or None):
         with suppress(UsageError):
             settings = settled(model, stated or model.specification, class_prior, sources=tuple)
-            if specification_hash(settings) == manifest.specification_hash:
+            if specification_hash(settings) == wanted:
                 return settings
-    raise UsageError(
-        f"--spec: got {'no specification' if stated is None else 'one'} that does not give the run's settings "
-        f"({manifest.specification_hash[:12]}), expected the specification that the run used; name it with --spec"
-    )
+    return None
 
 
 def mismatches(
@@ -73,17 +66,14 @@ def mismatches(
         want, raw = np.asarray(computed[name]), published.column(name)
         size = 0.0  # of numbers that are exact or not, how many differ
         if is_text(raw.type):
-            text = pc.ascii_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ")
-            wrong = (text.to_numpy(zero_copy_only=False) != want) & ~tied
+            wrong = (plain(raw).to_numpy(zero_copy_only=False) != want) & ~tied
         elif name == f"{prefix}flags":
             # Which of two equal classes is first depends on rounding, and so do these flags.
             loose = int(Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED) | USER_BITS
             got = np.asarray(column_values(raw), np.int64)
             wrong = ((got ^ want.astype(np.int64)) & ~loose) != 0
         elif want.dtype.kind in "iub":
-            wrong = np.asarray(raw.is_null()) | (
-                np.asarray(raw.fill_null(pa.scalar(0).cast(raw.type))) != want
-            )
+            wrong = np.asarray(raw.is_null()) | (np.ma.filled(column_values(raw), 0) != want)
         else:
             got, want = np.asarray(column_values(raw), np.float64), want.astype(np.float64)
             away = np.abs(got - want)
@@ -182,7 +172,9 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
         return rates
     rng = np.random.default_rng(0)
     kinds = {
-        "blank": _changed(sample, lambda x: np.full(len(x), np.nan), null=True),
+        "blank": pa.RecordBatch.from_arrays(
+            [pa.nulls(sample.num_rows, t) for t in sample.schema.types], sample.schema.names
+        ),
         "NaN": _changed(sample, lambda x: np.full(len(x), np.nan)),
         "shuffled": _changed(sample, rng.permutation),
         **{f"{mark:g}": _changed(sample, lambda x, m=mark: np.full(len(x), m)) for mark in MARKS},
@@ -222,24 +214,15 @@ def _sure(best: Array, flags: Array) -> float:
     return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
 
 
-def _changed(batch: pa.RecordBatch, change: Any, *, null: bool = False) -> pa.RecordBatch:
-    """Return a batch whose numbers are changed; with `null` all of its values are null."""
-    arrays = []
-    for column, kind in zip(batch.columns, batch.schema.types, strict=True):
-        if null:
-            arrays.append(pa.nulls(len(column), kind))
-        elif pa.types.is_floating(kind):
-            arrays.append(pa.array(change(column.to_numpy(zero_copy_only=False)), kind))
-        elif pa.types.is_integer(kind):
-            values = np.asarray(change(column.cast(pa.float64()).to_numpy(zero_copy_only=False)), float)
-            info = np.iinfo(kind.to_pandas_dtype())
-            outside = np.isnan(values) | (values < info.min) | (values > info.max)
-            arrays.append(
-                pa.array(np.where(outside, 0, values).astype(kind.to_pandas_dtype()), kind, mask=outside)
-            )
-        else:
-            arrays.append(column)
-    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+def _changed(batch: pa.RecordBatch, change: Any) -> pa.RecordBatch:
+    """Return a batch whose numbers are changed."""
+    arrays = [
+        pa.array(change(floats(column)))
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        else column
+        for column, kind in zip(batch.columns, batch.schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
 class Truth:
@@ -341,12 +324,10 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     stated = None if request.specification is None else read_specification(request.specification)
     text = entries.get("class_priors", "")
     given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
-    # The settings whose hash the file has, or else the nearest that its metadata allow.
-    wanted = stated or model.specification
-    settings = settled(model, wanted, None, sources=tuple)
-    if given and specification_hash(settings) != entries.get("specification_hash"):
-        with suppress(UsageError):
-            settings = settled(model, wanted, given, sources=tuple)
+    settings = settings_of(model, stated, given, entries.get("specification_hash", ""))
+    if settings is None:
+        known = given if {*given} <= {*model.classes} else {}
+        settings = settled(model, stated or model.specification, known or None, sources=tuple)
     scorer = Scorer.of(model, settings)
     catalog = annotated_table(scorer.prefix).open(path)
     scorer, read = scorer.on(catalog), list(scorer.reader.read)

@@ -8,6 +8,7 @@ What changes a file after it was written stamps the manifest again, so that not 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from astropy.coordinates import SkyCoord
 from astropy.io import fits
 
 from flows.runs.manifest import Manifest, file_sha256
+from tests.flows.verbs import train
 
 Edit = Callable[["File"], None]
 
@@ -135,6 +138,7 @@ class Fault:
     fields: tuple[int, ...] = (4,)
     folder: Callable[[Path], None] | None = None
     companion: bool = False
+    forms: tuple[str, ...] = ("fits", "parquet")
 
 
 def stamp(data: Path) -> None:
@@ -383,6 +387,90 @@ def copied_under_another_name(file: File) -> None:
     (file.path.parent / f"field-4b{file.path.suffix}").write_bytes(file.path.read_bytes())
 
 
+def sorted_otherwise(file: File) -> None:
+    """Sort the input's columns by right ascension, and leave the annotations where they are."""
+    order = np.argsort(file.columns["ra"], kind="stable")
+    for name in [name for name in file.columns if not name.startswith("blr_")]:
+        file.columns[name] = file.columns[name][order]
+        if not file.is_fits:
+            file.nulls[name] = file.nulls[name][order]
+
+
+def nothing_but_a_class(file: File) -> None:
+    for name in ("blr_p_early", "blr_p_late", "blr_p_max"):
+        file.columns[name][:9] = np.nan
+        if not file.is_fits:
+            file.nulls[name][:9] = True
+
+
+def under_another_name(file: File) -> None:
+    """Put a field of the last release into the place of this one, under another name."""
+    of_the_last_release(file)
+    old, file.path = file.path, file.path.with_name(f"tile-4{file.path.suffix}")
+    old.unlink()
+
+
+def nanomaggies(file: File) -> None:
+    file.columns["bmag"] = 10 ** ((22.5 - file.columns["bmag"]) / 2.5)
+
+
+def blanks(file: File) -> None:
+    file.columns["hubble"] = np.array([f"{text}   " for text in file.columns["hubble"]])
+
+
+def other_model_file(data: Path) -> None:
+    """Put a model of other features into the place of the one that made the release."""
+    survey = next(p for p in data.absolute().parents if (p / "models").is_dir())
+    spec = data.parents[2] / "other.toml"
+    text = (survey / "spec.toml").read_text().replace('axis_ratio = "minax / majax"\n', "")
+    spec.write_text(text.replace("labelled.parquet", str(survey / "labelled.parquet")))
+    train(spec, spec.with_name("other-models"))
+    (path,) = spec.with_name("other-models").glob("*/*/model.asdf")
+    (data.parent / "model.asdf").write_bytes(path.read_bytes())
+    shutil.rmtree(spec.with_name("other-models"))
+    spec.unlink()
+
+
+def with_an_image(data: Path) -> None:
+    (path,) = data.glob("field-4.*")
+    fits.append(path, np.zeros((64, 64)), fits.Header({"EXTNAME": "DEBUG"}))
+    stamp(data)
+
+
+def with_an_index(file: File) -> None:
+    """Add the index that pandas writes."""
+    file.schema = file.schema.append(pa.field("__index_level_0__", pa.int64()))
+    file.columns["__index_level_0__"] = np.arange(len(file))
+    file.nulls["__index_level_0__"] = np.zeros(len(file), bool)
+
+
+def galactic(file: File) -> None:
+    here = SkyCoord(file.columns["ra"], file.columns["dec"], unit="deg").galactic
+    file.columns.update(ra=here.l.deg, dec=here.b.deg)
+
+
+def another_field(data: Path) -> None:
+    (path,) = data.glob("field-4.*")
+    path.write_bytes((data / f"field-3{path.suffix}").read_bytes())
+    stamp(data)
+
+
+def stale_block(file: File) -> None:
+    """Give fifty rows the annotations of the row before them."""
+    for name in [name for name in file.columns if name.startswith("blr_")]:
+        file.columns[name][100:150] = file.columns[name][99]
+
+
+def changed_afterwards(data: Path) -> None:
+    """Correct an input after it was classified."""
+    manifest = Manifest.read(data)
+    assert manifest is not None
+    (path,) = (data / o.input_path for o in manifest.outputs if o.name.startswith("field-4"))
+    file = File(path)
+    file.columns["bmag"] = file.columns["bmag"] + 0.05
+    file.write()
+
+
 FAULTS: Mapping[str, Fault] = {
     f.what: f
     for f in (
@@ -438,6 +526,24 @@ FAULTS: Mapping[str, Fault] = {
         Fault(49, "identifiers cut short", "identifiers", "are there again", source=lambda f: f.columns.update(name=np.array([str(n).strip()[:6] for n in f.columns["name"]]))),
         Fault(50, "probabilities of two digits", "replay", "gives other values of", output=lambda f: [f.set(n, slice(None), np.round(f.columns[n], 2)) for n in ("blr_p_early", "blr_p_late", "blr_p_max")] and None),
         Fault(51, "positions of three decimals", "values", "has lost digits", source=lambda f: f.columns.update(ra=np.round(f.columns["ra"], 3), dec=np.round(f.columns["dec"], 3))),
+        Fault(52, "rows sorted otherwise than their annotations", "input columns", "are not those of the input", output=sorted_otherwise),
+        Fault(53, "probabilities of three digits", "replay", "gives other values of", output=lambda f: [f.set(n, slice(None), np.round(f.columns[n], 3)) for n in ("blr_p_early", "blr_p_late", "blr_p_max")] and None),
+        Fault(54, "flags left at zero", "flags", "is not that of the", output=lambda f: f.set("blr_flags", slice(None), 0)),
+        Fault(55, "a class without probabilities", "classes", "rows without probabilities have a class", output=nothing_but_a_class),
+        Fault(56, "a field of the last release under another name", "values", "no value of", place="tile-4", source=under_another_name),
+        Fault(57, "fluxes in the place of magnitudes", "values", "'bmag'", source=nanomaggies),
+        Fault(58, "texts padded with blanks", "values", "blanks at their ends", source=blanks, forms=("parquet",)),
+        Fault(69, "identifiers padded with blanks", "values", "'name' have blanks at their ends", source=lambda f: f.columns.update(name=np.array([f"{n} " for n in f.columns["name"]])), forms=("parquet",)),
+        Fault(59, "a file cut at a row, its header mended", "rows", "its input has", output=without_last_rows),
+        Fault(60, "another model beside the files", "metadata", "its metadata say model", place="field", folder=other_model_file),
+        Fault(61, "an image behind the table", "metadata", "HDUs beside the table", folder=with_an_image, forms=("fits",)),
+        Fault(62, "the index of pandas as a column", "columns", "__index_level_0__", output=with_an_index, forms=("parquet",)),
+        Fault(63, "galactic coordinates", "positions", "have another position", source=galactic),
+        Fault(64, "negative errors", "ranges", "'blr_logit_std' reaches -", output=lambda f: f.set("blr_logit_std", slice(None), -f.columns["blr_logit_std"])),
+        Fault(65, "a file that another field's has replaced", "identifiers", "are there again", folder=another_field),
+        Fault(66, "rows that name another model", "model", "rows are of another model", output=lambda f: f.set("blr_model", slice(50), 7)),
+        Fault(67, "annotations of a stale block", "replay", "gives other values of", output=stale_block),
+        Fault(68, "an input corrected after its classification", "input columns", "has changed since it was classified", source=lambda _: None, folder=changed_afterwards),
         Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
 }  # fmt: skip

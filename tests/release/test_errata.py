@@ -32,6 +32,8 @@ QUICK = {
     ("parquet", "a field of the last release as input"),
     ("parquet", "objects of an overlap with new names"),
     ("parquet", "texts in lower case"),
+    ("parquet", "texts padded with blanks"),
+    ("fits", "an image behind the table"),
 }
 """Errors that the ordinary run plants: of each kind of check some, in either format."""
 
@@ -39,7 +41,8 @@ QUICK = {
 CASES = [
     pytest.param(what, form, marks=() if (form, what) in QUICK else pytest.mark.long)
     for form in ("fits", "parquet")
-    for what in FAULTS
+    for what, fault in FAULTS.items()
+    if form in fault.forms
 ]
 
 
