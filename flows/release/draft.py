@@ -91,6 +91,7 @@ def draft(request: DraftRequest) -> ReleaseState:
             run=str(request.run or request.specification),
             n_rows=opened.n_rows,
             files=tuple(o.name for o in manifest.outputs),
+            events=len(log.events),
             last=last.version if last else None,
             companions=tuple(_companions(request, folder)),
         )
@@ -239,7 +240,15 @@ def patch(request: PatchRequest) -> ReleaseState:
         with atomic_path(folder / DATA / PATCH) as temporary:
             pq.write_table(table, temporary)
         about: dict[str, Any] = {"kind": "patch", "last": base.version, "why": request.why or ""}
-        record = _record(opened, series.name, run=str(request.run), n_rows=n, files=(PATCH,), **about)
+        record = _record(
+            opened,
+            series.name,
+            run=str(request.run),
+            n_rows=n,
+            files=(PATCH,),
+            events=len(log.events),
+            **about,
+        )
         write_document(folder / RECORD, record)
         checked = Checked(
             name=series.name,

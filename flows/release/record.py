@@ -74,7 +74,10 @@ class ReleaseRefusedError(OutputFolderError):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
-    """What a draft is made of: the run, its model, the release before; `kind` is "patch" for a point release."""
+    """What a draft is made of: the run, its model, the release before; `kind` is "patch" for a point release.
+
+    `events` is how many publications and rollbacks there had been when it was drafted.
+    """
 
     name: str
     version: str
@@ -84,6 +87,7 @@ class ReleaseRecord:
     run: str
     n_rows: int
     files: tuple[str, ...]
+    events: int
     kind: Literal["release", "patch"] = "release"
     last: str | None = None
     companions: tuple[str, ...] = ()
@@ -528,8 +532,7 @@ def publish(request: PublishRequest) -> ReleaseState:
             series.opened_draft(version)  # raises the error
         folder = draft if draft.is_dir() else final  # a killed run had given the draft its name already
         signature = series.signed(version, folder)
-        drafted = read_document(ReleaseRecord, folder / RECORD).drafted
-        if since := [e for e in log.events if e.when > drafted]:
+        if since := log.events[read_document(ReleaseRecord, folder / RECORD).events :]:
             said = f"{since[-1].version} was {since[-1].what} after this was drafted, and is not what it was compared"
             raise series.refusal(version, f"{said} with; draft and check it again")
         for path in release_files(folder):
