@@ -333,7 +333,9 @@ def repeats(outputs: Sequence[Output], work: Work) -> tuple[str, ...]:
         by_input[output.input.sha256].append(output)
     rowless = [o.name for o in known if not o.n_rows]
     more = f" (and {len(rowless) - 1:,} more)" if len(rowless) > 1 else ""
-    sentences = [f"{name}{more}: no rows, expected some; is the file whole?" for name in rowless[:1]]
+    sentences = [
+        f"{name}{more}: no rows, expected some; copy it again if it is not whole" for name in rowless[:1]
+    ]
     sentences += [
         f"{', '.join(o.name for o in equal)} are copies of one file, byte for byte: each of its {equal[0].n_rows:,} "
         f"rows is in the release {len(equal)} times"

@@ -195,11 +195,8 @@ def error_of(
     if (column.ucd or "").lower().startswith("stat.error"):
         return ""
     known = _known(values)
-    # Negative marks in place of errors, as SDSS's -1, are few.
-    marks = np.array([mark for mark in column_names().sentinels.numbers if mark < 0], np.float32)
-    marked = np.isin(known.astype(np.float32), marks)
-    known = known[~marked] if marked.size and marked.mean() <= FEW_MARKS else known
-    if not known.size or (known.min() < 0 < known.max()):
+    # All of one sign, but for a few marks in place of errors, as SDSS's -1.
+    if not known.size or min((known < 0).mean(), (known > 0).mean()) > FEW_MARKS:
         return None
     if column_names().position_error.fits(name, [_joined(name)]):
         return ""

@@ -98,7 +98,7 @@ def test_shared_identifiers_and_files_without_rows_are_told(
     make.parquet(folder / "t3.parquet", survey(make, 3000, 0))
     told, said = classified(folder, trained, capsys)
     rowless, shared = told["repeats"]
-    assert rowless == "t3.parquet: no rows, expected some; is the file whole?"
+    assert rowless == "t3.parquet: no rows, expected some; copy it again if it is not whole"
     assert shared == (
         "2 identifiers are in more than one file, such as G0000051 in t0.parquet and t2.parquet; each row counts "
         "as an object"

@@ -325,8 +325,10 @@ def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
     assert '"SII_FLUX_ERR" = [-1.0]  # -1: 6 rows, repeated, and no error is negative' in start.text
 
 
-def test_one_mark_among_errors_is_enough() -> None:
-    values = np.append(RNG.lognormal(size=99), -1.0)
+@pytest.mark.parametrize("negative", [-1.0, -6860.0])
+def test_one_mark_among_errors_is_enough(negative: float) -> None:
+    """One velocity of 6dFGS has an error of -6860: the errors were a feature."""
+    values = np.append(RNG.lognormal(size=99), negative)
     columns = {n: Column(n, FLOAT) for n in ("x", "x_err")}
     rows = {"x": RNG.normal(size=100), "x_err": values}
     assert error_of(columns["x_err"], values, rows, columns) == "x"
