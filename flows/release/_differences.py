@@ -252,16 +252,20 @@ def elements(name: str, size: int) -> list[str]:
     return [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
 
 
+SAMPLED = [("row hash", "u8"), *((f"row {key}", "i8") for key in ("file", "class", "cell", "part", "at"))]
+
+
 class Sample:
     """The rows whose hashes are multiples of `step`: the same objects in every release.
 
     Each has its numbers, of which a column has so many (`sizes`), and what models read of it: `read` has these rows of
-    each of the `catalogs`; "part" and "at" are a row's place there.
+    each of the `catalogs`; "row part" and "row at" are a row's place there.
     """
 
     def __init__(self, sizes: Mapping[str, int], step: int) -> None:
         self.sizes, self.step = sizes, np.uint64(step)
-        self.parts: list[dict[str, Array]] = []
+        self.numbers = tuple(dict.fromkeys(e for name, size in sizes.items() for e in elements(name, size)))
+        self.parts = [np.zeros(0, [*SAMPLED, *((name, "f8") for name in self.numbers)])]
         self.read: list[list[pa.RecordBatch]] = []
         self.catalogs: list[Catalog] = []
 
@@ -269,32 +273,28 @@ class Sample:
         """Add the rows of a batch that belong to the sample; `read` has the columns that models read, of `catalog`."""
         chosen = np.flatnonzero(rows["hash"] % self.step == 0)
         index, n, names = pa.array(chosen), len(chosen), {*batch.schema.names}
-        part = {name: rows[name][chosen] for name in ("hash", "class", "file")}
+        part = np.zeros(n, self.parts[0].dtype)
+        for key in ("hash", "file", "class"):
+            part[f"row {key}"] = rows[key][chosen]
+        part["row cell"] = cells_of(rows["ra"][chosen], rows["dec"][chosen])
         for name, size in self.sizes.items():
             values = floats(batch.column(name).take(index)) if name in names else np.empty(0)
             if values.size != n * size:  # it is absent, or has other vectors
                 values = np.full(n * size, np.nan)
-            matrix = np.where(np.isfinite(values), values, np.nan).reshape(n, size)
-            part |= dict(zip(elements(name, size), matrix.T, strict=True))
-        part["cell"] = cells_of(rows["ra"][chosen], rows["dec"][chosen])
+            for element, x in zip(elements(name, size), values.reshape(n, size).T, strict=True):
+                part[element] = np.where(np.isfinite(x), x, np.nan)
         if not self.catalogs or self.catalogs[-1] is not catalog:
             self.catalogs.append(catalog)
             self.read.append([])
-        at = sum(held.num_rows for held in self.read[-1])
-        part |= {"part": np.full(n, len(self.read) - 1), "at": np.arange(at, at + n)}
+        part["row part"] = len(self.read) - 1
+        part["row at"] = np.arange(n) + sum(held.num_rows for held in self.read[-1])
         self.parts.append(part)
         self.read[-1].append(read.take(index))
 
-    def columns(self) -> dict[str, Array]:
+    def rows(self) -> Array:
         """Return the sample, in the order of the hashes, each once."""
-        numbers = [e for name, size in self.sizes.items() for e in elements(name, size)]
-        kinds = {"hash": np.uint64, **dict.fromkeys(("cell", "class", "file", "part", "at"), np.int64)}
-        whole = {
-            name: np.concatenate([np.empty(0, kinds.get(name, np.float64)), *(p[name] for p in self.parts)])
-            for name in (*kinds, *numbers)
-        }
-        _, first = np.unique(whole["hash"], return_index=True)
-        return {name: values[first] for name, values in whole.items()}
+        whole = np.concatenate(self.parts)
+        return whole[np.unique(whole["row hash"], return_index=True)[1]]
 
 
 def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
@@ -528,17 +528,17 @@ class Differences:
 
     def same_objects(
         self,
-        new: Mapping[str, Array],
-        old: Mapping[str, Array],
+        new: Array,
+        old: Array,
         names: Sequence[str],
         positions: Sequence[str],
     ) -> None:
         """Compare the values of the same objects; of positions, with how many digits they are written."""
-        _, i, j = np.intersect1d(new["hash"], old["hash"], return_indices=True)
+        _, i, j = np.intersect1d(new["row hash"], old["row hash"], return_indices=True)
         self.findings.ran("values", "missing values", columns=len(names), n=len(i))
         if len(i) < 20:
             return
-        groups = {"file": new["file"][i].astype(np.int64), "cell": new["cell"][i].astype(np.int64)}
+        groups = {"file": new["row file"][i], "cell": new["row cell"][i]}
         tests = len(names) * sum(len(np.unique(codes)) for codes in groups.values())
         for name in (*names, *positions):
             self._rounded(name, new[name][i], old[name][j], groups["file"])
@@ -632,11 +632,11 @@ class Differences:
         group = ("file", shares, n, labels)
         self._unlike("values", said, name, group, far, middle + CHANGED, "look")
 
-    def new_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
+    def new_objects(self, new: Array, old: Array, names: Sequence[str]) -> None:
         """Report fields of new objects whose medians lie beyond the last release's values, or that lack a column."""
-        fresh, check = ~np.isin(new["hash"], old["hash"]), "new objects"
+        fresh, check = ~np.isin(new["row hash"], old["row hash"]), "new objects"
         self.findings.ran(check, n=int(fresh.sum()))
-        codes = new["file"][fresh].astype(np.int64)
+        codes = new["row file"][fresh]
         for name in names:
             values, before = new[name][fresh], old[name][np.isfinite(old[name])]
             if len(before) < 50:

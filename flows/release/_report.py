@@ -51,7 +51,7 @@ def _size(profile: Profile) -> str:
 
 def render_release(checked: Checked, profile: Profile, before: Profile | None, opened: Opened) -> str:
     """Return the page of a release as HTML: what changed, what looks odd, and the checks by severity."""
-    stops, looks = checked.stops, checked.looks
+    stops, looks = checked.stops, checked.names("look")
     level: Level = "bad" if stops else "care" if looks else "good"
     short = {
         "bad": f"No: {checked.verdict} ({', '.join(stops)}).",

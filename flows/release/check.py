@@ -50,17 +50,7 @@ from flows.release._contract import (
     check_of,
     check_summaries,
 )
-from flows.release._differences import (
-    ROW,
-    SAMPLE_ROWS,
-    Array,
-    Differences,
-    Ledger,
-    Rows,
-    Sample,
-    floats,
-    rows_of,
-)
+from flows.release._differences import Array, Rows, floats
 from flows.release.replay import Replayed, Truth, negative_controls
 from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256
@@ -76,7 +66,7 @@ NUMBERS = re.compile(
     r"(?:u?int|float|double|halffloat|bool|timestamp|date|time|duration|decimal)"
 )
 BINARY = {"binary", "large_binary"}
-NOTHING: Rows = {name: np.zeros(0, kind) for name, kind in ROW}
+NOTHING: Rows = {name: np.zeros(0, kind) for name, kind in differences.ROW}
 Faults = tuple[str, str | None, str, Any]
 EXACT = 2**53  # largest whole number up to which doubles have all digits
 MOST_ELEMENTS = 16  # most elements of a vector for them to be compared with the last release
@@ -105,21 +95,20 @@ class Checked:
     checked: str = ""
     digest: str = ""
 
+    def names(self, verdict: Verdict) -> tuple[str, ...]:
+        """Return the names of the checks with a verdict."""
+        return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == verdict))
+
     @property
     def stops(self) -> tuple[str, ...]:
         """The names of the checks that say stop."""
-        return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == "stop"))
+        return self.names("stop")
 
     @property
     def verdict(self) -> str:
         """How many checks say stop, in words."""
         n = len(self.stops)
         return f"{n} checks say stop" if n > 1 else f"{'one' if n else 'no'} check says stop"
-
-    @property
-    def looks(self) -> tuple[str, ...]:
-        """The names of the checks that say look."""
-        return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == "look"))
 
 
 def check_table(checked: Checked) -> ReportTable:
@@ -203,7 +192,9 @@ class _Pass:
         small = opened.n_rows <= REPLAY_ROWS
         self.quota = None if small else max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
         # All rows; and of the batches in which identifiers are not, row by row, those of the input, these and those.
-        self.ledger, self.other, self.inputs = (Ledger(scratch / name) for name in ("all", "other", "inputs"))
+        self.ledger, self.other, self.inputs = (
+            differences.Ledger(scratch / name) for name in ("all", "other", "inputs")
+        )
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for scorer in scorers for name in scorer.reader.read))
@@ -225,12 +216,12 @@ class _Pass:
         self.texts = [c.name for c in contract.columns if c.name in texts | long]
         self.positions = [*filter(None, (contract.ra, contract.dec))]
         n_rows = max(opened.n_rows, 0 if last is None else last.n_rows)
-        sizes, step = self.sizes | dict.fromkeys(self.positions, 1), max(1, n_rows // SAMPLE_ROWS)
-        self.sample, self.old_sample = Sample(sizes, step), Sample(sizes, step)
-        self.found: Differences | None = None
+        sizes, step = self.sizes | dict.fromkeys(self.positions, 1), max(1, n_rows // differences.SAMPLE_ROWS)
+        self.sample, self.old_sample = differences.Sample(sizes, step), differences.Sample(sizes, step)
+        self.found: differences.Differences | None = None
         self.before: dict[str, Iterator[Rows]] = {}
         if last is not None and contract.id is not None:
-            self.found = Differences(self.files, last, frozenset(whole), findings, scratch)
+            self.found = differences.Differences(self.files, last, frozenset(whole), findings, scratch)
             self.before = {name: self._before(last, k) for k, name in enumerate(self.found.old_files)}
 
     def _before(self, last: Opened, number: int) -> Iterator[Rows]:
@@ -253,7 +244,7 @@ class _Pass:
         wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
         read = [column for column in self.read if column in catalog.names]
         for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names], ROWS_AT_ONCE):
-            rows = rows_of(batch, self.contract, prefix, positions, number, at)
+            rows = differences.rows_of(batch, self.contract, prefix, positions, number, at)
             self.old_sample.add(batch, rows, batch.select(read), catalog)
             if self.truth is not None:
                 self.truth.add("before", rows)
@@ -344,7 +335,7 @@ class _Pass:
             if id_ is None or id_ not in catalog.names:
                 findings.stop(what, f"no column '{id_}' names its objects", name)
                 continue
-            ledger = Ledger(self.scratch / what)
+            ledger = differences.Ledger(self.scratch / what)
             ledger.add_file(catalog, id_, 0)
             ledger.report_repeated([name], findings, what)
             ledger.report_others(self.ledger, [name], files, findings, what)
@@ -364,30 +355,30 @@ class _Pass:
                 found.compare(NOTHING, rows)
         found.compare_others(self.ledger)
         counts = found.report(contract.classes)
-        new, old = self.sample.columns(), self.old_sample.columns()
-        numbers = [e for name, size in self.sizes.items() for e in differences.elements(name, size)]
+        new, old = self.sample.rows(), self.old_sample.rows()
+        numbers = [name for name in self.sample.numbers if name not in self.positions]
         found.same_objects(new, old, numbers, self.positions)
         truths = {c.name for c in contract.columns if c.datatype == "bool"}
         found.new_objects(new, old, [name for name in self.sizes if name in numbers and name not in truths])
         found.report_texts()
         return counts | {"attributed": self._causes(new, old)}
 
-    def _causes(self, new: Mapping[str, Array], old: Mapping[str, Array]) -> Mapping[str, int]:
+    def _causes(self, new: Array, old: Array) -> Mapping[str, int]:
         """Return what changed the classes of objects of the sample: features, model, priors, code, or several.
 
         Old features are scored with the new model, and new features with the old one.
         """
         if self.last is None or self.old_scorer is None:
             return {}
-        _, i, j = np.intersect1d(new["hash"], old["hash"], return_indices=True)
-        differ = np.flatnonzero(new["class"][i] != old["class"][j])[: differences.MOST_CHANGED]
+        _, i, j = np.intersect1d(new["row hash"], old["row hash"], return_indices=True)
+        differ = np.flatnonzero(new["row class"][i] != old["row class"][j])[: differences.MOST_CHANGED]
         i, j, classes = i[differ], j[differ], self.contract.classes
-        now, by_old = given_classes(self.sample, new, i, (self.scorer, self.old_scorer), classes)
-        was, by_new = given_classes(self.old_sample, old, j, (self.old_scorer, self.scorer), classes)
+        now, by_old = given_classes(self.sample, new[i], (self.scorer, self.old_scorer), classes)
+        was, by_new = given_classes(self.old_sample, old[j], (self.old_scorer, self.scorer), classes)
         same_model = self.opened.model.id == self.last.model.id
         kinds = {
             "not known: a release lacks what the model reads": np.minimum(now, was) == NOT_SCORED,
-            "code": was != old["class"][j],
+            "code": was != old["row class"][j],
             "features": (by_new == was) & (by_old == now),
             "priors" if same_model else "model": (by_new == now) & (by_old == was),
         }
@@ -530,7 +521,7 @@ class _File:
         if any(f"{contract.prefix}{part}" not in names for part in ("class", "flags", "p_max", "model")):
             return
         place = (contract.ra, contract.dec)
-        rows = rows_of(batch, contract, contract.prefix, place, self.number, self.start)
+        rows = differences.rows_of(batch, contract, contract.prefix, place, self.number, self.start)
         if contract.id in names:
             work.ledger.add(rows)
             work.sample.add(batch, rows, batch.select([]) if read is None else read, self.read_of)
@@ -552,7 +543,7 @@ class _File:
             strata = rows["class"].astype(np.int64) * 2 + (rows["flags"] != 0)
             self.replayed.add(batch, read, strata, self.start, batch.num_rows / self.catalog.n_rows)
 
-    def _compare_texts(self, found: Differences, hashes: Array, batch: pa.RecordBatch) -> None:
+    def _compare_texts(self, found: differences.Differences, hashes: Array, batch: pa.RecordBatch) -> None:
         """Compare the texts of the first rows with those of the same file of the last release."""
         last, id_, n = self.work.last, self.contract.id, differences.TEXT_ROWS
         if last is None or id_ is None or self.name not in found.old_files:
@@ -590,13 +581,10 @@ class _File:
         p_names = [f"{prefix}p_{safe_name(name)}" for name in contract.classes]
         if not {*p_names} <= {*batch.schema.names}:
             return
-        p, one, most = (
-            np.stack([floats(batch.column(name)) for name in p_names]),
-            p_names[0],
-            f"{prefix}p_max",
-        )
+        p, one, most = np.stack([floats(batch.column(n)) for n in p_names]), p_names[0], f"{prefix}p_max"
         missing, total, largest = np.isnan(p), p.sum(axis=0), floats(batch.column(most))  # of p, (K, n)
         gone, unsure = missing.all(axis=0), TIGHT * len(p)
+        some = missing.any(axis=0) & ~gone
         self.expected += np.nansum(p, axis=1)
         best = np.nan_to_num(p[0], nan=-1)
         second = np.full_like(best, -1)
@@ -605,12 +593,7 @@ class _File:
         wrong = ((np.abs(largest - best) > TIGHT) & ~gone) | (np.isnan(largest) != gone)
         with np.errstate(invalid="ignore"):
             outside, unlike = ((p < 0) | (p > 1 + TIGHT)).any(axis=0), np.abs(total - 1) > unsure
-        yield (
-            "probabilities",
-            one,
-            "rows have probabilities of some classes only",
-            missing.any(axis=0) & ~gone,
-        )
+        yield "probabilities", one, "rows have probabilities of some classes only", some
         yield "probabilities", one, "they lie outside of 0 to 1", outside
         yield "probabilities", one, "they do not sum to one", unlike
         yield "probabilities", most, "it is not the largest probability", wrong
@@ -749,8 +732,7 @@ def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
 
 
 def given_classes(
-    sample: Sample,
-    columns: Mapping[str, Array],
+    sample: differences.Sample,
     rows: Array,
     scorers: tuple[Scorer, Scorer],
     classes: Sequence[str],
@@ -758,10 +740,10 @@ def given_classes(
     """Return the classes (n,) that two scorers give to rows of a sample, by number; of neither where one cannot."""
     found = np.full((2, len(rows)), NOT_SCORED)
     number = {name: k for k, name in enumerate(("", *classes))}
-    parts = columns["part"][rows]
+    parts = rows["row part"]
     for part in np.unique(parts).tolist():
         mine = np.flatnonzero(parts == part)
-        read = one(sample.read[part]).take(pa.array(columns["at"][rows[mine]]))
+        read = one(sample.read[part]).take(pa.array(rows["row at"][mine]))
         with suppress(CatalogError):  # a release that lacks a column
             here = [scorer.on(sample.catalogs[part]) for scorer in scorers]
             given = [scorer(read)[f"{scorer.prefix}class"].tolist() for scorer in here]

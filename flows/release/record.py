@@ -506,7 +506,7 @@ def sign(request: SignRequest) -> ReleaseState:
             signature = signature.with_key(check_inside(request.key, key="--key"))
         write_document(folder / SIGNATURE, signature)
     about: dict[str, Any] = {"digest": digest, "who": who, "why": why, "stops": checked.stops}
-    return series.state(version, signature.decision, folder, **about, looks=checked.looks)
+    return series.state(version, signature.decision, folder, **about, looks=checked.names("look"))
 
 
 def publish(request: PublishRequest) -> ReleaseState:

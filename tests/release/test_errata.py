@@ -98,7 +98,7 @@ def test_small_faults_deserve_a_look_at_their_place(here: Path) -> None:
 
 
 def with_other_types(table: pa.Table) -> pa.Table:
-    """Return a table with a time, a vector, whole numbers beyond doubles, and bytes."""
+    """Return a table with a time, a vector, whole numbers beyond doubles, bytes, and numbers called "class"."""
     n = table.num_rows
     hours = np.datetime64("2026-01-01T00:00:00", "us") + np.arange(n) * np.timedelta64(3_600_000_000, "us")
     fluxes = np.linspace(1, 9, 3 * n)
@@ -106,6 +106,8 @@ def with_other_types(table: pa.Table) -> pa.Table:
         table.append_column("observed", pa.array(hours))
         .append_column("fluxes", pa.FixedSizeListArray.from_arrays(pa.array(fluxes), 3))
         .append_column("source_id", pa.array(2**60 + np.arange(n)))
+        .append_column("class", pa.array(np.arange(n) % 3))
+        .append_column("file", pa.array(np.linspace(0, 1, n)))
         .append_column("tile", pa.array([b"tile %d" % (i % 7) for i in range(n)], pa.binary()))
     )
 
