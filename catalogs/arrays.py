@@ -423,10 +423,11 @@ def hashed(values: Array) -> Array:
     plain = values.astype(np.float64) + 0.0 if values.dtype.kind == "f" else values  # -0.0 is 0.0
     if plain.dtype.kind in "mM":
         plain = plain.astype(np.int64)
-    return _mixed(plain.view(np.uint64) if plain.dtype.itemsize == 8 else plain.astype(np.uint64))
+    return mixed(plain.view(np.uint64) if plain.dtype.itemsize == 8 else plain.astype(np.uint64))
 
 
-def _mixed(x: Array) -> Array:
+def mixed(x: Array) -> Array:
+    """Return a hash (n,) of 64-bit numbers: the last steps of SplitMix64 (doi:10.1145/2660193.2660195)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
@@ -445,12 +446,12 @@ def _hashed_bytes(text: bytes | memoryview, start: Array, length: Array) -> Arra
     """Return the hashes (n,) of texts in UTF-8: of their words of eight bytes, and of their length."""
     data = np.concatenate([np.frombuffer(text, np.uint8), np.zeros(8, np.uint8)])
     words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))  # that begin at each byte
-    total = _mixed(length.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
+    total = mixed(length.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     for at in range(0, int(length.max(initial=0)), 8):
         rows = np.flatnonzero(length > at)
         word = words[start[rows] + at].astype(np.uint64)
         spare = np.maximum(8 - (length[rows] - at), 0).astype(np.uint64) * np.uint64(8)
-        total[rows] = _mixed(total[rows] * np.uint64(0x9E3779B97F4A7C15) ^ (word << spare >> spare))
+        total[rows] = mixed(total[rows] * np.uint64(0x9E3779B97F4A7C15) ^ (word << spare >> spare))
     return total
 
 

@@ -237,6 +237,19 @@ def _scale_of_rare(X: Matrix, weight: Vector | None) -> Vector:
     return scale
 
 
+def _keep_pair(map_of_features: Softening | Standardisation, what: str, first: str, second: str) -> None:
+    """Replace two fields (F,) by copies that nobody writes to; ValueError where the second is not positive."""
+    pair = {name: as_vector(getattr(map_of_features, name), name).copy() for name in (first, second)}
+    if pair[first].shape != pair[second].shape or not np.all(pair[second] > 0):
+        raise ValueError(
+            f"{what} needs one {first} and one positive {second} a feature, got {first}s {pair[first]} and "
+            f"{second}s {pair[second]}; learn them with {type(map_of_features).__name__}.learn(X)"
+        )
+    for name, array in pair.items():
+        array.setflags(write=False)
+        object.__setattr__(map_of_features, name, array)
+
+
 @dataclass(frozen=True, eq=False)
 class Softening:
     """The map y = arcsinh((x − centre) / width), with centre and width of shape (F,)."""
@@ -245,15 +258,7 @@ class Softening:
     width: Vector
 
     def __post_init__(self) -> None:
-        centre, width = as_vector(self.centre, "centre").copy(), as_vector(self.width, "width").copy()
-        if centre.shape != width.shape or not np.all(width > 0):
-            raise ValueError(
-                f"a softening needs one centre and one positive width a feature, got centres {centre} and "
-                f"widths {width}; learn them with Softening.learn(X)"
-            )
-        for name, array in (("centre", centre), ("width", width)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        _keep_pair(self, "a softening", "centre", "width")
 
     @classmethod
     def learn(cls, X: ArrayLike) -> Softening:
@@ -288,15 +293,7 @@ class Standardisation:
     softening: Softening | None = None
 
     def __post_init__(self) -> None:
-        mean, scale = as_vector(self.mean, "mean").copy(), as_vector(self.scale, "scale").copy()
-        if mean.shape != scale.shape or not np.all(scale > 0):
-            raise ValueError(
-                f"standardisation needs one mean and one positive scale a feature, got means {mean} and "
-                f"scales {scale}; learn them with Standardisation.learn(X)"
-            )
-        for name, array in (("mean", mean), ("scale", scale)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        _keep_pair(self, "standardisation", "mean", "scale")
 
     @classmethod
     def learn(cls, X: ArrayLike, weight: Vector | None = None) -> Standardisation:

@@ -65,7 +65,7 @@ class PandasFrame:
         described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
         described["attributes"], left = self.attributes()
         table = table.replace_schema_metadata({PANDAS: json.dumps(described), **self.provenance})
-        return Stored(table, changed, (*left, *self.left_out()), dict(self.read_back(table)))
+        return table, changed, (*left, *self.left_out()), dict(self.read_back(table))
 
     def read_back(self, table: pa.Table) -> Iterator[tuple[str, str]]:
         """Yield the columns that pandas reads as another type, and as which."""

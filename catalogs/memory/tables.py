@@ -10,7 +10,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -92,7 +92,7 @@ class ArrowTable:
             raise FormatError(
                 f"got a table with several columns '{double[0]}', expected different names; rename them"
             )
-        return Stored(self.table)
+        return self.table, {}, (), {}
 
     def annotated(
         self,
@@ -115,6 +115,10 @@ class ArrowTable:
 # So every function works on them as on a file; the temporary file is removed when its partition is no longer used.
 
 FILE_NAME = "table.parquet"
+
+
+Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...], Mapping[str, str]]
+"""A table as Parquet holds it, and what `Catalog` says of one: `changed`, `left_behind` and `read_back`."""
 
 
 class InMemory(Protocol):
@@ -174,20 +178,20 @@ def in_memory(table: Any) -> InMemory:
 def open_table(table: Any) -> Catalog:
     """Return a table in memory as a catalogue of one partition; it says what of the table Parquet has not."""
     source = in_memory(table)
-    stored = source.stored()
+    stored, changed, left_behind, read_back = source.stored()
     # Without a dictionary the order of categories would be lost, and those that no row has.
-    categories = [f.name for f in stored.table.schema if pa.types.is_dictionary(f.type)]
+    categories = [f.name for f in stored.schema if pa.types.is_dictionary(f.type)]
     folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
-    pq.write_table(stored.table, folder / FILE_NAME, compression="NONE", use_dictionary=categories)
+    pq.write_table(stored, folder / FILE_NAME, compression="NONE", use_dictionary=categories)
     catalog = parquet.open_file(folder / FILE_NAME)
     weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
     metadata = {**catalog.metadata, **provenance_of(source)}
     return replace(
         catalog,
         metadata=metadata,
-        changed=stored.changed,
-        left_behind=stored.left_behind,
-        read_back=stored.read_back,
+        changed=changed,
+        left_behind=left_behind,
+        read_back=read_back,
     )
 
 
@@ -269,20 +273,6 @@ def as_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.record_batch(plain, names=table.column_names)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A table as Parquet holds it.
-
-    `changed` says what columns become, `left_behind` what is not kept at all, `read_back` of which columns the table's
-    own library makes others when it reads the file.
-    """
-
-    table: pa.Table
-    changed: Mapping[str, str] = field(default_factory=dict)
-    left_behind: tuple[str, ...] = ()
-    read_back: Mapping[str, str] = field(default_factory=dict)
-
-
 REMEDY = "catalogs.annotate_table keeps masks"
 
 
@@ -359,7 +349,7 @@ class AstropyTable:
         }
         changed = {c.name: what for c in self.plain.itercols() if (what := change(np.ma.asanyarray(c.data)))}
         read_back = dict(self.read_back(table.schema))
-        return Stored(table.replace_schema_metadata(pairs), changed, tuple(left), read_back)
+        return table.replace_schema_metadata(pairs), changed, tuple(left), read_back
 
     def read_back(self, stored: pa.Schema) -> Iterator[tuple[str, str]]:
         """Yield the columns of which astropy's reader of Parquet makes others, and which."""

@@ -57,7 +57,7 @@ def _read(path: Path, layout: Layout, missing: tuple[str, ...], _state: tuple[in
     for column in table.columns.values():
         if column.dtype.kind == "U" and isinstance(column, MaskedColumn):
             table[column.name] = column.filled("")  # no text is the empty one, as in all text tables
-    return AstropyTable(table).stored().table
+    return AstropyTable(table).stored()[0]
 
 
 def _lines(path: Path) -> list[str]:

@@ -27,6 +27,7 @@ from blr.candidates.fits import fit_targets
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
+from catalogs.arrays import mixed
 from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine
@@ -374,7 +375,8 @@ class Collected:
         """Take the next part."""
         n = len(part["X"])
         number = np.arange(self.n_rows, self.n_rows + n, dtype=np.uint64)
-        self._keys.append(_mixed(part.get("name", number)))
+        # A hash that is independent of the one that holds rows out.
+        self._keys.append(mixed(part.get("name", number) + np.uint64(0x9E3779B97F4A7C15)))
         part = part | {"number": number}
         if "annotators" in part:
             part["annotators"] = numbered(part["annotators"], self.annotators)
@@ -424,17 +426,6 @@ class Collected:
         whole = {name: joined(kept, name) for name in kept[0]}
         self.parts = [{name: array for name, array in whole.items() if array is not None}]
         self._keys = [key[chosen]]
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash (n,) of numbers, which is independent of the hash that holds rows out.
-
-    SplitMix64: Steele et al. (2014), doi:10.1145/2714064.2660195.
-    """
-    z = x + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
