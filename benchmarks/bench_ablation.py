@@ -162,10 +162,9 @@ class Captured:
         return run
 
     def choose(self, folder: str, fitted: Sequence[Any]) -> Any:
-        """Return the ranking with every candidate among the members, those without a share with next to none."""
+        """Return the table with a share for every candidate, next to none for those without."""
         self.fitted = fitted
-        ranking = training.choose(folder, fitted)
-        return replace(ranking, members=tuple((i, max(s, 1e-9)) for i, s in enumerate(ranking.shares)))
+        return tuple(replace(row, share=max(row.share, 1e-9)) for row in training.choose(folder, fitted))
 
     @property
     def steps(self) -> training.Steps:
@@ -290,8 +289,8 @@ class Mixed:
     def of(self, kept: Sequence[int]) -> dict[str, Any]:
         """Return the numbers of the mixture of some candidates."""
         fitted = [self.whole.captured.fitted[i] for i in kept]
-        ranking = choose([one.row for one in fitted], [one.left_out for one in fitted], by="stack")
-        used = [(kept[place], share) for place, share in ranking.members]
+        table = choose([one.row for one in fitted], [one.left_out for one in fitted], by="stack")
+        used = [(kept[place], row.share) for place, row in enumerate(table) if row.share]
         P = sum(share * self.each[i] for i, share in used)
         made = tuple(replace(m, weight=s * m.weight) for i, s in used for m in self.members[i])
         seconds = self.whole.captured.seconds

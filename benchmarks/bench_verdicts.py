@@ -115,17 +115,17 @@ def one_run(job: Job) -> dict[str, Any] | None:
         return None
     got: dict[str, Any] = {}
 
-    def save(folder: str, fitted: Any, ranking: Any, finals: Any, store: Any) -> Any:
+    def save(folder: str, fitted: Any, table: Any, finals: Any, store: Any) -> Any:
         described = read_described(Path(folder))
         kept = staged_training(described, Path(folder)).kept
         got["features"] = _test_features(described, kept, labelled, rows[1], Path(folder).parent)
-        shares = dict(ranking.members)
+        shares = [row.share for row in table]
         got["parts"] = [
             (shares[index] * one.member.weight, one)
             for index in finals
             for one in finals[index][[*finals[index]][-1]]
         ]
-        model = training.save(folder, fitted, ranking, finals, store)
+        model = training.save(folder, fitted, table, finals, store)
         got["temperature"] = store.load(model.model).classifier.temperature
         return model
 

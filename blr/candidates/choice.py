@@ -94,36 +94,19 @@ def integrated_share(mixture: LeftOut) -> float:
     return float(stacking_weights(both, mixture.share[lacking], prior_probability=_WHOLE)[1])
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
+def choose(
+    candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut], *, by: str
+) -> tuple[CandidateRow, ...]:
+    """Return the candidates with their posterior probabilities, and their shares of the model.
 
-    `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
-    `integrated` is the share that the integral over missing features has in a prediction.
-    """
-
-    selected: int
-    members: tuple[tuple[int, float], ...]
-    weights: tuple[float, ...]
-    second_order_applied: bool
-    integrated: float = 1.0
-
-    @property
-    def shares(self) -> list[float]:
-        """The share of each row in the model, 0 for those that are not in it."""
-        shares = dict(self.members)
-        return [shares.get(i, 0.0) for i in range(len(self.weights))]
-
-
-def choose(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
-    """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
+    By "evidence", "bic" or "loo", where higher is better, one has the whole; else they are a mixture.
 
     The second-order term is included for all candidates if it holds for all, otherwise for none.  An "average"
     mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.  A basis that is learnt
     from the labels has no evidence beside others that are not, and so no probability.
     """
     known = [candidate.comparable for candidate in candidates]
-    _, weights, applied = selection.rank(
+    _, weights, _ = selection.rank(
         [
             candidate.log_evidence if one or not any(known) else -np.inf
             for candidate, one in zip(candidates, known, strict=True)
@@ -132,15 +115,16 @@ def choose(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut], *, b
         [second_order_holds(candidate.numbers) for candidate in candidates],
         [candidate.prior_probability for candidate in candidates],
     )
-    best = selection.highest([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
-    members = [(best, 1.0)]
+    shares = np.zeros(len(candidates))
     if by in ("average", "stack"):
-        shares = _stacked(candidates, left_out) if by == "stack" else weights
-        kept = np.flatnonzero(shares >= LEAST_WEIGHT)
-        members = list(zip(kept.tolist(), (shares[kept] / shares[kept].sum()).tolist(), strict=True))
-        best = int(shares.argmax()) if by == "stack" else best
-    ranking = Ranking(best, tuple(members), tuple(weights.tolist()), applied)
-    return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
+        mixture = _stacked(candidates, left_out) if by == "stack" else weights
+        kept = np.flatnonzero(mixture >= LEAST_WEIGHT)
+        shares[kept] = mixture[kept] / mixture[kept].sum()
+    else:
+        scores = [_score(one, by) for one in candidates] if by in ("bic", "loo") else weights
+        shares[selection.highest(scores)] = 1.0
+    rows = zip(candidates, weights.tolist(), shares.tolist(), strict=True)
+    return tuple(replace(one, weight=weight, share=share) for one, weight, share in rows)
 
 
 def _score(candidate: CandidateRow, by: str) -> float:

@@ -41,7 +41,7 @@ from blr.candidates.candidate import (
     Selection,
     default_candidates,
 )
-from blr.candidates.choice import Ranking, choose, mixed
+from blr.candidates.choice import choose, integrated_share, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import (
     LabelledRows,
@@ -135,8 +135,8 @@ class Training:
             progress=self.progress,
         )
 
-    def choose(self, fitted: Sequence[FittedCandidate]) -> Ranking:
-        """Return which candidates make the model, and each one's share and posterior probability."""
+    def choose(self, fitted: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
+        """Return the table of the candidates, with each one's share of the model and posterior probability."""
         return choose([one.row for one in fitted], [one.left_out for one in fitted], by=self.selection.by)
 
     def refine(self, index: int, fitted: Sequence[FittedCandidate]) -> dict[str, list[FinalMember]]:
@@ -158,17 +158,14 @@ class Training:
         }
 
     def trained(
-        self, fitted: Sequence[FittedCandidate], ranking: Ranking, finals: Finals
+        self, fitted: Sequence[FittedCandidate], table: Sequence[CandidateRow], finals: Finals
     ) -> TrainedClassifier:
         """Return the classifier that the chosen candidates make, and the numbers that judge it."""
-        which, shares = [*self.fits][-1], dict(ranking.members)
+        which, shares = [*self.fits][-1], [row.share for row in table]
         rows, judged_share = self.judged.rows, self.judged.class_share
-        table = tuple(
-            replace(one.row, weight=weight, share=shares.get(i, 0.0))
-            for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
-        )
-        mixture = mixed([one.left_out for one in fitted], ranking.shares)
-        unseen, temperature = mixture.at(ranking.integrated), None
+        mixture = mixed([one.left_out for one in fitted], shares)
+        integrated = integrated_share(mixture)
+        unseen, temperature = mixture.at(integrated), None
         # Where labels may be wrong, these are probabilities of the recorded label, not of the true class.
         if self.selection.temperature == "estimated" and rows.confusion is None:
             temperature = estimate_temperature(unseen, mixture.share)
@@ -184,7 +181,7 @@ class Training:
                 self.selection,
                 untrusted=is_computed.colour == "red",
                 temperature=temperature,
-                integrated=ranking.integrated,
+                integrated=integrated,
             )
 
         judged = build("judged")
@@ -208,8 +205,8 @@ class Training:
         return TrainedClassifier(
             classifier=self._corrected(judged if which == "judged" else build(which), self.kept.class_share),
             judged=None if which == "judged" else self._corrected(judged, judged_share),
-            candidates=table,
-            selected=ranking.selected,
+            candidates=tuple(table),
+            selected=int(np.argmax(shares)),
             trust=verdict_of((is_computed, is_calibrated, is_known), numbers | of_line),
             log_loss_logistic=simple,
             seen=seen,
@@ -230,11 +227,11 @@ class Training:
         """Return the classifier of all steps."""
         with single_threaded_blas():
             fitted = [self.fit(index) for index in range(len(self.candidates))]
-            ranking = self.choose(fitted)
-            finals = {index: self.refine(index, fitted) for index, _ in ranking.members}
-            return self.trained(fitted, ranking, finals)
+            table = self.choose(fitted)
+            finals = {index: self.refine(index, fitted) for index, row in enumerate(table) if row.share}
+            return self.trained(fitted, table, finals)
 
-    def _finals(self, finals: Finals, shares: Mapping[int, float], which: str) -> list[FinalMember]:
+    def _finals(self, finals: Finals, shares: Sequence[float], which: str) -> list[FinalMember]:
         """Return the members of a fit, each with its weight in the model."""
         return [
             replace(final, member=replace(final.member, weight=shares[index] * final.member.weight))

@@ -35,7 +35,7 @@ from blr.calibration import (
     reliability_curve,
     skill,
 )
-from blr.candidates.choice import Ranking
+from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.candidates.training import TrainedClassifier, Training
@@ -189,8 +189,8 @@ def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
     return fitted
 
 
-def choose(folder: str, fitted: Sequence[FittedCandidate]) -> Ranking:
-    """Return which candidates make the model, and each one's posterior probability."""
+def choose(folder: str, fitted: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
+    """Return the table of the candidates, with each one's share of the model and posterior probability."""
     by = read_described(Path(folder)).specification.select.by
     return choose_candidates([one.row for one in fitted], [one.left_out for one in fitted], by=by)
 
@@ -206,7 +206,7 @@ def refine(
 def save(
     folder: str,
     fitted: Sequence[FittedCandidate],
-    ranking: Ranking,
+    table: Sequence[CandidateRow],
     finals: Mapping[int, Mapping[str, Sequence[FinalMember]]],
     store: Store,
 ) -> ModelDescription:
@@ -218,7 +218,7 @@ def save(
     training = staged_training(described, Path(folder))
     with single_threaded_blas():
         try:
-            trained = training.trained(fitted, ranking, finals)
+            trained = training.trained(fitted, table, finals)
         except ValueError as error:
             raise TrainingError(f"the model cannot be made of its candidates: {error}") from error
         (ratio,) = read_arrays(Path(folder), "ratio")
@@ -234,7 +234,7 @@ class Steps:
 
     ingest: Callable[..., tuple[TrainingPlan, str | None]] = ingest
     fit: Callable[..., FittedCandidate] = fit
-    choose: Callable[..., Ranking] = choose
+    choose: Callable[..., tuple[CandidateRow, ...]] = choose
     refine: Callable[..., dict[str, list[FinalMember]]] = refine
     save: Callable[..., ModelDescription] = save
 
@@ -313,9 +313,13 @@ def _fitted(
             )  # the rest takes as long as a candidate
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         begin_piece("the model, of which all candidates are fitted")
-        ranking = steps.choose(folder, fitted)
-        finals = {index: steps.refine(folder, index, fitted, threads) for index, _ in ranking.members}
-        model = steps.save(folder, fitted, ranking, finals, store)
+        table = steps.choose(folder, fitted)
+        finals = {
+            index: steps.refine(folder, index, fitted, threads)
+            for index, row in enumerate(table)
+            if row.share
+        }
+        model = steps.save(folder, fitted, table, finals, store)
     shutil.rmtree(folder)
     return model
 

@@ -20,7 +20,7 @@ from astropy.table import Table
 from sklearn.metrics import accuracy_score, log_loss
 
 import catalogs
-from blr.candidates.choice import Ranking
+from blr.candidates.candidate import CandidateRow
 from blr.candidates.fits import FittedCandidate
 from flows.cli._models import show_trained
 from flows.cli.app import run
@@ -156,7 +156,7 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
     assert Store(folder / "models").names() == []
     times = []
 
-    def choose(place: str, rows: Sequence[FittedCandidate]) -> Ranking:
+    def choose(place: str, rows: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
         times.append(row.stat().st_mtime_ns)
         return DIRECT.choose(place, rows)
 
