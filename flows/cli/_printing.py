@@ -22,7 +22,7 @@ from rich.text import Text
 
 from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
-from flows.errors import FlowError, Interrupted, Terminated, UsageError
+from flows.errors import FlowError, Interrupted, Terminated, UsageError, words_of
 from flows.orchestration.settings import connect, start_home_server
 from flows.reports.report_table import ReportTable
 from flows.runs.progress import SHORTEST, Listener, amount, listening, speed, tell
@@ -223,8 +223,6 @@ def exit_status(error: BaseException) -> int:
         command = context.command_path if context else "blr"
         _line(f"blr: error: {error.format_message().rstrip('.')}; `{command} --help` shows how to use it")
         return WRONG_USE
-    from flows.orchestration.run_page import words_of  # noqa: PLC0415 -- it imports pyarrow
-
     words = words_of(error)
     match error:
         case KeyboardInterrupt() | typer.Abort():

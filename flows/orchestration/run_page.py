@@ -22,7 +22,6 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
-from httpx import TransportError  # what Prefect's client raises
 from prefect import Flow, Task, flow, task
 from prefect.artifacts import (
     create_link_artifact,
@@ -46,10 +45,9 @@ from prefect.states import Completed, Crashed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
-from catalogs.errors import CatalogError, counted
-from catalogs.remote.urls import scrubbed
+from catalogs.errors import counted
 from flows.documents import from_document, to_document
-from flows.errors import FlowError, Terminated, UsageError, of_files
+from flows.errors import FlowError, UsageError, words_of
 from flows.reports.counts import run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import to_markdown
@@ -142,21 +140,6 @@ def _quarantined(result: ReleaseResult) -> str:
     why = next((f"quarantined: {name}: {reason}" for name, reason in result.quarantined.items()), "")
     more = f" (and {len(result.quarantined) - 1:,} more)" if len(result.quarantined) > 1 else ""
     return why + more
-
-
-def words_of(error: BaseException) -> str | None:
-    """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
-    match error:
-        case FlowError() | CatalogError() | Terminated():
-            return scrubbed(str(error))  # a URL may be given where a path is expected
-        case OSError():
-            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
-        case TransportError():
-            return (
-                f"Prefect's server no longer answers ({error}); every file with a final name is complete: run the same "
-                "command again, with --direct where no server is wanted"
-            )
-    return None
 
 
 P = ParamSpec("P")

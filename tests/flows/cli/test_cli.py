@@ -436,6 +436,14 @@ SLOW = (
 )
 def test_modules_load_when_used(with_release: Path, command: str, wanted: tuple[str, ...], most: int) -> None:
     """What a command loads and has no use for is a second of each start."""
+    loaded = loaded_by(command, with_release, status=0)
+    assert {name for name in SLOW if name in loaded} <= {*wanted}
+    assert len(loaded) < most
+    assert command != "--help" or not {"numpy", "pyarrow"} & {*loaded}
+
+
+def loaded_by(command: str, folder: Path, *, status: int) -> list[str]:
+    """Return the modules that a process has at the end of a command, which leaves with that status."""
     code = f"""
 import atexit, json, sys
 sys.argv = ["blr", *{command.split()}]
@@ -444,12 +452,16 @@ from flows.cli.app import main
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=with_release, check=True, capture_output=True, text=True
+        [sys.executable, "-c", code], cwd=folder, check=False, capture_output=True, text=True
     )
-    loaded = json.loads(done.stderr.splitlines()[-1])
-    assert {name for name in SLOW if name in loaded} <= {*wanted}
-    assert len(loaded) < most
-    assert command != "--help" or not {"numpy", "pyarrow"} & {*loaded}
+    assert done.returncode == status, done.stderr
+    names: list[str] = json.loads(done.stderr.splitlines()[-1])
+    return names
+
+
+def test_an_error_of_the_users_is_told_without_loading_prefect(tmp_path: Path) -> None:
+    """To say that a file is not there took two seconds more than to look into one that is."""
+    assert not {"prefect", "httpx"} & {*loaded_by("inspect nothing.fits", tmp_path, status=1)}
 
 
 def test_a_command_says_that_it_starts_before_it_loads_anything_slow() -> None:
