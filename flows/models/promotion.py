@@ -82,53 +82,42 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
     challenger, version = place.read(stored), place.champion(stored.name)
-    vetoes = standing_vetoes(place.history(stored.name), stored.version)
-    against = _alone(challenger, vetoes)
-    alone = Comparison(
-        challenger=challenger.label,
-        champion=None,
-        log_loss=challenger.metrics.log_loss,
-        champion_log_loss=None,
-        n_held_out=challenger.metrics.n,
-        champion_n_held_out=None,
-        verdict=challenger.trust.verdict,
-        same_rows=True,
-        judged_by=challenger.metrics.judged_by,
-        champion_judged_by=None,
-        skill=skill_words(challenger.metrics.skill, challenger.metrics.judged_by),
-        champion_skill=None,
-        common=None,
-        against=against,
-        better=not against,
-        vetoes=vetoes,
-        report=_report(stored),
-    )
-    if version is None:
-        return alone
-    in_use = place.at(stored.name, version)
-    champion, another = place.read(in_use), stored.version != version
-    comparable = another and challenger.classes == champion.classes
-    ours, theirs = (JudgedRows.read(m.folder) if comparable else None for m in (stored, in_use))
+    in_use = None if version is None else place.at(stored.name, version)
+    champion = None if in_use is None else place.read(in_use)
+    another = in_use is not None and in_use.version != stored.version
     common: SkillSummary | None = None
     classes: tuple[ClassChange, ...] = ()
-    if ours and theirs and (gain := compare_losses(ours, theirs)):
-        common, classes = SkillSummary.of(gain), compare_classes(ours, theirs, challenger.classes)
-    against = (*against, *_against(challenger, champion, common, request.margin))
-    return replace(
-        alone,
-        champion=champion.label,
-        champion_log_loss=champion.metrics.log_loss,
-        champion_n_held_out=champion.metrics.n,
-        same_rows=_rows(challenger) == _rows(champion),
-        champion_judged_by=champion.metrics.judged_by,
-        champion_skill=skill_words(champion.metrics.skill, champion.metrics.judged_by),
+    if in_use and champion and another and challenger.classes == champion.classes:
+        ours, theirs = JudgedRows.read(stored.folder), JudgedRows.read(in_use.folder)
+        if ours and theirs and (gain := compare_losses(ours, theirs)):
+            common, classes = SkillSummary.of(gain), compare_classes(ours, theirs, challenger.classes)
+    vetoes = standing_vetoes(place.history(stored.name), stored.version)
+    against = _alone(challenger, vetoes)
+    if champion:
+        against = (*against, *_against(challenger, champion, common, request.margin))
+    metrics, before = challenger.metrics, champion.metrics if champion else None
+    return Comparison(
+        challenger=challenger.label,
+        champion=champion.label if champion else None,
+        log_loss=metrics.log_loss,
+        champion_log_loss=before.log_loss if before else None,
+        n_held_out=metrics.n,
+        champion_n_held_out=before.n if before else None,
+        verdict=challenger.trust.verdict,
+        same_rows=champion is None or _rows(challenger) == _rows(champion),
+        judged_by=metrics.judged_by,
+        champion_judged_by=before.judged_by if before else None,
+        skill=skill_words(metrics.skill, metrics.judged_by),
+        champion_skill=skill_words(before.skill, before.judged_by) if before else None,
         against=against,
         common=common,
         better=not against,
-        champion_verdict=champion.trust.verdict,
+        champion_verdict=champion.trust.verdict if champion else None,
         classes=classes,
-        in_release=in_release(request, champion, challenger) if in_release and another else None,
-        champion_report=_report(in_use),
+        in_release=in_release(request, champion, challenger) if in_release and champion and another else None,
+        vetoes=vetoes,
+        report=_report(stored),
+        champion_report=_report(in_use) if in_use else None,
     )
 
 
