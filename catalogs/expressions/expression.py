@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays import batch_values, column_values
+from catalogs.arrays import batch_values, column_values, plain_texts
 from catalogs.errors import ColumnNotFoundError, nearest
 from catalogs.expressions._parser import (
     ARITHMETIC,
@@ -247,6 +247,37 @@ def plain(value: Value) -> Array:
 # Bin 0 is below the first edge; a value at an edge is in the bin above it.  Shapes: n values, E edges, E + 1 bins.
 
 Floats = NDArray[np.float64]
+MISSING = "missing"
+"""The bin of values that are missing."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins between `edges`, of a condition (no edges), or one for each of the `kinds` of texts; `names` in order.
+
+    Numbers that are missing are in the last bin.
+    """
+
+    names: tuple[str, ...]
+    edges: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def between(cls, text: str, edges: Sequence[float]) -> Bins:
+        """Return the bins of an expression between edges; those of a condition without any."""
+        if not edges:
+            return cls((f"not {text}", text))
+        return cls((*names_between(edges, text), f"{text}: {MISSING}"), tuple(edges))
+
+    def places(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the bin (n,) of each value."""
+        if self.kinds:
+            index = {kind: i for i, kind in enumerate(self.kinds)}
+            return np.array([index[text or MISSING] for text in plain_texts(values).tolist()], dtype=np.intp)
+        if values.dtype.kind == "b":
+            return values.astype(np.intp)
+        place = np.searchsorted(np.asarray(self.edges, dtype=np.float64), values, side="right")
+        return np.where(np.isfinite(values), place, len(self.names) - 1).astype(np.intp)
 
 
 def even_edges(values: Floats, n_bins: int) -> tuple[float, ...]:
@@ -266,12 +297,6 @@ def names_between(edges: Sequence[float], text: str) -> tuple[str, ...]:
         return ()
     inner = (f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges))
     return (f"{text} < {edges[0]:g}", *inner, f"{text} >= {edges[-1]:g}")
-
-
-def places_between(edges: Sequence[float], values: Floats, *, missing: int) -> NDArray[np.intp]:
-    """Return the bin (n,) of each value; `missing` for one that is not finite."""
-    place = np.searchsorted(np.asarray(edges, dtype=np.float64), values, side="right")
-    return np.where(np.isfinite(values), place, missing).astype(np.intp)
 
 
 KEEPING = frozenset({"abs", "hypot", "clip"})

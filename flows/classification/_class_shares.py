@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from blr.arrays import Floats, Mask, Places
+from blr.arrays import Floats, Mask
 from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.shares import LabelledRows
 from blr.classifier import Classifier
 from blr.shift import log_prior_shift
 from catalogs.catalog.new_columns import selected_column
-from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between
+from catalogs.expressions.expression import Bins, Expression, even_edges, parse
 from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
 from flows.models.row_files import unseen_rows
@@ -149,37 +149,10 @@ def _by_class(model: Model, shares: Floats) -> dict[str, float]:
 # Bins of an expression over a model's features, for labelled rows and for classified ones.
 
 
-MISSING = "missing"
-"""The bin of rows where the expression has no value."""
-
-
-@dataclass(frozen=True)
-class Bins:
-    """Bins between `edges`, or of a condition (no edges); the last one is of rows without a value."""
-
-    names: tuple[str, ...]
-    edges: tuple[float, ...]
-
-    @classmethod
-    def between(cls, text: str, edges: Sequence[float]) -> Bins:
-        """Return the bins of an expression between edges; those of a condition without any."""
-        if not edges:
-            return cls((f"not {text}", text), ())
-        return cls((*names_between(edges, text), f"{text}: {MISSING}"), tuple(edges))
-
-    @classmethod
-    def of(cls, text: str, values: NDArray[Any], *, bins: int, edges: Sequence[float] | None) -> Bins:
-        """Return the bins between `edges`, or `bins` with equal numbers of values (n,); one if all are equal."""
-        found = (
-            () if values.dtype.kind == "b" else even_edges(values, bins) if edges is None else tuple(edges)
-        )
-        return cls.between(text, found) if found or values.dtype.kind == "b" else cls((text,), ())
-
-    def places(self, values: NDArray[Any]) -> Places:
-        """Return the bin (n,) of each value."""
-        if values.dtype.kind == "b":
-            return values.astype(np.intp)
-        return places_between(self.edges, values, missing=len(self.names) - 1)
+def bins_of(text: str, values: NDArray[Any], *, bins: int, edges: Sequence[float] | None) -> Bins:
+    """Return the bins between `edges`, or `bins` with equal numbers of values (n,); one if all are equal."""
+    found = () if values.dtype.kind == "b" else even_edges(values, bins) if edges is None else tuple(edges)
+    return Bins.between(text, found) if found or values.dtype.kind == "b" else Bins((text,))
 
 
 def bin_values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
@@ -317,7 +290,7 @@ def _learnt(
         return None if found is None else (replace(column, threshold=found[0]), found[1])
     by = parse(bins.by)
     values = bin_values(by, features, rows.X)
-    own = Bins.of(by.text, values, bins=bins.bins, edges=bins.edges)
+    own = bins_of(by.text, values, bins=bins.bins, edges=bins.edges)
     learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **{what: value})
     if learnt is None:
         return None

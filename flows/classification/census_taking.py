@@ -40,8 +40,8 @@ from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
 from blr.threads import single_threaded_blas
 from catalogs.expressions.expression import parse
 from flows.classification._class_shares import (
-    Bins,
     bin_values,
+    bins_of,
     census_table,
     check_asked,
     of_features,
@@ -122,7 +122,7 @@ def census_bins(
         why = "nearly all objects have labels of the training: count those of each bin"
         return CensusBins(by=by.text, reason=why, bins=())
     of_target, of_labelled = (bin_values(by, model.features, rows.X) for rows in (target, labelled))
-    bins = Bins.of(by.text, of_target, bins=asked.bins, edges=asked.edges)
+    bins = bins_of(by.text, of_target, bins=asked.bins, edges=asked.edges)
     if len(bins.names) < 2:
         return CensusBins(
             by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()

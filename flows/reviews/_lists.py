@@ -31,7 +31,7 @@ from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
-from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
+from catalogs.expressions.expression import MISSING, Bins, Expression, even_edges, names_between
 from catalogs.files import atomic_write_text
 from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, positions, survey_links
@@ -193,8 +193,6 @@ def _quoted(cell: str) -> str:
 
 
 SCORES = ("class", "mutual_info", "flags")
-MISSING = "missing"
-"""The bin of the rows where the expression has no value."""
 MOST_KINDS = 20
 """Most bins of an expression whose values are texts or conditions."""
 SAMPLED = 100_000
@@ -235,6 +233,12 @@ class ObjectRows:
     flags: NDArray[np.int64]
     by: NDArray[Any] | None
     points: Floats | None
+
+    def places(self, bins: Bins) -> Places:
+        """Return the bin (n,) of each row."""
+        if self.by is None:
+            return np.zeros(len(self.given), dtype=np.intp)
+        return bins.places(self.by if bins.kinds else np.asarray(self.by, dtype=np.float64))
 
     def listed(self, i: int, **more: Any) -> ListedObject:
         """Return what lists say of a row."""
@@ -379,35 +383,20 @@ class ValueSample:
             )
 
 
-@dataclass(frozen=True)
-class Bins:
-    """The bins of an expression: by `edges` between numbers, or one for each of the `kinds`; `names` in order."""
+ALL: Final = Bins(("",))
+"""The one bin of all rows, where there is no expression."""
 
-    names: tuple[str, ...] = ("",)
-    edges: tuple[float, ...] = ()
-    kinds: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, text: str, sample: ValueSample, n: int, edges: Sequence[float] | None) -> Bins:
-        """Return `n` bins of about as many objects each, or those between the edges; UsageError where there is one."""
-        if sample.kinds:
-            kinds = tuple(sorted(sample.kinds))
-            return cls(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
-        edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
-        names = names_between(edges, text)
-        if len(set(names)) < 2:
-            raise UsageError(
-                f"--by: got '{text}', which has the same value in all rows, expected an expression that "
-                "varies; leave --by out"
-            )
-        return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)
-
-    def places(self, values: NDArray[Any] | None, n: int) -> Places:
-        """Return the bin (n,) of each value."""
-        if values is None:
-            return np.zeros(n, dtype=np.intp)
-        if self.kinds:
-            index = {kind: i for i, kind in enumerate(self.kinds)}
-            return np.array([index[text or MISSING] for text in plain_texts(values).tolist()], dtype=np.intp)
-        numbers = np.asarray(values, dtype=np.float64)
-        return places_between(self.edges, numbers, missing=len(self.names) - 1)
+def bins_of(text: str, sample: ValueSample, n: int, edges: Sequence[float] | None) -> Bins:
+    """Return `n` bins of about as many objects each, or those between the edges; UsageError where there is one."""
+    if sample.kinds:
+        kinds = tuple(sorted(sample.kinds))
+        return Bins(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
+    edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
+    names = names_between(edges, text)
+    if len(set(names)) < 2:
+        raise UsageError(
+            f"--by: got '{text}', which has the same value in all rows, expected an expression that "
+            "varies; leave --by out"
+        )
+    return Bins((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)

@@ -24,7 +24,7 @@ from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.errors import brief, nearest
-from catalogs.expressions.expression import Expression, parse
+from catalogs.expressions.expression import Bins, Expression, parse
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.labels.reader import (
@@ -37,13 +37,14 @@ from flows.labels.reader import (
 )
 from flows.request import AuditDrawRequest
 from flows.reviews._lists import (
+    ALL,
     AUDIT_LIST,
-    Bins,
     ListedObject,
     ObjectRows,
     ObjectTable,
     ValueSample,
     audit_title,
+    bins_of,
     check_unanswered,
     object_tables,
     write_list,
@@ -381,7 +382,7 @@ class _Cuts:
 
     def places(self, rows: ObjectRows) -> Places:
         """Return the place (n,) of each row's stratum, of K B P."""
-        by = self.bins.places(rows.by, len(rows.given))
+        by = rows.places(self.bins)
         within = self.piece[rows.given, _levels(rows, self.edges)]
         return (rows.given * len(self.bins.names) + by) * self.n_pieces + within
 
@@ -434,7 +435,7 @@ def _cuts(
         raise UsageError(
             "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
         )
-    bins = Bins() if by is None else Bins.of(by.text, sample, request.bins, request.edges)
+    bins = ALL if by is None else bins_of(by.text, sample, request.bins, request.edges)
     share = np.maximum(probability.sum(axis=0) / counts.sum(), 1 / n)
     deviation = uncertainty(probability / np.maximum(counts, 1)[:, None], share).reshape(K, G)
     begins = np.zeros((K, G), dtype=bool)

@@ -17,17 +17,18 @@ from blr.census.spread import informed_sizes, spread_sample
 from blr.decisions import WORTH_A_LOOK
 from blr.explanation import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
-from catalogs.expressions.expression import Expression, parse
+from catalogs.expressions.expression import Bins, Expression, parse
 from flows.request import ReviewRequest
 from flows.reviews._lists import (
+    ALL,
     OUTLIERS,
     REVIEW,
-    Bins,
     ListedObject,
     ObjectRows,
     ObjectTable,
     Space,
     ValueSample,
+    bins_of,
     check_unanswered,
     object_tables,
     write_list,
@@ -159,7 +160,7 @@ def _budget_drawn(
 
     def stratum(rows: ObjectRows) -> Places:
         """Return the bin (n,) of each row, or its class and bin."""
-        place = bins.places(rows.by, len(rows.names))
+        place = rows.places(bins)
         return np.asarray(rows.probability.argmax(axis=1) * kinds + place) if request.per_class else place
 
     n_strata = kinds * (len(classes) if request.per_class else 1)
@@ -217,13 +218,13 @@ def _bins(
 ) -> Bins:
     """Return the bins of the expression, from a pass of their own; one without it."""
     if by is None:
-        return Bins()
+        return ALL
     sample = ValueSample(rng)
     for table in tables:
         for rows in table.rows(by=by, labelled=labelled):
             if rows.by is not None:
                 sample.add(rows.by)
-    return Bins.of(by.text, sample, request.bins, request.edges)
+    return bins_of(by.text, sample, request.bins, request.edges)
 
 
 def shared_out(budget: int, count: NDArray[np.int64]) -> Places:

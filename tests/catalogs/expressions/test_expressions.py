@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions._parser import MAX_DEPTH, MAX_LENGTH
-from catalogs.expressions.expression import even_edges, names_between, parse, places_between
+from catalogs.expressions.expression import Bins, even_edges, names_between, parse
 
 NAN = math.nan
 
@@ -429,20 +429,15 @@ def test_bins_hold_as_many_values_each_and_say_which() -> None:
     values = np.random.default_rng(0).normal(18, 2, 4000)
     edges = even_edges(values, 4)
     assert len(edges) == 3
-    place = places_between(edges, values, missing=9)
+    place = Bins.between("r", edges).places(values)
     assert np.bincount(place) == pytest.approx([1000] * 4, abs=3)
     assert place.tolist() == [sum(edge <= x for edge in edges) for x in values.tolist()]
 
 
 def test_names_say_where_an_edge_belongs() -> None:
     assert names_between((16.0, 18.5), "r") == ("r < 16", "16 <= r < 18.5", "r >= 18.5")
-    assert places_between((16.0, 18.5), np.array([15.9, 16.0, 18.5, np.nan, np.inf]), missing=3).tolist() == [
-        0,
-        1,
-        2,
-        3,
-        3,
-    ]
+    values = np.array([15.9, 16.0, 18.5, np.nan, np.inf])
+    assert Bins.between("r", (16.0, 18.5)).places(values).tolist() == [0, 1, 2, 3, 3]
 
 
 def test_equal_values_make_fewer_bins_and_none_makes_none() -> None:

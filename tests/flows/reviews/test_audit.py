@@ -20,7 +20,7 @@ from blr.census.results import Census, ClassCensus
 from flows.cli.app import run
 from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
-from flows.reviews._lists import Bins, ValueSample
+from flows.reviews._lists import ValueSample, bins_of
 from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.runs.manifest import Manifest
 from flows.runs.results import Summary
@@ -349,10 +349,10 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     sample = ValueSample(np.random.default_rng(0))
     values = np.array([1.0, 2.0, 3.0, np.nan, 4.0, 5.0])
     sample.add(values)
-    bins = Bins.of("r", sample, 2, None)
+    bins = bins_of("r", sample, 2, None)
     assert bins.names == ("r < 3", "r >= 3", "r: missing")
-    assert bins.places(values, 6).tolist() == [0, 0, 1, 2, 1, 1]
-    assert Bins.of("r", sample, 9, [2.5, 4.5]).names == (
+    assert bins.places(values).tolist() == [0, 0, 1, 2, 1, 1]
+    assert bins_of("r", sample, 9, [2.5, 4.5]).names == (
         "r < 2.5",
         "2.5 <= r < 4.5",
         "r >= 4.5",
@@ -361,15 +361,14 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     texts = ValueSample(np.random.default_rng(0))
     fields = np.array(["B", "", "A", "B"], dtype=object)
     texts.add(fields)
-    assert Bins.of("field", texts, 2, None).names == ("field: A", "field: B", "field: missing")
-    assert Bins.of("field", texts, 2, None).places(fields, 4).tolist() == [1, 2, 0, 1]
-    assert Bins().places(None, 3).tolist() == [0, 0, 0]
+    assert bins_of("field", texts, 2, None).names == ("field: A", "field: B", "field: missing")
+    assert bins_of("field", texts, 2, None).places(fields).tolist() == [1, 2, 0, 1]
     with pytest.raises(UsageError, match="more than 20 different texts"):
         texts.add(np.array([f"f{i}" for i in range(30)], dtype=object))
     same = ValueSample(np.random.default_rng(0))
     same.add(np.ones(5))
     with pytest.raises(UsageError, match="which has the same value in all rows"):
-        Bins.of("r", same, 3, None)
+        bins_of("r", same, 3, None)
 
 
 def test_answers_give_prediction_sets_that_copies_can_have(
