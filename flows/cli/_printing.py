@@ -221,7 +221,8 @@ def exit_status(error: BaseException) -> int:
     if hasattr(error, "format_message"):  # Wrong use, as found by Typer or by Click.
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "blr"
-        _line(f"blr: error: {error.format_message().rstrip('.')}; `{command} --help` shows how to use it")
+        said = error.format_message().rstrip(".").replace("Value error, ", "")  # Pydantic's
+        _line(f"blr: error: {said}; `{command} --help` shows how to use it")
         return WRONG_USE
     words = words_of(error)
     match error:

@@ -99,6 +99,18 @@ def newer_model() -> None:
 
 # name: what is done before, the command, exit status, what the message says
 BAD = {
+    "no option of that name": (
+        lambda _: None,
+        ("train", "spec.toml", "--xyzzy"),
+        2,
+        r"error: No such option: --xyzzy; `blr train --help` shows how to use it",
+    ),
+    "no value of an option": (
+        lambda _: None,
+        ("classify", "survey.fits", *CLASSIFY, "--format", "csv"),
+        2,
+        r"Invalid value for '--format': 'csv' is not one of 'same', 'parquet', 'fits'; `blr classify --help`",
+    ),
     "no specification": (
         lambda _: None,
         ("train", "spce.toml"),
