@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,7 @@ from flows.cli._printing import (
     show,
     shown_progress,
 )
+from flows.errors import UsageError
 from flows.request import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
 from flows.runs.progress import speed
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -147,6 +149,21 @@ def _state(result: ReleaseResult) -> str:
     return f"is at release {result.release}"
 
 
+def _names_objects(result: ReleaseResult) -> bool:
+    """Say whether a review finds a column that names the objects of a release, by its first file."""
+    from catalogs.formats import annotated_table
+    from flows.runs.manifest import Manifest, ObjectColumns, identifier_column
+
+    manifest = Manifest.read(result.out)
+    if manifest is None or not manifest.outputs:
+        return True
+    catalog = annotated_table(manifest.prefix or "").open(result.out / manifest.outputs[0].name)
+    stated = (manifest.position or ObjectColumns()).id
+    with suppress(UsageError):
+        return bool(identifier_column(catalog, asked=None, stated=stated, option="--id"))
+    return False
+
+
 def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
     from flows.reports.answers import repeated_words, suspected_marks
@@ -161,7 +178,11 @@ def _end(result: ClassificationResult, seconds: float, store: Path, *, json: boo
         for sentence in filter(None, (repeated_words(result.summary), *marks)):
             say(sentence)
         say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
-        if looks:
+        if looks and not _names_objects(result):
+            say(
+                "No column names the objects: to review them, add one, such as row numbers, and classify again"
+            )
+        elif looks:
             named = () if store == Path("models") else ("--store", store)
             say_next("blr", "review", result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:

@@ -116,7 +116,7 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     for wrong in result.wrong_checksums:
         say(f"Wrong checksum: {wrong}")
     for identifier in result.identifiers:
-        say(f"Suspected identifier: {identifier['column']} ({identifier['why']})")
+        say(f"Suspected identifier: {identifier['column'] or repr('')} ({identifier['why']})")
     if result.commented_out:
         say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")
     _show_position(result.position)
