@@ -135,13 +135,23 @@ def write_list(
         columns=names,
         file=f"{name}-answers.csv",
         classes=classes,
-        options=[*classes, *NO_CLASS[name]],
+        options=_with_keys([*classes, *NO_CLASS[name]]),
         rows=[(r, c, survey_links(r["ra"], r["dec"])) for r, c in zip(rows, cells, strict=True)],
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
     atomic_write_text(paths[2], html)
     return paths
+
+
+DIGITS: Final = frozenset("0123456789")
+
+
+def _with_keys(labels: Sequence[str]) -> dict[str, str]:
+    """Return the key that chooses each label: its number or, where labels are digits, the digit itself; else ''."""
+    if any(label in DIGITS for label in labels):
+        return {label: label if label in {*DIGITS, "?"} else "" for label in labels}
+    return {label: str(number) if number <= 9 else "" for number, label in enumerate(labels, 1)}
 
 
 TYPES: Final = {

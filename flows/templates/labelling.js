@@ -68,10 +68,9 @@ rows.forEach((row, i) => {
 });
 document.addEventListener("keydown", (event) => {
   if (!rows.length || event.ctrlKey || event.metaKey || event.altKey) { return; }
-  const options = choice(rows[current]).options;
-  const digit = "123456789".indexOf(event.key) + 1;
-  if (digit && digit < options.length) {
-    choice(rows[current]).selectedIndex = digit;
+  const chosen = Array.from(choice(rows[current]).options).findIndex((option) => option.dataset.key === event.key);
+  if (chosen > 0) {
+    choice(rows[current]).selectedIndex = chosen;
     keep();
     go(current + 1);
   } else if (event.key === "n") { go(current + 1); } else if (event.key === "p") { go(current - 1); } else { return; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -397,3 +398,24 @@ def test_a_list_with_answers_is_not_overwritten(
     ):
         review(out, budget=5, space=space)
     assert review(out, top=3).top >= 0  # the other list has none
+
+
+@pytest.mark.parametrize(
+    ("classes", "keys"),
+    [
+        (("late", "early"), {"late": "1", "early": "2", "?": "3"}),
+        (("1", "5", "10"), {"1": "1", "5": "5", "?": "?"}),
+    ],
+)
+def test_a_class_that_is_a_digit_has_that_key(
+    tmp_path: Path, classes: tuple[str, ...], keys: dict[str, str]
+) -> None:
+    """The key 2 chose the class 5, the second of LINEAR's."""
+    row = listed(
+        REVIEW, "a", 1.0, 2.0, classes[0], 0.6, classes[1], 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5
+    )
+    page = write_list(REVIEW, [row], tmp_path, "name", classes, "Review of m@1")[2].read_text()
+    assert dict(re.findall(r'<option data-key="(.)">([^<]*)<', page)) == {
+        key: name for name, key in keys.items()
+    }
+    assert ", ".join(f"<kbd>{key}</kbd> {name}" for name, key in keys.items()) in page
