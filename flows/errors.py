@@ -5,9 +5,6 @@ Every message says what was got, what was expected and what to do.
 
 from __future__ import annotations
 
-from catalogs.errors import CatalogError
-from catalogs.remote.urls import scrubbed
-
 
 def of_files(error: OSError) -> str:
     """Return what the system said of a file, and what to do where it is not allowed."""
@@ -70,19 +67,3 @@ class Terminated(BaseException):
     """SIGTERM: not an error of the work's, so nothing that handles those may hold it up."""
 
     exit_status = 143
-
-
-def words_of(error: BaseException) -> str | None:
-    """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
-    match error:
-        case FlowError() | CatalogError() | Terminated():
-            return scrubbed(str(error))  # a URL may be given where a path is expected
-        case OSError():
-            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
-    # By name: httpx is slow to import, and is there already where it raised one.
-    if any((kind.__module__, kind.__name__) == ("httpx", "TransportError") for kind in type(error).__mro__):
-        return (
-            f"Prefect's server no longer answers ({error}); every file with a final name is complete: run the same "
-            "command again, with --direct where no server is wanted"
-        )
-    return None

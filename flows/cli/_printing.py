@@ -22,8 +22,8 @@ from rich.text import Text
 
 from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
-from flows.errors import FlowError, Interrupted, Terminated, UsageError, words_of
-from flows.orchestration.settings import connect, start_home_server
+from flows.errors import FlowError, Interrupted, Terminated, UsageError
+from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
 from flows.runs.progress import SHORTEST, Listener, amount, listening, speed, tell
 

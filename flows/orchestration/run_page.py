@@ -47,7 +47,8 @@ from pydantic import BeforeValidator
 
 from catalogs.errors import counted
 from flows.documents import from_document, to_document
-from flows.errors import FlowError, UsageError, words_of
+from flows.errors import FlowError, UsageError
+from flows.orchestration.settings import words_of
 from flows.reports.counts import run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import to_markdown

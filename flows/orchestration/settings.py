@@ -35,7 +35,9 @@ import platformdirs
 import yaml
 from typing_extensions import TypedDict
 
-from flows.errors import FlowError, UsageError
+from catalogs.errors import CatalogError
+from catalogs.remote.urls import scrubbed
+from flows.errors import FlowError, Terminated, UsageError, of_files
 
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
@@ -418,3 +420,19 @@ def deployments(path: Path) -> list[Mapping[str, Any]]:
             f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with "
             "name and entrypoint; `blr deployments` prints one that you can adapt"
         ) from error
+
+
+def words_of(error: BaseException) -> str | None:
+    """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
+    match error:
+        case FlowError() | CatalogError() | Terminated():
+            return scrubbed(str(error))  # a URL may be given where a path is expected
+        case OSError():
+            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
+    # By name: httpx is slow to import, and is there already where it raised one.
+    if any((kind.__module__, kind.__name__) == ("httpx", "TransportError") for kind in type(error).__mro__):
+        return (
+            f"Prefect's server no longer answers ({error}); every file with a final name is complete: run the same "
+            "command again, with --direct where no server is wanted"
+        )
+    return None
