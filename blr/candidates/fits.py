@@ -53,6 +53,8 @@ FOLDED_OF_CLASS, MOST_FOLDED, FOLDS = 25, 500, 5
 
 Refits take as long as the fits again and again, so that rows are few; of more rows for each class they gain nothing.
 """
+FOLD_STEPS = 6
+"""Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance."""
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
@@ -466,7 +468,7 @@ def _without_folds(problem: Problem, part: Part) -> Matrix:
         basis = rest.basis(part.width)
         q: Posterior = rest.at_scale(basis, part.scale)
         if part.served.kind == "refined":
-            q = refine(q, draft=True)
+            q = refine(q, draft=True, most_steps=FOLD_STEPS)
         p[own] = q.prediction(basis(problem.X[own])).probability
     return p
 

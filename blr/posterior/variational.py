@@ -42,7 +42,7 @@ _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its node
 _SLOW, _SLOW_DRAFT = 1e-4, 5e-4
 # Nats a weight that a whole step gains, below which a search of many classes ends: 0.0045 sd of each, in a draft 0.045.
 _LITTLE, _LITTLE_DRAFT = 1e-5, 1e-3
-_MAX_ITER = 200
+_MAX_STEPS = 200
 _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
 _FEW_HALVINGS = 4
@@ -62,6 +62,7 @@ def refine(
     *,
     start: Posterior | None = None,
     draft: bool = False,
+    most_steps: int = _MAX_STEPS,
     on_step: Callable[[], None] | None = None,
 ) -> RefinedPosterior:
     """Return the Gaussian variational posterior of the problem that `q` is the Laplace fit of.
@@ -75,6 +76,8 @@ def refine(
         A posterior of the same weights to begin at, such as a draft; default: the Laplace fit.
     draft
         Stop sooner, and of a softmax with fewer nodes: probabilities err by less than a thousandth in the mean.
+    most_steps
+        After so many steps the search ends, converged or not.
     on_step
         Called after each step, a few passes over the rows.
 
@@ -107,7 +110,7 @@ def refine(
         n_iter, status, idle = 1, "iterations exhausted", 0
         enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else _TOLERANCE
         gain = np.inf
-        while n_iter < _MAX_ITER:
+        while n_iter <= most_steps:
             following, length = search.step(
                 state, _FEW_HALVINGS if draft and gain < _NEAR_END else _MAX_HALVINGS
             )
@@ -129,7 +132,8 @@ def refine(
                 break
         if start is None and laplace.log_evidence - state[1] > _LOST * problem.n_solved:
             narrower = _narrower(problem, laplace.gaussian, most_nodes)
-            return refine(q, start=replace(laplace, gaussian=narrower), draft=draft, on_step=on_step)
+            narrow = replace(laplace, gaussian=narrower)
+            return refine(q, start=narrow, draft=draft, most_steps=most_steps, on_step=on_step)
     return RefinedPosterior.of(
         laplace,
         state[0],

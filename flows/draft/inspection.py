@@ -2,7 +2,8 @@
 
 One streamed pass of bounded memory (`catalogs.profile.columns`); what needs more than counts comes from a seeded
 sample.  With a column of labels, it says which classes `blr init` makes of them: of every label of five rows or more.
-Where the column has ten different labels at most, those of two rows are classes too: so few are meant as classes.
+Where the column has ten different labels at most, those of two rows are classes too: so few are meant as classes.  So
+they are where more than one label in a hundred would be left out.
 Spellings that differ in case only are one class, but where the labels of the file show that case is meant, as in
 Hubble's 'Sbc' and 'SBc'.
 """
@@ -417,6 +418,8 @@ FEWEST = 5
 """Rows of a class, where the labels have many spellings."""
 FEW_DIFFERENT, FEWEST_OF_FEW = 10, 2
 """Different labels up to which all are meant as classes, and the rows of such a class: folds need two."""
+RARE_SHARE = 0.01
+"""Share of the labels that may be left out as rare: three of 100 labels are a class, three of 10,000 may be a slip."""
 MEANT_ROWS, MEANT_SHARE = 5, 0.05
 """Rows of each of two spellings, and share of the rarer in the more frequent, from which case may be meant."""
 LONGEST_NAME = 64
@@ -501,7 +504,10 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
 
 def fewest_rows(counts: Mapping[str, int]) -> int:
     """Return how many rows a class has at least, where labels have these counts, '' being none."""
-    return FEWEST_OF_FEW if sum(1 for text in counts if text) <= FEW_DIFFERENT else FEWEST
+    rows = [n for text, n in counts.items() if text]
+    rare = sum(n for text, n in counts.items() if text and n < FEWEST and not is_doubtful(text))
+    many = rare > RARE_SHARE * sum(rows) and sum(n >= FEWEST_OF_FEW for n in rows) <= MOST_CLASSES
+    return FEWEST_OF_FEW if many or len(rows) <= FEW_DIFFERENT else FEWEST
 
 
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:

@@ -137,7 +137,8 @@ def test_the_server_keeps_everything_in_postgresql_and_asks_for_the_password(
 def test_deploying_again_changes_nothing(team: tuple[Place, Prefect]) -> None:
     place, prefect = team
     place.run("deployments", compose()["services"]["deployments"]["command"])
-    assert {d["name"] for d in prefect.find("deployments")} == {"train", "classify", "reprocess", "promote"}
+    names = {d["name"] for d in prefect.find("deployments")}
+    assert names == {"train", "classify", "reprocess", "promote", "publish"}
     status, queues = prefect.ask("POST", "/work_queues/filter", {})
     assert status == 200
     assert {queue["name"]: queue["concurrency_limit"] for queue in queues} == {"default": None, "nightly": 1}

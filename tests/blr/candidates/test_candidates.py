@@ -16,7 +16,7 @@ from blr.basis.kinds import fit_basis
 from blr.candidates._verdict import colour_of
 from blr.candidates.candidate import Candidate, Selection, default_candidates
 from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
-from blr.candidates.fits import FOLDED_OF_CLASS, FOLDS, Problem, fit_candidate
+from blr.candidates.fits import FOLD_STEPS, FOLDED_OF_CLASS, FOLDS, Problem, fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier, Member
@@ -466,7 +466,7 @@ def test_few_rows_of_a_stack_are_left_out_by_refits_without_their_fold(
         for part in fitted.row.parts:
             prior = blr.GaussianPrior.isotropic(basis.n_functions, precision=part.scale**-2, intercept=0)
             q = blr.fit(basis(data.filled[seen]), y[seen], prior, "softmax" if K > 2 else "logistic")
-            q = q if posterior == "laplace" else blr.refine(q, draft=True)
+            q = q if posterior == "laplace" else blr.refine(q, draft=True, most_steps=FOLD_STEPS)
             p = q.prediction(basis(data.filled[~seen])).probability
             expected[~seen] += part.weight * p
     found = fitted.left_out.filled

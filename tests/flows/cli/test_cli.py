@@ -270,7 +270,7 @@ def test_one_file_of_one_object_is_not_said_to_be_several(
         r"<style>.*?</style>|<[^>]*>", " ", (work / "out" / "report.html").read_text(), flags=re.DOTALL
     )
     assert "1 of 1 object is classified" in page
-    assert re.findall(r"\b1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
+    assert re.findall(r"(?<![\d.,])1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
 
 
 @pytest.mark.parametrize("column", ["name", "other"])

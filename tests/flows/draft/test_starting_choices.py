@@ -530,6 +530,17 @@ def test_five_labels_of_many_make_a_class() -> None:
     assert found.dropped == {"comet": 4}
 
 
+def test_no_more_than_a_hundredth_of_the_labels_is_left_out_as_rare() -> None:
+    """Of a hundred labels of eleven classes one class has three."""
+    few = {f"vowel {i}": 9 + i % 3 for i in range(10)} | {"hod": 3, "slip": 1}
+    assert {c.name for c in starting_classes(few).kept} == {*few} - {"slip"}
+    many = {text: 100 * n for text, n in few.items()} | {"hod": 3, "slip": 1}
+    assert set(starting_classes(many).dropped) == {"hod", "slip"}
+    assert {f"kind {i}" for i in range(60)} == set(
+        starting_classes({f"kind {i}": 3 for i in range(60)} | few).dropped
+    ) - {"hod", "slip"}
+
+
 @pytest.mark.parametrize(("more", "classes"), [(0, {"quasar", "comet"}), (1, {"quasar"})])
 def test_two_labels_make_a_class_where_ten_are_different_at_most(more: int, classes: set[str]) -> None:
     """Rows without a label are no label; a doubtful one is."""
