@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from catalogs.profile.columns import not_numbers, profile, uneven_presence
 from catalogs.profile.leaks import Classes, sorted_texts
 from catalogs.profile.split import held_out_keys, name_keys
 from flows.draft.inspection import inspect_file
-from flows.labels.reader import LabelledRows
+from flows.labels.reader import naming_a_class
 
 N, LONG = 3000, 50_000
 """As texts of one width, 600 MB."""
@@ -54,7 +55,7 @@ def peak(work: Callable[[], object]) -> int:
         pytest.param(sorted_texts, id="column of texts"),
         pytest.param(lambda t: uneven_presence({"x": np.ones(len(t))}, t), id="presence"),
         pytest.param(lambda t: held_out_keys(name_keys([t]), 0.2), id="held-out rows"),
-        pytest.param(lambda t: LabelledRows("t")({"t": t}), id="labelled rows"),
+        pytest.param(lambda t: naming_a_class({"t": t}, "t", Counter()), id="labelled rows"),
     ],
 )
 def test_one_long_text_takes_no_room_in_the_other_rows(work: Callable[[Any], object]) -> None:
