@@ -347,7 +347,8 @@ def keel(name: str) -> LabelledSet:
     table = pd.read_csv(path, header=None, skipinitialspace=True)
     *measured, label = table.columns
     columns = pa.table({f"feature_{j}": table[j].to_numpy(float) for j in measured})
-    return _made(name, columns, [f"class_{str(value).strip().lower()}" for value in table[label]])
+    names = [str(value).strip().lower().removesuffix(".0").replace("-", "minus_") for value in table[label]]
+    return _made(name, columns, [f"class_{name}" for name in names])
 
 
 KEEL = (
