@@ -10,7 +10,6 @@ from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any, cast
 
-import astropy  # its modules load when used
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -302,19 +301,26 @@ def names_between(edges: Sequence[float], text: str) -> tuple[str, ...]:
 KEEPING = frozenset({"abs", "hypot", "clip"})
 
 
+def astropy_units() -> Any:
+    """Return astropy's module of units, which few commands need."""
+    import astropy.units  # noqa: PLC0415 -- slow to import, and most expressions are asked for values alone
+
+    return astropy.units
+
+
 def unit(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of a node as astropy's, or None."""
     match node.kind:
         case "column":
             text = known.get(node.value)
-            return None if text is None else astropy.units.Unit(text, parse_strict="silent")
+            return None if text is None else astropy_units().Unit(text, parse_strict="silent")
         case "unary" if node.value in "+-":
             return unit(node.parts[0], known)
         case "binary" if node.value not in "&|":
             return binary(node, known)
         case "call":
             return call(node, known)
-    return astropy.units.dimensionless_unscaled
+    return astropy_units().dimensionless_unscaled
 
 
 def call(node: Node, known: Mapping[str, str | None]) -> Any:
@@ -326,7 +332,7 @@ def call(node: Node, known: Mapping[str, str | None]) -> Any:
     if node.value == "sqrt":
         inner = factor(node.parts[0], known)
         return None if inner is None else inner**0.5
-    return astropy.units.dimensionless_unscaled
+    return astropy_units().dimensionless_unscaled
 
 
 def binary(node: Node, known: Mapping[str, str | None]) -> Any:
@@ -338,8 +344,8 @@ def binary(node: Node, known: Mapping[str, str | None]) -> Any:
         power, sign = node.parts[1], 1
         if power.kind == "unary":
             power, sign = power.parts[0], -1 if power.value == "-" else 1
-        if left is None or left == astropy.units.dimensionless_unscaled or power.kind != "number":
-            return left if left == astropy.units.dimensionless_unscaled else None
+        if left is None or left == astropy_units().dimensionless_unscaled or power.kind != "number":
+            return left if left == astropy_units().dimensionless_unscaled else None
         return left ** (sign * power.value)
     if left is None or right is None:
         return None
@@ -349,14 +355,14 @@ def binary(node: Node, known: Mapping[str, str | None]) -> Any:
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of what is multiplied; None of one that astropy cannot read, with which it refuses to compute."""
     astropy_unit = unit(node, known)
-    return None if isinstance(astropy_unit, astropy.units.UnrecognizedUnit) else astropy_unit
+    return None if isinstance(astropy_unit, astropy_units().UnrecognizedUnit) else astropy_unit
 
 
 def shared_unit(nodes: Sequence[Node], known: Mapping[str, str | None]) -> Any:
     """Return the unit that all have, plain numbers aside; None where they differ."""
     node_units = [unit(n, known) for n in nodes if not is_plain(n)]
     if not node_units:
-        return astropy.units.dimensionless_unscaled
+        return astropy_units().dimensionless_unscaled
     return node_units[0] if all(u is not None and u == node_units[0] for u in node_units) else None
 
 
