@@ -41,6 +41,8 @@ SIGMA = 1.4826  # standard deviation of a Gaussian by its median absolute deviat
 FARTHEST = 1e100  # largest change, in spreads of a column: the squares of larger ones overflow
 LEAST_IN_GROUP = 10
 CHANGED = 0.15  # share of a file's objects that may change class or flag beyond those of other files
+STRANGE = 10  # of the robust spread of its changes: a change beyond it is none of the usual ones
+FEW = 0.03  # share of strange changes in a file beyond that of other files
 ALARMS = 0.01  # expected false alarms of a family of tests, at most
 MOST_CHANGED = 2_000  # changed objects of the sample that are attributed to what changed them
 MOST_EXAMPLES = 20
@@ -338,6 +340,10 @@ class Differences:
         self.moved: dict[int, tuple[int, float, list[int]]] = {}
         self.shifts = np.zeros((4, len(files)))  # in right ascension and declination, their squares, how many
         self.texts: dict[str, list[tuple[int, int, int, int, int]]] = {}
+        # By file: objects that were in another file, which is still here; and the last of those files.
+        numbers = {name: k for k, name in enumerate(files)}
+        self.home = np.array([numbers.get(name, -1) for name in self.old_files], int)
+        self.strangers, self.came_from = np.zeros(len(files)), np.zeros(len(files), int)
         self.old_rows, self.old_gone = np.zeros(len(self.old_files)), np.zeros(len(self.old_files))
 
     def compare(self, now: Rows, was: Rows) -> None:
@@ -369,6 +375,10 @@ class Differences:
         G = len(self.files)
         self.compared += len(a["hash"])
         self.seen += np.bincount(a["file"], minlength=G)
+        home = self.home[b["file"]]
+        away = (home >= 0) & (home != a["file"])
+        self.strangers += np.bincount(a["file"][away], minlength=G)
+        self.came_from[a["file"][away]] = b["file"][away]
         flips = np.flatnonzero(a["class"] != b["class"])
         changes = {("class changes", "", "objects have another class"): a["file"][flips]}
         other = np.flatnonzero(a["flags"] != b["flags"])
@@ -483,6 +493,11 @@ class Differences:
             verdict: Verdict = "stop" if gone > max(3, 0.05 * rows) else "look"
             said = f"{gone:,.0f} of {rows:,.0f} objects of the last release are not here"
             findings.add(verdict, "objects", said, self.old_files[g], "", gone / rows, 0.05, source)
+        shares = self.strangers / np.maximum(self.seen, 1)
+        for g in np.flatnonzero(shares > 0.05).tolist():
+            verdict = "stop" if shares[g] > 0.5 and _median(shares) < 0.05 else "look"
+            said = f"{shares[g]:.0%} of the objects were in {self.old_files[self.came_from[g]]} before"
+            findings.add(verdict, "objects", said, self.files[g], "", shares[g], 0.05, source)
         if n:
             findings.ran("class changes", "flag changes", n=n, changed=changed, share=changed / n)
             self._report_changes(classes)
@@ -622,6 +637,13 @@ class Differences:
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             said = f"'{{name}}' of {{n:,.0f}} objects differs by {{x:.2f}} spreads, elsewhere {spread:.2f}"
             self._unlike("values", said, name, (what, widths, n, labels), wide, 0.4)
+            strange, _, _ = _group_means((np.abs(moved - middle) > STRANGE * spread).astype(float), codes)
+            usual = _median(strange)
+            some = outlying(strange, share_errors(strange, n), tests=tests, floor=FEW) & (strange > usual)
+            some &= ~(far | near | wide)
+            said = f"{{x:.1%}} of the values of '{{name}}' moved {STRANGE} times as far as others, usual: {usual:.1%}"
+            verdict: Verdict = "stop" if spread else "look"
+            self._unlike("values", said, name, (what, strange, n, labels), some, usual + FEW, verdict)
 
     def _other_values(self, name: str, shares: Floats, n: Floats, labels: Array, tests: int) -> None:
         """Report files whose values changed where those of most files did not, if no other finding names them."""

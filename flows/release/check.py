@@ -641,15 +641,21 @@ class _File:
             self.work.control_scorer = self.scorer
 
     def _count(self, rows: Rows) -> None:
-        classes, codes, flags = self.contract.classes, rows["class"], rows["flags"]
-        self.counts["rows"] += len(codes)
-        for k, name in enumerate(classes, 1):
-            self.counts[f"class {name}"] += int(np.count_nonzero(codes == k))
+        """Count the rows of each class, in all and by cell, and those with each flag."""
+        classes, flags, size = self.contract.classes, rows["flags"], self.work.cells.shape[1]
+        cells = differences.cells_of(rows["ra"], rows["dec"]) + 1
+        codes = (
+            rows["class"].astype(np.int64) + 1
+        ) * size + cells  # from -1 on: another text, none, each class
+        n = np.bincount(codes, minlength=(2 + len(classes)) * size).reshape(-1, size)
+        flagged = np.bincount(cells[flags != 0], minlength=size)
+        self.work.cells += [n.sum(axis=0), flagged, *n[2:]]
+        self.counts["rows"] += len(flags)
+        self.counts.update(
+            {f"class {name}": k for name, k in zip(classes, n[2:].sum(axis=1).tolist(), strict=True)}
+        )
         for bit, details in self.contract.flags.items():
             self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
-        cells, size = differences.cells_of(rows["ra"], rows["dec"]) + 1, self.work.cells.shape[1]
-        groups = (cells, cells[flags != 0], *(cells[codes == k] for k in range(1, 1 + len(classes))))
-        self.work.cells += [np.bincount(group, minlength=size) for group in groups]
 
     def _report(self) -> None:
         """Report the faults of the file."""

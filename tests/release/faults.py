@@ -461,6 +461,23 @@ def stale_block(file: File) -> None:
         file.columns[name][100:150] = file.columns[name][99]
 
 
+def exchanged(file: File) -> None:
+    """Let two fields have each other's names."""
+    other, between = file.path.with_stem("field-3"), file.path.with_stem("between")
+    file.path.rename(between)
+    other.rename(file.path)
+    between.rename(other)
+    file.path = other
+
+
+def constant(file: File) -> None:
+    file.set("minax", slice(None), 1.0)
+
+
+def ids_a_row_off(file: File) -> None:
+    file.set("name", slice(None), np.roll(file.columns["name"], 1))
+
+
 def changed_afterwards(data: Path) -> None:
     """Correct an input after it was classified."""
     manifest = Manifest.read(data)
@@ -544,6 +561,10 @@ FAULTS: Mapping[str, Fault] = {
         Fault(66, "rows that name another model", "model", "rows are of another model", output=lambda f: f.set("blr_model", slice(50), 7)),
         Fault(67, "annotations of a stale block", "replay", "gives other values of", output=stale_block),
         Fault(68, "an input corrected after its classification", "input columns", "has changed since it was classified", source=lambda _: None, folder=changed_afterwards),
+        Fault(70, "a stale block in an input", "values", "'bmag'", source=lambda f: f.set("bmag", slice(5, 505, 10), f.columns["bmag"][4])),
+        Fault(71, "two fields with each other's names", "objects", "were in field-3", source=exchanged),
+        Fault(72, "a column with one value in one file", "values", "'minax'", source=constant),
+        Fault(73, "identifiers a row off", "positions", "have another position", source=ids_a_row_off),
         Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
 }  # fmt: skip

@@ -34,6 +34,8 @@ QUICK = {
     ("parquet", "texts in lower case"),
     ("parquet", "texts padded with blanks"),
     ("fits", "an image behind the table"),
+    ("parquet", "a stale block in an input"),
+    ("fits", "two fields with each other's names"),
 }
 """Errors that the ordinary run plants: of each kind of check some, in either format."""
 
