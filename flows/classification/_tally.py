@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
-from catalogs.arrays import batch_values, given_identifiers
+from catalogs.arrays import batch_values, given_identifiers, hashed_identifiers
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
@@ -235,7 +235,9 @@ class ObjectSurvey:
     identifier: str | None
     place: Place | None
     labelled: pa.Array | None = None
-    names: list[pa.Array] | None = None  # the identifiers so far; None where they are not compared
+    names: list[NDArray[np.uint64]] | None = (
+        None  # hashes of the identifiers so far; None where they are not compared
+    )
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
@@ -277,22 +279,16 @@ class ObjectSurvey:
             ra, dec = found.ra, found.dec
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:
-            if self.names is not None:
-                self.names.append(batch.column(self.identifier))
+            if self.names is not None and not pt.is_nested(batch.column(self.identifier).type):
+                self.names.append(hashed_identifiers(given_identifiers(batch.column(self.identifier))))
             names = values[self.identifier]
             self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
 
     def repeated(self) -> int:
         """Return how many rows so far have the identifier of another one; rows without one do not count."""
-        if not self.names:
-            return 0
-        names = given_identifiers(pa.chunked_array(self.names))
-        try:
-            distinct: int = pc.count_distinct(names).as_py()
-        except pa.ArrowNotImplementedError:  # lists and the like name no object
-            return 0
-        return len(names) - distinct
+        names = np.concatenate([np.empty(0, np.uint64), *(self.names or ())])
+        return len(names) - len(np.unique(names))
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""
