@@ -235,9 +235,7 @@ class ObjectSurvey:
     identifier: str | None
     place: Place | None
     labelled: pa.Array | None = None
-    names: list[NDArray[np.uint64]] | None = (
-        None  # hashes of the identifiers so far; None where they are not compared
-    )
+    names: list[NDArray[np.uint64]] | None = None  # their hashes so far; None where they are not compared
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
