@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from blr.census.results import Census
 from blr.decisions import Flag
-from catalogs.arrays import column_values, given_identifiers, hashed_identifiers
+from catalogs.arrays import column_values, distinct, given_identifiers, hashed_identifiers
 from catalogs.errors import counted
 from catalogs.formats import annotated_table
 from catalogs.writing import finish as finish_catalogue
@@ -365,7 +365,7 @@ def _shared_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
             yield from (given_identifiers(batch.column(0)) for batch in catalog.batches([name]))
 
     hashes = [
-        np.unique(np.concatenate([np.empty(0, np.uint64), *map(hashed_identifiers, identifiers(output))]))
+        distinct(np.concatenate([np.empty(0, np.uint64), *map(hashed_identifiers, identifiers(output))]))
         for output in outputs
     ]
     found, n_files = np.unique(np.concatenate(hashes), return_counts=True)

@@ -22,7 +22,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
-from catalogs.arrays import batch_values, given_identifiers, hashed_identifiers
+from catalogs.arrays import batch_values, distinct, given_identifiers, hashed_identifiers
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
@@ -286,7 +286,7 @@ class ObjectSurvey:
     def repeated(self) -> int:
         """Return how many rows so far have the identifier of another one; rows without one do not count."""
         names = np.concatenate([np.empty(0, np.uint64), *(self.names or ())])
-        return len(names) - len(np.unique(names))
+        return len(names) - len(distinct(names))
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""

@@ -506,8 +506,8 @@ def fewest_rows(counts: Mapping[str, int]) -> int:
     """Return how many rows a class has at least, where labels have these counts, '' being none."""
     rows = [n for text, n in counts.items() if text]
     rare = sum(n for text, n in counts.items() if text and n < FEWEST and not is_doubtful(text))
-    many = rare > RARE_SHARE * sum(rows) and sum(n >= FEWEST_OF_FEW for n in rows) <= MOST_CLASSES
-    return FEWEST_OF_FEW if many or len(rows) <= FEW_DIFFERENT else FEWEST
+    meant = rare > RARE_SHARE * sum(rows) and sum(n >= FEWEST_OF_FEW for n in rows) <= MOST_CLASSES
+    return FEWEST_OF_FEW if meant or len(rows) <= FEW_DIFFERENT else FEWEST
 
 
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.arrays import code_points, column_values, common_type, hashed, hashed_strings, text_array
+from catalogs.arrays import (
+    code_points,
+    column_values,
+    common_type,
+    distinct,
+    hashed,
+    hashed_strings,
+    text_array,
+)
 from catalogs.errors import ExpressionError
 
 NAN = np.nan
@@ -268,3 +276,9 @@ def test_every_pair_of_the_same_is_itself() -> None:
     assert {common_type(a, b) for a, b in product([pa.string()], [pa.binary(), pa.string_view()])} == {
         pa.string()
     }
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+def test_distinct_hashes_are_those_of_numpy(n: int) -> None:
+    hashes = np.random.default_rng(n).integers(n // 2 + 1, size=n).astype(np.uint64)
+    np.testing.assert_array_equal(distinct(hashes), np.unique(hashes))
