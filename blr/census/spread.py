@@ -27,6 +27,8 @@ _MOST_PAIRS = 4_000_000
 """Pairs of near rows that are looked at: of more, the radius is halved."""
 _HALVINGS = 20
 _DECIDED = 1e-9
+_NEIGHBOURS = 8
+"""Neighbours of a row that are found at once."""
 
 
 def spread_sample(
@@ -112,42 +114,42 @@ def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator)
 
 
 class _Undecided:
-    """Rows that are not decided, and the nearest of them: a tree that is built anew when half of its rows are gone."""
+    """Rows that are not decided, and the nearest of them: neighbours are found again when all of a row's are gone."""
 
     def __init__(self, points: Matrix, rows: Places) -> None:
         self._points = points
         self.rows = rows.tolist()
         self._place = {row: place for place, row in enumerate(self.rows)}
-        self._build()
+        self._near = self._neighbours()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _build(self) -> None:
-        self._in_tree = np.array(self.rows, dtype=np.intp)
-        self._tree = scipy.spatial.cKDTree(self._points[self._in_tree]) if self.rows else None
+    def _neighbours(self) -> dict[int, list[int]]:
+        """Return the nearest rows of each row, the nearest first, perhaps itself among them."""
+        rows = np.array(self.rows, dtype=np.intp)
+        if len(rows) < 2:
+            return {}
+        points = self._points[rows]
+        _, index = scipy.spatial.cKDTree(points).query(points, k=min(_NEIGHBOURS, len(rows)))
+        return dict(zip(self.rows, rows[index].tolist(), strict=True))
 
     def any(self, rng: np.random.Generator) -> int:
         return self.rows[int(rng.integers(len(self.rows)))]
 
     def nearest(self, row: int) -> int:
-        assert self._tree is not None  # noqa: S101  there are two rows at least
-        k = 4
+        """Return the nearest row to one of two or more."""
         while True:
-            _, index = self._tree.query(self._points[row], k=min(k, len(self._in_tree)))
-            found = self._in_tree[index].tolist()
-            near = next((other for other in found if other != row and other in self._place), None)
-            if near is not None:
-                return int(near)
-            k *= 4
+            for other in self._near[row]:
+                if other != row and other in self._place:
+                    return other
+            self._near = self._neighbours()
 
     def remove(self, row: int) -> None:
         place, last = self._place.pop(row), self.rows.pop()
         if last != row:
             self.rows[place] = last
             self._place[last] = place
-        if 2 * len(self.rows) < len(self._in_tree):
-            self._build()
 
 
 def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Generator) -> Places:

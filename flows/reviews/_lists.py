@@ -13,7 +13,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -249,6 +249,11 @@ class ObjectRows:
         if self.by is None:
             return np.zeros(len(self.given), dtype=np.intp)
         return bins.places(self.by if bins.kinds else np.asarray(self.by, dtype=np.float64))
+
+    def taken(self, rows: Places) -> ObjectRows:
+        """Return what lists say of some of the rows."""
+        each = ("names", "ra", "dec", "given", "probability", "information", "flags")
+        return replace(self, by=None, points=None, **{name: getattr(self, name)[rows] for name in each})
 
     def listed(self, i: int, **more: Any) -> ListedObject:
         """Return what lists say of a row."""

@@ -176,17 +176,16 @@ def _budget_drawn(
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
     passed = rng.random(n_strata)
-    pool: list[ListedObject] = []
-    parts: list[
-        tuple[Floats, Floats, Floats, Places]
-    ] = []  # of the pool: size, first probability, point, stratum
+    pool: list[ObjectRows] = []
+    # Of the pool: size, first probability, point, stratum.
+    parts: list[tuple[Floats, Floats, Floats, Places]] = []
     for table, there in zip(tables, spaces, strict=True):
         for rows in table.rows(by=by, space=there, labelled=labelled):
             place = stratum(rows)
             size = informed_sizes(rows.information, mean[place])
             first = np.minimum(1.0, size * rate[place])
             index = np.flatnonzero(_taken(place, first, passed))
-            pool += [rows.listed(int(i), how="drawn") for i in index]
+            pool.append(rows.taken(index))
             points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
             parts.append((size[index], first[index], points[index], place[index]))
             if search is not None and there is not None:
@@ -257,7 +256,7 @@ def _taken(place: Places, first: Floats, passed: Floats) -> Mask:
 
 
 def _drawn_within(
-    pool: Sequence[ListedObject],
+    pool: Sequence[ObjectRows],
     parts: Sequence[tuple[Floats, Floats, Floats, Places]],
     quota: Places,
     rng: np.random.Generator,
@@ -267,13 +266,13 @@ def _drawn_within(
         return []
     size, first, points, stratum = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     # Rows without a name are objects of their own.
-    _, groups = np.unique([row["name"] or f"\0{i}" for i, row in enumerate(pool)], return_inverse=True)
+    objects = [(rows, i) for rows in pool for i in range(len(rows.names))]
+    names = [str(rows.names[i]) or f"\0{k}" for k, (rows, i) in enumerate(objects)]
+    _, groups = np.unique(names, return_inverse=True)
     row, probability, _ = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
     order = rng.permutation(len(row))
-    return [
-        pool[i] | {"weight": 1 / p}
-        for i, p in zip(row[order].tolist(), probability[order].tolist(), strict=True)
-    ]
+    drawn = zip(row[order].tolist(), probability[order].tolist(), strict=True)
+    return [rows.listed(i, how="drawn", weight=1 / p) for k, p in drawn for rows, i in [objects[k]]]
 
 
 # Choose objects of annotated catalogues for a human look: a budget, or the least certain of those flagged.
