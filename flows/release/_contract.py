@@ -24,7 +24,7 @@ from flows.errors import DocumentError
 from flows.models.model import Model, read_model
 from flows.models.row_files import ROWS_FILE
 from flows.runs.manifest import MANIFEST, SUMMARY, SUMS, FlagDetails, Manifest, ObjectColumns, Output
-from flows.runs.results import Summary
+from flows.runs.results import Counts, Summary
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
@@ -435,6 +435,12 @@ DOCUMENTS = re.compile(
 def check_files(opened: Opened, findings: Findings) -> None:
     """Compare the files of a release with its manifest: no link, none more, none that could not be classified."""
     findings.ran("checksums", "partitions", files=len(opened.manifest.outputs))
+    made = {"model": opened.model.label, "model_id": opened.model.id}
+    made["specification_hash"] = specification_hash(opened.settings)
+    for key, value in made.items():
+        if (said := getattr(opened.manifest, key)) != value:
+            words = f"it says {key} = {_short(str(said))}, expected {_short(str(value))}"
+            findings.stop("metadata", words, MANIFEST, key, None, None, "the model and the settings")
     listed, beside = {o.name for o in opened.manifest.outputs}, {*opened.contract.companions}
     for path in sorted(opened.folder.rglob("*")):
         inside = path.is_relative_to(opened.data)
@@ -523,29 +529,43 @@ def check_summaries(
         if kept is None:
             continue
         tally = kept.tally
-        said = {f"class {c}": n for c, n in zip(classes, tally.assigned, strict=True)}
+        said: dict[str, float] = {f"class {c}": n for c, n in zip(classes, tally.assigned, strict=True)}
+        said |= {f"expected {c}": n for c, n in zip(classes, tally.expected, strict=True)}
         said |= {"rows": tally.n_rows} | {f"flag {flag}": n for flag, n in tally.flags.items()}
         _compare_counts(said, counts, name, findings, MANIFEST)
-        for c, expected in zip(classes, tally.expected, strict=True):
-            n = counts[f"expected {c}"]
-            if abs(expected - n) > 1 + 1e-4 * tally.n_rows:
-                words = f"{MANIFEST} expects {expected:,.1f} of {c}, the rows give {n:,}"
-                findings.stop("summaries", words, name, c, expected, n, "the rows")
-    stated = [] if opened.manifest.totals is None else [(MANIFEST, opened.manifest.totals)]
+    totals = opened.manifest.totals
+    stated: list[tuple[str, str, Counts]] = [] if totals is None else [(MANIFEST, "", totals)]
     try:
-        stated.append((SUMMARY, read_document(Summary, opened.data / SUMMARY)))
+        summary = read_document(Summary, opened.data / SUMMARY)
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
-    for source, totals in stated:
-        said = {f"class {c}": n["assigned"] for c, n in totals.classes.items()}
-        said |= {"rows": totals.n_rows} | {f"flag {flag}": n["count"] for flag, n in totals.flags.items()}
-        _compare_counts(said, whole, source, findings, source)
+    else:
+        stated += [(SUMMARY, "", summary), *((SUMMARY, *of_file) for of_file in summary.files.items())]
+        if totals is not None and summary.totals != totals:
+            other = [key for key, value in vars(totals).items() if getattr(summary.totals, key) != value]
+            words = f"{SUMMARY} has other values than {MANIFEST}: {', '.join(other)}"
+            findings.stop("summaries", words, SUMMARY)
+    for source, name, counted in stated:
+        said = {f"class {c}": n["assigned"] for c, n in counted.classes.items()}
+        said |= {f"expected {c}": n["expected"] for c, n in counted.classes.items()}
+        said |= {"rows": counted.n_rows} | {f"flag {flag}": n["count"] for flag, n in counted.flags.items()}
+        if name:
+            _compare_counts(said, by_file.get(name, {}), name, findings, source)
+        else:
+            _compare_counts(said, whole, source, findings, source, n_files=len(by_file))
 
 
 def _compare_counts(
-    said: Mapping[str, int], counts: Mapping[str, int], file: str, findings: Findings, source: str
+    said: Mapping[str, float],
+    counts: Mapping[str, int],
+    file: str,
+    findings: Findings,
+    source: str,
+    n_files: int = 1,
 ) -> None:
+    """Compare counts with those of the rows; sums of probabilities were rounded to whole numbers in each file."""
     for key, n in said.items():
-        if n != counts.get(key, 0):
-            words = f"{source} says {n:,} of {key}, the rows have {counts.get(key, 0):,}"
-            findings.stop("summaries", words, file, key, n, counts.get(key, 0), "the rows")
+        known = counts.get(key, 0)
+        if abs(n - known) > (key.startswith("expected") and n_files + 1e-4 * said["rows"]):
+            words = f"{source} says {n:,.10g} of {key}, the rows have {known:,}"
+            findings.stop("summaries", words, file, key, n, known, "the rows")

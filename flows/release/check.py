@@ -468,8 +468,8 @@ class _File:
         shared: list[str] = []
         same: Mapping[str, int | None] = {}
         if source is not None and source.n_rows == catalog.n_rows:
-            new = {*work.opened.manifest.columns}
-            shared = [column for column in catalog.names if column in source.names and column not in new]
+            names = [column for column in catalog.names if column in source.names]
+            shared = [column for column in names if column not in self.contract.made]
             same = catalog.same_columns(source)
         if source is None or id_ is None or id_ not in source.names:
             work.inputs_known = False

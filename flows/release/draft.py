@@ -321,7 +321,8 @@ def _changed(
             with single_threaded_blas():
                 computed = scorer(part.select(list(scorer.reader.read)))
             made = tuple(c.name for c in scorer.columns)
-            if wrong := mismatches(part, computed, made, scorer.prefix):
+            known = opened.settings.flags.budget is None
+            if wrong := mismatches(part, computed, made, scorer, known=known):
                 raise ReleaseRefusedError(
                     f"{name}: {opened.model.label} gives other values of {', '.join(wrong)}; classify again"
                 )

@@ -285,10 +285,16 @@ class Series:
         return here
 
     def base(self, log: ReleaseLog, version: str | None) -> Opened | None:
-        """Return a release, or the one that it patches; None if neither is there."""
-        folder = self.released(log, version)
-        if folder is None or version is None:
+        """Return a release, or the one that it patches; None for no version.  CatalogError where it is not whole."""
+        if version is None:
             return None
+        folder = self.released(log, version)
+        if folder is None or not all((folder / name).is_file() for name in (RECORD, CONTRACT, PROFILE)):
+            lost = f"that {LOG} does not list" if folder is None else f"without its documents in {folder}"
+            raise CatalogError(
+                f"{self.folder}: got a release {version} {lost}, expected a whole one to compare with; bring the files "
+                "back from a copy, and verify it with `blr release verify`"
+            )
         record = read_document(ReleaseRecord, folder / RECORD)
         return Opened.of(folder, version) if record.kind == "release" else self.base(log, record.last)
 
@@ -308,9 +314,11 @@ class Series:
     def opened_draft(self, version: str) -> tuple[Path, ReleaseRecord]:
         """Return a draft's folder and its record; UsageError where there is no draft."""
         folder = self.draft(version)
-        if not (folder / RECORD).is_file():
+        lost = [name for name in (RECORD, CONTRACT) if not (folder / name).is_file()]
+        if lost:
             raise UsageError(
-                f"VERSION: got '{version}' of {self.name}, which has no draft; make one with `blr release draft`"
+                f"VERSION: got '{version}' of {self.name}, which has no draft with {' and '.join(lost)}; "
+                "make one with `blr release draft`"
             )
         return folder, read_document(ReleaseRecord, folder / RECORD)
 

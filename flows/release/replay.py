@@ -55,23 +55,35 @@ def settings_of(
 
 
 def mismatches(
-    published: pa.RecordBatch, computed: Mapping[str, Array], columns: tuple[str, ...], prefix: str
+    published: pa.RecordBatch,
+    computed: Mapping[str, Array],
+    columns: Sequence[str],
+    scorer: Scorer,
+    *,
+    known: bool = True,
 ) -> dict[str, tuple[Array, float]]:
-    """Return, for each new column that differs, the rows (n,) that do, and the largest difference."""
+    """Return, for each new column that differs, the rows (n,) that do, and the largest difference.
+
+    `known` is False where the limits of the flags may be other ones than the scorer's.
+    """
     found: dict[str, tuple[Array, float]] = {}
+    prefix, limits = scorer.prefix, scorer.classifier
     p_names = [name for name in columns if name.startswith(f"{prefix}p_") and name != f"{prefix}p_max"]
     p = np.sort(np.stack([np.asarray(computed[name], float) for name in p_names], axis=1), axis=1)
-    tied = p[:, -1] - p[:, -2] < 10 * ROUNDING
+    best, margin = p[:, -1], p[:, -1] - p[:, -2]
+    tied = margin < 10 * ROUNDING
+    unsure = limits.low_confidence * (2 * best - margin) - best
+    edge = tied | (np.minimum(np.abs(unsure), np.abs(margin - limits.close_call)) < 10 * ROUNDING)
     for name in (name for name in columns if name in published.schema.names):
         want, raw = np.asarray(computed[name]), published.column(name)
         size = 0.0  # of numbers that are exact or not, how many differ
         if is_text(raw.type):
             wrong = (plain(raw).to_numpy(zero_copy_only=False) != want) & ~tied
         elif name == f"{prefix}flags":
-            # Which of two equal classes is first depends on rounding, and so do these flags.
+            # On the edge, rounding decides these flags, and which of two equal classes is first.
             loose = int(Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED) | USER_BITS
             got = np.asarray(column_values(raw), np.int64)
-            wrong = ((got ^ want.astype(np.int64)) & ~loose) != 0
+            wrong = ((got ^ want.astype(np.int64)) & ~np.where(edge | (not known), loose, USER_BITS)) != 0
         elif want.dtype.kind in "iub":
             wrong = np.asarray(raw.is_null()) | (np.ma.filled(column_values(raw), 0) != want)
         else:
@@ -88,12 +100,19 @@ class Replayed:
     """The rows of one file that were scored again, and those that differ by column.
 
     `quota` rows are drawn, or all of them; `other` is the last release's scorer, to be tried on rows that differ.
+    `known` is False where the limits of the flags are not.
     """
 
     def __init__(
-        self, scorer: Scorer, seed: tuple[int, int], quota: int | None, other: Scorer | None = None
+        self,
+        scorer: Scorer,
+        seed: tuple[int, int],
+        quota: int | None,
+        other: Scorer | None = None,
+        *,
+        known: bool = True,
     ) -> None:
-        self.scorer, self.seed, self.quota, self.other = scorer, seed, quota, other
+        self.scorer, self.seed, self.quota, self.other, self.known = scorer, seed, quota, other, known
         self.rng = np.random.default_rng(seed)
         self.n = self.n_bad = self.other_agrees = 0
         self.wrong: dict[str, tuple[list[int], float]] = {}
@@ -125,7 +144,7 @@ class Replayed:
         self.scorer.tallies.clear()
         self.scorer.counts.clear()
         self.n += len(numbers)
-        found = mismatches(chosen, computed, names, self.scorer.prefix)
+        found = mismatches(chosen, computed, names, self.scorer, known=self.known)
         bad = np.unique(np.concatenate([np.empty(0, np.int64), *(r for r, _ in found.values())]))
         self.n_bad += len(bad)
         for name, (where, size) in found.items():
@@ -133,9 +152,8 @@ class Replayed:
             self.wrong[name] = [*kept, *numbers[where].tolist()], max(largest, size)
         if self.other is not None and len(bad):
             some = pa.array(bad)
-            failing = mismatches(
-                chosen.take(some), self.other(inputs.take(some)), names[1:-1], self.scorer.prefix
-            )
+            given = self.other(inputs.take(some))
+            failing = mismatches(chosen.take(some), given, names[1:-1], self.other, known=False)
             self.other_agrees += len(bad) - len({int(i) for where, _ in failing.values() for i in where})
 
     def _drawn(self, strata: Array, share: float) -> Array:
@@ -325,14 +343,18 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     text = entries.get("class_priors", "")
     given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
     settings = settings_of(model, stated, given, entries.get("specification_hash", ""))
+    known = (
+        settings is not None and settings.flags.budget is None
+    )  # which gives each catalogue a limit of its own
     if settings is None:
-        known = given if {*given} <= {*model.classes} else {}
-        settings = settled(model, stated or model.specification, known or None, sources=tuple)
+        shares = given if {*given} <= {*model.classes} else {}
+        settings = settled(model, stated or model.specification, shares or None, sources=tuple)
     scorer = Scorer.of(model, settings)
     catalog = annotated_table(scorer.prefix).open(path)
     scorer, read = scorer.on(catalog), list(scorer.reader.read)
     names = dict.fromkeys([*read, *(c.name for c in scorer.columns if c.name in catalog.names)])
-    replayed = Replayed(scorer, (request.seed, 0), None if catalog.n_rows <= request.rows else request.rows)
+    quota = None if catalog.n_rows <= request.rows else request.rows
+    replayed = Replayed(scorer, (request.seed, 0), quota, known=known)
     start = 0
     for batch in catalog.batches([*names]):
         strata = class_numbers(batch.column(f"{scorer.prefix}class"), model.classes)

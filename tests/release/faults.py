@@ -371,6 +371,18 @@ def without_last_rows(file: File) -> None:
     file.take(slice(0, len(file) - 100))
 
 
+def more_expected(data: Path) -> None:
+    document = json.loads((data / "summary.json").read_text())
+    document["classes"]["early"]["expected"] += 100
+    (data / "summary.json").write_text(json.dumps(document))
+
+
+def manifest_of_another_model(data: Path) -> None:
+    manifest = Manifest.read(data)
+    assert manifest is not None
+    replace(manifest, model="types@000000000000", model_id=7).write(data)
+
+
 def summary_of_before(data: Path) -> None:
     (data / "summary.json").write_bytes((data.parents[1] / "1" / "data" / "summary.json").read_bytes())
 
@@ -565,6 +577,8 @@ FAULTS: Mapping[str, Fault] = {
         Fault(71, "two fields with each other's names", "objects", "were in field-3", source=exchanged),
         Fault(72, "a column with one value in one file", "values", "'minax'", source=constant),
         Fault(73, "identifiers a row off", "positions", "have another position", source=ids_a_row_off),
+        Fault(74, "a summary that expects more objects", "summaries", "of expected early", place="summary.json", folder=more_expected),
+        Fault(75, "a manifest that names another model", "metadata", "it says model", place="manifest.json", folder=manifest_of_another_model),
         Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
 }  # fmt: skip

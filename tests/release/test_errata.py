@@ -36,6 +36,8 @@ QUICK = {
     ("fits", "an image behind the table"),
     ("parquet", "a stale block in an input"),
     ("fits", "two fields with each other's names"),
+    ("parquet", "a summary that expects more objects"),
+    ("fits", "a manifest that names another model"),
 }
 """Errors that the ordinary run plants: of each kind of check some, in either format."""
 

@@ -168,6 +168,15 @@ def test_no_rollback_to_a_version_whose_files_changed(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("lost", ["releases.json", "1/profile.json", "1/contract.json"])
+def test_a_lost_last_release_is_told(lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not as another run's doing, and never passed over."""
+    Path("releases/parquet", lost).unlink()
+    assert run(["release", "check", "parquet", "2"]) == 1
+    assert "releases/parquet: got a release 1" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
 def test_a_key_signs_and_verifies(capsys: pytest.CaptureFixture[str]) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
@@ -221,6 +230,13 @@ def test_a_file_and_a_model_are_enough_for_a_replay(here: Path, capsys: pytest.C
     capsys.readouterr()
     assert run(["release", "replay", "one.parquet", "--model", str(model), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["differ"] == {"blr_p_early": 1, "blr_p_late": 1}
+    shutil.copy(here / "parquet-2" / "run" / "field-2.parquet", "one.parquet")
+    file = File(Path("one.parquet"))
+    unsure = int((file.columns["blr_flags"] & 1).sum())
+    file.columns["blr_flags"] &= ~1
+    file.write()
+    assert run(["release", "replay", "one.parquet", "--model", str(model), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["differ"] == {"blr_flags": unsure}
 
 
 def test_labels_that_are_known(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
