@@ -62,10 +62,9 @@ def _show_checked(checked: Checked) -> None:
         say(f"Since release {checked.last}: {changed}")
     for cause, n in checked.attributed.items():
         say(f"  {n:,} because of {cause}")
-    verdict = f"{len(checked.stops)} checks say stop" if checked.stops else "no check says stop"
     say(
         f"{checked.name} {checked.version}: {counted(checked.n_rows, 'row')}, {checked.n_replayed:,} scored again; "
-        f"{verdict}"
+        f"{checked.verdict}"
     )
 
 

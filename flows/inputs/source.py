@@ -339,7 +339,7 @@ def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
     """Raise UsageError where an input lies in a release's output folder, or holds it."""
     inside = out.resolve()
     for source in local_sources(sources):
-        path = source.path.resolve()
+        path = Path(os.path.realpath(source.path))  # a link in a circle is told of when it is read
         if path.is_relative_to(inside) or (source.is_folder and inside.is_relative_to(path)):
             raise UsageError(
                 f"{key}: got '{source.path}', which contains the output folder {out} or is inside it, "
@@ -444,7 +444,7 @@ def still_written(files: Sequence[Path], *, quiet: float, patience: float) -> di
 def _look(file: Path, looks: dict[Path, tuple[int, int, float]]) -> None:
     try:
         seen = file.stat()
-    except FileNotFoundError:
+    except OSError:  # a link in a circle, a folder that is closed: whoever opens the file says so
         looks.pop(file, None)
         return
     now = (seen.st_size, seen.st_mtime_ns)

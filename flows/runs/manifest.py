@@ -164,14 +164,29 @@ SUMS = "SHA256SUMS"
 """File that lists the files of a release with their hashes."""
 
 
+UNESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
+ESCAPED = str.maketrans({character: f"\\{letter}" for letter, character in UNESCAPED.items()})
+"""How `sha256sum` writes these characters in names, with a backslash before the hash."""
+
+
 def sums_text(sums: Mapping[str, str]) -> str:
     """Return the hashes of files, by their paths, as `sha256sum` prints them."""
-    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    escaped = {name: name.translate(ESCAPED) for name in sorted(sums)}
+    return "".join(
+        ("\\" if text != name else "") + f"{sums[name]}  {text}\n" for name, text in escaped.items()
+    )
 
 
 def read_sums(text: str) -> dict[str, str]:
     """Return the hashes in a text as `sha256sum` prints them, by the files' paths."""
-    return {name: sha256 for sha256, _, name in (line.partition("  ") for line in text.splitlines()) if name}
+    sums = {}
+    for line in text.split("\n"):
+        sha256, _, name = line.partition("  ")
+        if sha256.startswith("\\"):
+            name = re.sub(r"\\(.)", lambda found: UNESCAPED.get(found[1], found[0]), name)
+        if name:
+            sums[name] = sha256.lstrip("\\")
+    return sums
 
 
 # The files of an output folder as a Parquet table with a row for each file: `_files/HASH.parquet`.

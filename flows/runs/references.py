@@ -80,12 +80,10 @@ ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:\[[0-9A-Fa-f:.]*\])?[^:]*(?::\d
 
 def check_inside(path: Path, *, key: str) -> Path:
     """Return the path; UsageError where it leads out of the configured roots.  `key` is the key that named it."""
-    roots = _roots()
-    if roots and not any(
-        path.resolve().is_relative_to(Path(root).resolve()) for root in roots if not is_remote(root)
-    ):
+    roots, end = _roots(), Path(os.path.realpath(path))  # of a link in a circle too
+    if roots and not any(end.is_relative_to(Path(root).resolve()) for root in roots if not is_remote(root)):
         raise UsageError(
-            f"{key}: got '{path}', which leads to {path.resolve()}, expected a path inside "
+            f"{key}: got '{path}', which leads to {end}, expected a path inside "
             f"{' or '.join(map(shown, roots))}, since this worker may use no other folder ({ROOTS}); move "
             "the files there, or ask for the folder to be added"
         )

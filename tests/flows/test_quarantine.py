@@ -112,21 +112,22 @@ def test_a_file_that_may_not_be_read_is_set_aside_too(release: Path) -> None:
     assert f"blr: error: {model}: {forbidden}" in done.stderr
 
 
+@pytest.mark.parametrize("target", ["/nowhere/b.parquet", DAMAGED], ids=["nowhere", "a circle"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
-    release: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+    release: Path, trained: Path, capsys: pytest.CaptureFixture[str], target: str
 ) -> None:
     """It is no file that was taken back: nothing is retired."""
     shutil.copy(release / "a.parquet", release / DAMAGED)
-    target = "[target]\npaths = ['release/*']\n\n[label]"
-    Path("spec.toml").write_text((trained / "spec.toml").read_text().replace("[label]", target))
+    paths = "[target]\npaths = ['release/*']\n\n[label]"
+    Path("spec.toml").write_text((trained / "spec.toml").read_text().replace("[label]", paths))
     nightly = ["reprocess", "spec.toml", "--settle", "0", "--out", "out", "--direct", "-q", "--json"]
     assert run(nightly) == 0
     (release / DAMAGED).unlink()
-    (release / DAMAGED).symlink_to("/nowhere/b.parquet")
+    (release / DAMAGED).symlink_to(target)
     capsys.readouterr()
     assert run(nightly) == 3
     told = json.loads(capsys.readouterr().out)
-    said = f"release/{DAMAGED} is a link to /nowhere/b.parquet, which does not exist: is its disk mounted?"
+    said = f"release/{DAMAGED} is a link to {target}, which does not exist: is its disk mounted?"
     assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
     assert (Path("out") / DAMAGED).is_file()
 

@@ -272,6 +272,18 @@ def test_a_companion_in_another_order_deserves_a_look(here: Path) -> None:
         assert mine["verdict"] == verdict
 
 
+def test_a_name_of_two_lines_is_listed_as_sha256sum_does(here: Path) -> None:
+    files = sorted((here / "parquet-2" / "run").glob("field-*.parquet"))
+    names = [name for path in files for name in pq.read_table(path)["name"].to_pylist()]
+    pq.write_table(pa.table({"name": names}), "two\nlines.parquet")
+    drafted(here, "--companion", "two\nlines.parquet")
+    assert run(["release", "check", "parquet", "2"]) == 0
+    sign()
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    assert run(["release", "verify", "releases/parquet/2"]) == 0
+    assert "  companions/two\\nlines.parquet\n" in Path("releases/parquet/2/SHA256SUMS").read_text()
+
+
 def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(here / "parquet-1" / "survey", "mended/survey")
     file = File(Path("mended/survey/field-5.parquet"))
