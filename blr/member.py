@@ -292,7 +292,9 @@ class NodeMixture:
             more = self._sums(inside, moved[np.ix_(used, rows)], fewer, fine)
             for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
                 total[rows] += part
-        q = of_moments(sums.p, sums.entropy, sums.mean, sums.second)
+        # Inner points are float32, so that the sums are not quite one.
+        p = sums.p / sums.p.sum(axis=1, keepdims=True)
+        q = of_moments(p, sums.entropy, sums.mean, sums.second)
         if q.probability.shape[1] > 2:
             return q
         # Two classes have the moments of the logit, the difference of their activations.

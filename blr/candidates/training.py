@@ -703,3 +703,9 @@ def _check_rows(rows: LabelledRows, features: Sequence[str], labels: NDArray[Any
             f"feature {features[int(nowhere[0])]} is missing in every training row, expected values in some; "
             "leave it out"
         )
+    X = np.where(rows.missing[training], np.nan, rows.X[training])
+    if (np.nanmin(X, axis=0) == np.nanmax(X, axis=0)).all():
+        raise ValueError(
+            f"each feature ({', '.join(features)}) has one value in all training rows, expected one that differs "
+            "between rows; add such a feature"
+        )

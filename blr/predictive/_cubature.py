@@ -253,8 +253,13 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, *, spread: float) -> tuple
     `spread` is the largest contrast sd among the rows.  Up to 12 the activations are float32: their rounding of 1e-6 is
     far below the error of the points, the exponentials are several times faster, and none can overflow.
     """
+    p, expected_entropy = _at_sobol_points(mean, axes, size, narrow=spread <= _NARROW)
+    return p / p.sum(axis=1, keepdims=True), expected_entropy
+
+
+def _at_sobol_points(mean: Matrix, axes: Matrix, size: int, *, narrow: bool) -> tuple[Matrix, Vector]:
+    """Return what `sobol_rule` does, but for the rounding: the probabilities of float32 do not quite add up to one."""
     d, K, n = axes.shape
-    narrow = spread <= _NARROW
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
         weights = np.full(size, 1 / size)
         return _compiled(mean, axes, normal_nodes(size, d), weights, np.float32 if narrow else np.float64)
