@@ -235,9 +235,14 @@ class Problem:
 
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
+        mean = basis.prior_mean
+        if scale is None and mean.any():
+            return fit_scales(self.design(basis), mean=mean, threads=self.threads, **self.fitted).posteriors[
+                0
+            ]
         if scale is None:
             return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
-        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
+        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0, mean=mean)
         return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
@@ -361,7 +366,9 @@ def fitted_parts(
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
-        scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
+        scales = fit_scales(
+            problem.design(basis), mean=basis.prior_mean, threads=problem.threads, **problem.fitted
+        )
         log_weight = scales.log_evidence + np.log(scales.weight)
         for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
             parts.append(Part(width, s, basis, q, q, w))
