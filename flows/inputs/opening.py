@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -73,18 +72,13 @@ def find_files(
             failing, columns = _tried(catalogue, check, tolerated)
             if not columns:
                 raise
-            # Without the files that fail by themselves; if that fails too, without those unlike most.
+            # Without the files that fail by themselves; if that fails too, without those that fail beside most.
             some: list[OpenedFile] | None = None
             if failing:
                 with suppress(*tolerated):
                     some = _files_of(catalogue.lacking(failing), check)
             if some is None:
-                names = {file: frozenset(c.name for c in those) for file, those in columns.items()}
-                with_units = {
-                    file: frozenset(f"{c.name} in {c.unit or 'no unit'}" for c in those)
-                    for file, those in columns.items()
-                }
-                failing |= _unlike_most(names) or _unlike_most(with_units)
+                failing |= _unlike_most(catalogue, check, tolerated, columns, failing)
                 some = _files_of(catalogue.lacking(failing), check)
             opened += some
             failed |= failing
@@ -145,18 +139,30 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
     return open_files(root, kept, choice.open)
 
 
-def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
-    """Return the files that have other columns, or columns in other units, than most."""
-    usual, _ = Counter(names.values()).most_common(1)[0]
+def _unlike_most(
+    catalogue: InputCatalogue,
+    check: Check,
+    tolerated: tuple[type[Exception], ...],
+    columns: Mapping[Path, Sequence[Column]],
+    failing: Mapping[Path, Exception],
+) -> dict[Path, Exception]:
+    """Return the files that cannot be read together with the others, and why one of their kind cannot.
+
+    Kinds are files with the same columns; that of the most files comes first, then each that goes with those before.
+    """
+    kinds: dict[object, list[Path]] = {}
+    for file, those in columns.items():
+        kind = frozenset((c.name, str(c.datatype), c.unit, c.shape) for c in those)
+        kinds.setdefault(kind, []).append(file)
+    together: set[Path] = set()
     odd: dict[Path, Exception] = {}
-    for file, columns in names.items():
-        lacks, more = sorted(usual - columns), sorted(columns - usual)
-        what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
-        if what:
-            odd[file] = FormatError(
-                f"{file} {what}, but the other files of its folder do not, expected the same columns in the "
-                "same units in all; correct the file"
-            )
+    for files in sorted(kinds.values(), key=len, reverse=True):
+        left_out = {*failing, *columns} - together - {files[0]}
+        try:
+            _files_of(catalogue.lacking(left_out), check)
+            together.add(files[0])
+        except tolerated as error:
+            odd |= dict.fromkeys(files, error)
     return odd
 
 

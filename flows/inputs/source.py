@@ -236,7 +236,7 @@ class InputCatalogue:
         mine = {file.path: why[file.path] for file in self.files if file.path in why}
         return replace(self.lacking(mine), left_out=mine) if mine else self
 
-    def lacking(self, files: Mapping[Path, object]) -> InputCatalogue:
+    def lacking(self, files: Iterable[Path]) -> InputCatalogue:
         """Return the catalogue that is opened without some more of its folder's files."""
         keys = {self.source.name_of(file) for file in files} if self.source.is_folder else set()
         return replace(self, without=tuple(sorted({*self.without, *keys})))

@@ -390,7 +390,8 @@ class _Pass:
         if self.control_scorer is None:
             self.findings.look("negative controls", "no rows to make controls of")
             return {}
-        sample = pa.Table.from_batches(self.control_rows).combine_chunks().to_batches()[0]
+        tables = [pa.Table.from_batches([rows]) for rows in self.control_rows]  # a file may have other types
+        sample = one(pa.concat_tables(tables, promote_options="permissive").to_batches())
         return negative_controls(self.control_scorer, sample.slice(0, 500), self.findings)
 
 

@@ -148,15 +148,16 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         else:
             folder = store.make_folder(asked.name, version, staging=True)
             target = target or read_target(specification, columns, limit=limit)
-            sample = training = stage_rows(specification, gathered, opened, target, folder, limit)
-            described = StagedDescription(
-                specification=specification,
-                version=version,
-                classes=gathered.classes,
-                training=training,
-                columns=columns,
-            )
-            write_document(folder / INGESTED, described)
+            with exclusive(folder):  # another run may be fitting these rows, and removes them then
+                sample = training = stage_rows(specification, gathered, opened, target, folder, limit)
+                described = StagedDescription(
+                    specification=specification,
+                    version=version,
+                    classes=gathered.classes,
+                    training=training,
+                    columns=columns,
+                )
+                write_document(folder / INGESTED, described)
         plan = TrainingPlan(
             status="planned",
             model=ModelReference(asked.name, version).label,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,6 +83,34 @@ def test_an_empty_folder_called_as_a_file_does_not_stop_a_night(
     for path in release.iterdir():
         path.unlink()
     assert run([*command, "--settle", "0"]) != 0, "an empty folder of inputs is a disk that is not mounted"
+
+
+def test_files_of_a_folder_with_other_types_or_units_are_set_aside(
+    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file opens by itself; one with a further column, which goes with the others, is read."""
+    table = make.survey(50, seed=3)
+    name = next(name for name, values in table.items() if values.dtype.kind == "f")
+    make.parquet(release / DAMAGED, table | {"further": np.arange(50)})
+    decimals = pa.array([Decimal(k) for k in range(50)], pa.decimal128(38, 0))
+    pq.write_table(pa.table(table | {name: decimals}), release / "d.parquet")
+    for file, unit in (("e", b"mag"), ("f", b"mag"), ("g", b"Jy")):
+        fields = [pa.field(n, pa.float64(), metadata={b"unit": unit} if n == name else None) for n in table]
+        schema = pa.schema(
+            [f if f.name == name else pa.field(f.name, pa.array(table[f.name]).type) for f in fields]
+        )
+        pq.write_table(pa.table(table, schema), release / f"{file}.parquet")
+    text = make.specification.replace("survey.parquet", "release/a.parquet")
+    Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release"]\n')
+    command = ["reprocess", "spec.toml", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
+    assert run([*command, "--settle", "0"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert {*told["quarantined"]} == {"d.parquet", "g.parquet"}
+    assert (
+        f"'{name}' is double in the first and decimal128(38, 0) in the second"
+        in told["quarantined"]["d.parquet"]
+    )
+    assert "in 'Jy' in the second" in told["quarantined"]["g.parquet"]
 
 
 def unprivileged(*command: str) -> subprocess.CompletedProcess[str]:

@@ -284,6 +284,24 @@ def test_a_name_of_two_lines_is_listed_as_sha256sum_does(here: Path) -> None:
     assert "  companions/two\\nlines.parquet\n" in Path("releases/parquet/2/SHA256SUMS").read_text()
 
 
+def test_a_file_with_another_type_is_named_and_the_others_are_checked(here: Path) -> None:
+    shutil.copytree(here / "parquet-2" / "survey", "mixed/survey")
+    table = pq.read_table("mixed/survey/field-2.parquet")
+    place = table.schema.get_field_index("bmag")
+    field = table.schema.field(place).with_type(pa.float32())
+    pq.write_table(
+        table.set_column(place, field, table["bmag"].cast(pa.float32())), "mixed/survey/field-2.parquet"
+    )
+    shutil.copy(here / "spec.toml", "mixed/spec.toml")
+    reprocess(Path("mixed/spec.toml"), here / "models", out=Path("mixed/run"), quiet_seconds=0)
+    words = ["release", "draft", "parquet", "2", "--run", "mixed/run", "--store", str(here / "models")]
+    assert run(words) == 0
+    assert run(["release", "check", "parquet", "2"]) == 1
+    checks = json.loads((DRAFT / "checks.json").read_text())["checks"]
+    types = [(c["file"], c["field"]) for c in checks if c["name"] == "types" and c["verdict"] == "stop"]
+    assert types == [("field-2.parquet", "bmag")]
+
+
 def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(here / "parquet-1" / "survey", "mended/survey")
     file = File(Path("mended/survey/field-5.parquet"))

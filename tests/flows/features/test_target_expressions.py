@@ -274,7 +274,7 @@ def test_the_files_are_named_whose_unit_is_another(folder: Path) -> None:
     (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=target))
     done = reprocess(folder / "spec.toml", folder / "models", out=folder / "nightly", quiet_seconds=0)
     assert list(done.quarantined) == ["c.parquet"], "one folder is one catalogue, in one unit"
-    assert "has also ['g in Jy']" in done.quarantined["c.parquet"]
+    assert "'g' is in 'mag' in the first and in 'Jy' in the second" in done.quarantined["c.parquet"]
 
 
 NO_UNIT = ColumnMetadata(unit=None, ucd=None, description=None, datatype=None)

@@ -26,11 +26,12 @@ from flows.cli._models import show_trained
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.draft.specification import starting_specification
-from flows.errors import Interrupted, TrainingError
+from flows.errors import Interrupted, OutputFolderError, TrainingError
 from flows.models.description import Metrics, ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport, quality_remarks
+from flows.runs.lock import exclusive
 from flows.tables import classify_table
 from flows.training._rows import TrainingRows, rows_at
 from flows.training.steps import (
@@ -164,6 +165,14 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
     assert times == [before]
     assert not staging.exists()
     assert told.candidates == plain.candidates
+
+
+def test_rows_that_another_run_fits_are_left_alone(folder: Path) -> None:
+    planned = train(folder / "spec.toml", folder / "models", dry_run=True)
+    staging = folder / "models" / "morphology" / f".training-{planned.version}"
+    with exclusive(staging), pytest.raises(OutputFolderError, match="another run is writing to"):
+        train(folder / "spec.toml", folder / "models")
+    assert not list(staging.glob("*"))
 
 
 def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
