@@ -410,9 +410,14 @@ def digest_of(folder: Path) -> str:
     return file_sha256(folder / SUMS)
 
 
+def listed_sums(folder: Path) -> dict[str, str]:
+    """Return the hashes that a release lists; of a damaged list what can be read of it."""
+    return read_sums((folder / SUMS).read_text(encoding="utf-8", errors="replace"))
+
+
 def changed_files(folder: Path) -> list[str]:
     """Return a sentence for each file that is not as the list of hashes says."""
-    listed = read_sums((folder / SUMS).read_text(encoding="utf-8"))
+    listed = listed_sums(folder)
     there = sums_of(folder)
     other = [name for name in listed if name in there and there[name] != listed[name]]
     return [
@@ -631,15 +636,19 @@ def verify(request: VerifyRequest) -> Verified:
         faults.append(f"{SIGNATURE}: {signature.who} has refused this release")
     if fault := signature.fault(key):
         faults.append(f"{SIGNATURE}: {fault}")
-    beside = folder.parent / LOG
-    event = read_document(ReleaseLog, beside).published(signature.version) if beside.is_file() else None
-    if event is not None and event.digest != digest:
-        faults.append(f"{LOG}: it was published with another digest")
+    place = folder.absolute()
+    if (place.parent / LOG).is_file():
+        events = read_document(ReleaseLog, place.parent / LOG).events
+        digests = {event.digest for event in events if event.folder == place.name}
+        if not digests:
+            faults.append(f"{LOG}: it lists no release in this folder, so it is not published")
+        elif digests != {digest}:
+            faults.append(f"{LOG}: it was published with another digest")
     return Verified(
         folder=str(folder),
         version=signature.version,
         digest=digest,
-        files=len(read_sums((folder / SUMS).read_text(encoding="utf-8"))),
+        files=len(listed_sums(folder)),
         signed_by=signature.who,
         with_key=bool(signature.signature),
         faults=tuple(faults),

@@ -272,6 +272,30 @@ def test_a_companion_in_another_order_deserves_a_look(here: Path) -> None:
         assert mine["verdict"] == verdict
 
 
+@pytest.mark.usefixtures("here")
+def test_a_folder_that_is_not_the_published_one_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft, another release's files under the name, from within too, and a list that is no text."""
+    sign()
+
+    def verified(folder: str, fault: str) -> None:
+        capsys.readouterr()
+        assert run(["release", "verify", folder]) == 1
+        assert fault in capsys.readouterr().out
+
+    verified(str(DRAFT), "releases.json: it lists no release in this folder")
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    shutil.rmtree("releases/parquet/2")
+    shutil.copytree("releases/parquet/1", "releases/parquet/2")
+    verified("releases/parquet/2", "releases.json: it was published with another digest")
+    monkeypatch.chdir("releases/parquet/2")
+    verified(".", "releases.json: it was published with another digest")
+    Path("SHA256SUMS").chmod(0o644)
+    Path("SHA256SUMS").write_bytes(b"\xff" + Path("SHA256SUMS").read_bytes())
+    verified(".", "signature.json: it is of another digest than SHA256SUMS")
+
+
 def test_a_name_of_two_lines_is_listed_as_sha256sum_does(here: Path) -> None:
     files = sorted((here / "parquet-2" / "run").glob("field-*.parquet"))
     names = [name for path in files for name in pq.read_table(path)["name"].to_pylist()]
