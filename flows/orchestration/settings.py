@@ -422,6 +422,10 @@ def deployments(path: Path) -> list[Mapping[str, Any]]:
         ) from error
 
 
+UNUSABLE = ("Failed to reach API at ", "Found incompatible versions: ")
+"""How Prefect's client says that there is no server of its kind at the address that the settings name."""
+
+
 def words_of(error: BaseException) -> str | None:
     """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
     match error:
@@ -430,9 +434,14 @@ def words_of(error: BaseException) -> str | None:
         case OSError():
             return scrubbed(f"{of_files(error)}; every file with a final name is complete")
     # By name: httpx is slow to import, and is there already where it raised one.
-    if any((kind.__module__, kind.__name__) == ("httpx", "TransportError") for kind in type(error).__mro__):
-        return (
-            f"Prefect's server no longer answers ({error}); every file with a final name is complete: run the same "
-            "command again, with --direct where no server is wanted"
-        )
-    return None
+    kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "httpx"}
+    if "TransportError" in kinds:
+        what = "no longer answers"
+    elif "HTTPStatusError" in kinds or str(error).startswith(UNUSABLE):
+        what = "cannot be used"
+    else:
+        return None
+    return scrubbed(
+        f"Prefect's server {what} ({str(error).splitlines()[0]}); every file with a final name is complete: run the "
+        "same command again, with --direct where no server is wanted"
+    )

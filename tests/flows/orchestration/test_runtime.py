@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -243,6 +245,35 @@ def test_prefect_that_is_asked_for_and_not_there(trained: Path, tmp_path: Path) 
     assert done.returncode == 2
     assert "got --prefect, but no Prefect server" in done.stderr
     assert "start `blr ui`" in done.stderr
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A server that wants a password."""
+
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+    do_POST = do_GET  # noqa: N815 - the library's name
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_server_that_cannot_be_used_is_no_fault_of_ours(trained: Path, tmp_path: Path) -> None:
+    """An old profile names one that is gone, or one that asks for a password."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(tmp_path)}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}/api"
+        refused = classified(tmp_path / "refused", trained, environment | {"PREFECT_API_URL": place})
+        server.shutdown()
+    gone = classified(tmp_path / "gone", trained, environment | {"PREFECT_API_URL": place})
+    for done, why in ((refused, "Client error '401 "), (gone, f"Failed to reach API at {place}")):
+        assert done.returncode == 1
+        said = done.stderr.splitlines()[-1]
+        assert said.startswith(f"blr: error: Prefect's server cannot be used ({why}")
+        assert said.endswith("with --direct where no server is wanted")
 
 
 @pytest.mark.slow
