@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import webbrowser
 from pathlib import Path
 from types import FrameType
 
-from flows.errors import UsageError
+from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import (
     FILE,
     AutomationsResult,
@@ -85,7 +87,22 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
     line, server = start_home_server(port, console_level="INFO")
     server.wait()
     _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
-    _serve(file, limit)
+    ended = threading.Event()
+
+    def end_too() -> None:
+        server.process.wait()
+        if not ended.is_set():  # Prefect's runner would ask a server that is gone for ever
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_too, daemon=True).start()
+    try:
+        _serve(file, limit)
+    finally:
+        ended.set()
+        if server.process.poll() is not None:
+            raise FlowError(
+                f"Prefect's server has ended: the end of {server.log} tells why; run `blr serve` again"
+            )
 
 
 def _serve(file: Path, limit: int) -> None:

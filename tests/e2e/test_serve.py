@@ -105,3 +105,15 @@ def living_children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_it_does_not_stay_without_its_server(survey: Path, tmp_path: Path) -> None:
+    shutil.copytree(survey, tmp_path / "survey")
+    with blr("serve", tmp_path) as (process, log):
+        address(process, log)
+        wait_for(lambda: "serving train" in log.read_text(), "the deployments")
+        (server,) = living_children(process)
+        server.kill()
+        assert process.wait(timeout=60) == 1
+    said = log.read_text().splitlines()[-1]
+    assert said.startswith("blr: error: Prefect's server has ended: the end of ")
