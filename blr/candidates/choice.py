@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix
 from blr.candidates.candidate import CandidateRow
 from blr.likelihood.targets import recorded_probability
+from blr.predictive.mixture import estimate_temperature
 from blr.selection import compare as selection
 from blr.selection.compare import stacking_weights
 from blr.trust.verdict import second_order_holds
@@ -51,6 +53,11 @@ class LeftOut:
         if self.integrated is None:
             return self.filled
         return (1 - integrated) * self.filled + integrated * self.integrated
+
+    def rows(self, chosen: NDArray[np.bool_]) -> LeftOut:
+        """Return the probabilities of some of the rows (N,)."""
+        integrated = None if self.integrated is None else self.integrated[chosen]
+        return LeftOut(self.filled[chosen], self.share[chosen], integrated)
 
     def recorded(self, confusion: Matrix | None) -> LeftOut:
         """Return the probabilities of the recorded classes, where labels may be wrong."""
@@ -125,6 +132,33 @@ def choose(
         shares[selection.highest(scores)] = 1.0
     rows = zip(candidates, weights.tolist(), shares.tolist(), strict=True)
     return tuple(replace(one, weight=weight, share=share) for one, weight, share in rows)
+
+
+def crossed(
+    candidates: Sequence[CandidateRow],
+    left_out: Sequence[LeftOut],
+    fold: NDArray[np.intp],
+    *,
+    by: str,
+    scaled: bool,
+) -> Matrix:
+    """Return the model's probabilities of the rows (N, K), of each `fold` (N,) by what the other folds ask for.
+
+    That is shares, the integral's share and, where they are `scaled`, the power: found from all rows they fit these
+    better than new ones.
+    """
+    p = np.empty_like(left_out[0].filled)
+    for k in np.unique(fold):
+        own = fold == k
+        rest = [one.rows(~own) for one in left_out]
+        shares = [row.share for row in choose(candidates, rest, by=by)]
+        seen, unseen = mixed(rest, shares), mixed([one.rows(own) for one in left_out], shares)
+        integrated = integrated_share(seen)
+        p[own] = unseen.at(integrated)
+        temperature = estimate_temperature(seen.at(integrated), seen.share) if scaled else None
+        if temperature is not None:
+            p[own] = temperature.scaled(p[own])
+    return p
 
 
 def _score(candidate: CandidateRow, by: str) -> float:

@@ -41,8 +41,16 @@ from blr.candidates.candidate import (
     Selection,
     default_candidates,
 )
-from blr.candidates.choice import choose, integrated_share, mixed
-from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
+from blr.candidates.choice import choose, crossed, integrated_share, mixed
+from blr.candidates.fits import (
+    SILENT,
+    FinalMember,
+    FittedCandidate,
+    Problem,
+    Progress,
+    fit_candidate,
+    refit_candidate,
+)
 from blr.candidates.rows import (
     LabelledRows,
     TrainingSet,
@@ -63,6 +71,8 @@ from blr.trust.verdict import Trust
 MOST_QUADRATIC = 20
 """Most features with products in the comparison of the sets: more features would have hundreds of products."""
 
+FEW_ROWS = 1000
+"""Rows below which shares and power that were found from all of them say too small a loss of these."""
 DEFAULT = Selection()
 Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
 """The members of each chosen candidate, by its index and the rows of its fit: "judged", and "kept" of a second fit."""
@@ -167,9 +177,12 @@ class Training:
         integrated = integrated_share(mixture)
         unseen, temperature = mixture.at(integrated), None
         # Where labels may be wrong, these are probabilities of the recorded label, not of the true class.
-        if self.selection.temperature == "estimated" and rows.confusion is None:
+        scaled = self.selection.temperature == "estimated" and rows.confusion is None
+        if scaled:
             temperature = estimate_temperature(unseen, mixture.share)
-        p = unseen if temperature is None else temperature.scaled(unseen)
+        p = self._crossed(fitted, scaled=scaled) if len(unseen) < FEW_ROWS else None
+        if p is None:
+            p = unseen if temperature is None else temperature.scaled(unseen)
         is_computed, numbers = computed(
             self._finals(finals, shares, which), temperature, unseen if self.target is None else None
         )
@@ -222,6 +235,13 @@ class Training:
                 rows.errors[rows.training], rows.missing[rows.training], self.judged.features
             ),
         )
+
+    def _crossed(self, fitted: Sequence[FittedCandidate], *, scaled: bool) -> Matrix | None:
+        fold = Problem(self.candidates[0], self.judged, self.seed, self.threads).fold
+        if not fold.any():  # one group
+            return None
+        parts = [one.row for one in fitted], [one.left_out for one in fitted]
+        return crossed(*parts, fold, by=self.selection.by, scaled=scaled)
 
     def run(self) -> TrainedClassifier:
         """Return the classifier of all steps."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import blr
 from blr.basis.kinds import fit_basis
+from blr.candidates import training
 from blr.candidates._verdict import colour_of
 from blr.candidates.candidate import Candidate, Selection, default_candidates
 from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
@@ -387,6 +388,21 @@ def test_few_rows_and_groups_are_enough_for_all_candidates(n: int, n_groups: int
     X = np.random.default_rng(0).normal(size=(n, 3))
     trained = blr.fit_default(X, np.arange(n) % min(n, 3), group=np.arange(n) % n_groups, threads=1)
     np.testing.assert_allclose(trained.predict_proba(X).sum(axis=1), 1, rtol=1e-14)
+
+
+def test_few_rows_judge_shares_that_others_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twenty features that tell nothing some fit the rows at hand; the model keeps the shares of all rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 20)), rng.permutation(np.arange(60) % 2)
+    candidates = [Candidate(features=(f"x{j}",)) for j in range(20)]
+
+    def trained(few: int) -> blr.TrainedClassifier:
+        monkeypatch.setattr(training, "FEW_ROWS", few)
+        return blr.fit_default(X, y, candidates=candidates, group=np.arange(60) // 2, threads=1)
+
+    by_others, by_all = trained(61), trained(60)
+    assert by_others.log_loss > by_all.log_loss + 0.01
+    assert [row.share for row in by_others.candidates] == [row.share for row in by_all.candidates]
 
 
 Floats = NDArray[np.float64]
