@@ -101,7 +101,15 @@ def sample_posterior(
         draws, acceptance, found = _run(laplace, chains, int(_WORK / size), watched, rng, on_step)
     flat = draws.reshape(-1, draws.shape[2])
     kept = evenly(draws, n_draws)
-    mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
+    # Each half by itself first: a bridge needs halves that know nothing of each other, and of two that have the moments
+    # of the whole the one lies where the other does not.
+    halves = zip(
+        np.split(kept, [len(kept) // chains * (chains // 2)]), np.split(draws, [chains // 2]), strict=True
+    )
+    kept = np.concatenate(
+        [matched(some, *_moments(every.reshape(-1, flat.shape[1]))) for some, every in halves]
+    )
+    mean, covariance = _moments(flat)
     trust = _verdict(len(flat), acceptance, *found)
     mixed = trust.verdict != "red"
     return SampledPosterior.of(
@@ -191,6 +199,11 @@ def evenly(draws: Matrix, n_draws: int) -> Matrix:
     chains, n, D = draws.shape
     chosen = np.unique(np.linspace(0, n - 1, min(n, n_draws // chains)).round().astype(int))
     return draws[:, chosen].reshape(-1, D)
+
+
+def _moments(draws: Matrix) -> tuple[Vector, Matrix]:
+    D = draws.shape[1]
+    return draws.mean(axis=0), np.cov(draws.T).reshape(D, D)
 
 
 def matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:
