@@ -34,7 +34,7 @@ from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
-from blr.selection.evidence import fit_evidence, fit_scales
+from blr.selection.evidence import ScaleFit, fit_evidence, fit_scales
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 
@@ -48,10 +48,11 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
-FOLDED_OF_CLASS, MOST_FOLDED, FOLDS = 25, 500, 5
-"""Rows for each class below which those of a stack are left out of refits by folds; at most how many rows, and folds.
+FEW_OF_CLASS, MOST_FEW, FOLDS = 25, 500, 5
+"""Rows for each class below which they are few, at most how many, and folds.
 
-Refits take as long as the fits again and again, so that rows are few; of more rows for each class they gain nothing.
+Few rows of a stack are left out of refits by folds: these take as long as the fits again and again, and gain nothing of
+more rows for each class.
 """
 FOLD_STEPS = 6
 """Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance."""
@@ -162,6 +163,11 @@ class Problem:
         fold[by_class] = np.arange(len(first)) % FOLDS
         return fold[of_row]
 
+    @property
+    def few(self) -> bool:
+        """Whether the rows in memory are few for so many classes."""
+        return len(self.X) < min(FEW_OF_CLASS * len(self.data.classes), MOST_FEW)
+
     def without(self, chosen: NDArray[np.bool_]) -> Problem:
         """Return the same problem without some of the rows in memory (N,)."""
         rows = self.data.rows
@@ -233,13 +239,23 @@ class Problem:
         held: Response = {**self.response, "t": None, "sample_weight": None}
         return held if streamed.confusion is None else {**held, "confusion": None}
 
+    def prior_mean(self, basis: Basis) -> Vector:
+        """Return the mean of the weights' prior: the basis's own where rows are few, else 0.
+
+        Where each class has many rows, they tell more of the trees' weights than the trees do.
+        """
+        return basis.prior_mean if self.few else np.zeros(())
+
+    def at_scales(self, basis: Basis) -> ScaleFit:
+        """Return the Laplace fits with the standard deviations of the prior that matter."""
+        mean = self.prior_mean(basis)
+        return fit_scales(self.design(basis), mean=mean, threads=self.threads, **self.fitted)
+
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
-        mean = basis.prior_mean
+        mean = self.prior_mean(basis)
         if scale is None and mean.any():
-            return fit_scales(self.design(basis), mean=mean, threads=self.threads, **self.fitted).posteriors[
-                0
-            ]
+            return self.at_scales(basis).posteriors[0]
         if scale is None:
             return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0, mean=mean)
@@ -338,8 +354,9 @@ def fit_candidate(
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         integral = integral_of_missing(data, problem.columns)
-        few = len(problem.X) < min(FOLDED_OF_CLASS * len(data.classes), MOST_FOLDED)
-        folded = selection.by == "stack" and few and bool(problem.fold.any())  # of two groups at least
+        folded = (
+            selection.by == "stack" and problem.few and bool(problem.fold.any())
+        )  # of two groups at least
         unseen = left_out(problem, parts, integral, folded=folded, on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
@@ -366,9 +383,7 @@ def fitted_parts(
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
-        scales = fit_scales(
-            problem.design(basis), mean=basis.prior_mean, threads=problem.threads, **problem.fitted
-        )
+        scales = problem.at_scales(basis)
         log_weight = scales.log_evidence + np.log(scales.weight)
         for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
             parts.append(Part(width, s, basis, q, q, w))

@@ -17,7 +17,7 @@ from blr.candidates import training
 from blr.candidates._verdict import colour_of
 from blr.candidates.candidate import Candidate, Selection, default_candidates
 from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
-from blr.candidates.fits import FOLD_STEPS, FOLDED_OF_CLASS, FOLDS, Problem, fit_candidate
+from blr.candidates.fits import FOLD_STEPS, FEW_OF_CLASS, FOLDS, Problem, fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier, Member
@@ -499,7 +499,7 @@ def test_folds_have_as_many_rows_of_each_class() -> None:
     assert np.ptp(counts.sum(axis=0)) <= 1
 
 
-@pytest.mark.parametrize(("n", "by"), [(40, "loo"), (2 * FOLDED_OF_CLASS, "stack")])
+@pytest.mark.parametrize(("n", "by"), [(40, "loo"), (2 * FEW_OF_CLASS, "stack")])
 def test_many_rows_and_other_choices_take_one_step(n: int, by: Literal["loo", "stack"]) -> None:
     data = incomplete(n)
     fitted = fit_candidate(Candidate(), data, Selection(by=by, scale="maximised"))
