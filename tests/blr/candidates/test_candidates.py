@@ -17,7 +17,7 @@ from blr.candidates import training
 from blr.candidates._verdict import colour_of
 from blr.candidates.candidate import Candidate, Selection, default_candidates
 from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
-from blr.candidates.fits import FOLD_STEPS, FEW_OF_CLASS, FOLDS, Problem, fit_candidate
+from blr.candidates.fits import FEW_OF_CLASS, FOLD_STEPS, FOLDS, Problem, fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier, Member
