@@ -421,7 +421,7 @@ REWRITTEN = re.compile(r"pandas|ARROW:schema|IVOA\.|table_meta_yaml")
 ADDED = re.compile(r"LONGSTRN$|^table::")  # keys that a copy has for its new columns
 OWN_FILES = re.compile(
     r"_(?:files|labelled|census|releases|report)/.*|(?:.*/)?(?:manifest\.json|summary\.json|audit\.json|report\.html|"
-    r"(?:hats\.|collection\.)?properties|partition_info\.csv|data_thumbnail\.parquet|_(?:common_)?metadata|"
+    r"(?:hats\.|collection\.)?properties|partition_info\.csv|(?:data_thumbnail|per_partition_statistics)\.parquet|_(?:common_)?metadata|"
     r"\w*map(?:_order_\d+)?\.fits|README(?:\.(?:md|rst|txt))?)"
 )
 """Files beside the annotated ones."""
@@ -451,6 +451,11 @@ def check_files(opened: Opened, findings: Findings) -> None:
         temporary = any(part.startswith(".blr-") for part in relative.parts)
         if path.is_file() and not temporary and relative.as_posix() not in known and not own.fullmatch(name):
             findings.stop("partitions", "a file that the manifest does not list", name)
+    for root in sorted({name.partition("/")[0] for name in listed if "/dataset/Norder=" in name}):
+        try:
+            annotated_table(opened.contract.prefix).open(opened.data / root)
+        except CatalogError as error:
+            findings.stop("metadata", f"it does not open as HATS: {error}", root)
     for quarantined in opened.manifest.quarantined:
         findings.stop("rows", f"not classified: {quarantined.reason}", quarantined.name)
 

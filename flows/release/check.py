@@ -53,7 +53,7 @@ from flows.release._contract import (
 from flows.release._differences import Array, Rows, floats
 from flows.release.replay import Replayed, Truth, negative_controls
 from flows.reports.report_table import ReportTable
-from flows.runs.manifest import MANIFEST, Output, file_sha256
+from flows.runs.manifest import MANIFEST, Output, file_sha256, without_margins
 from flows.runs.results import MovedObject, Transition
 
 ROWS_AT_ONCE = 32_768  # of which a column stays in the cache: memory is not requested anew for each batch
@@ -186,6 +186,7 @@ class _Pass:
         self.contract = contract = opened.contract
         self.findings, self.truth, self.seed = findings, truth, seed
         self.files = [o.name for o in opened.manifest.outputs]
+        self.counted = {o.name for o in without_margins(opened.manifest.outputs)}
         self.n_replayed, self.sums = 0, dict[str, str]()
         self.scorer = Scorer.of(opened.model, opened.settings)
         self.old_scorer = None if last is None else Scorer.of(last.model, last.settings)
@@ -222,7 +223,9 @@ class _Pass:
         self.before: dict[str, Iterator[Rows]] = {}
         if last is not None and contract.id is not None:
             self.found = differences.Differences(self.files, last, frozenset(whole), findings, scratch)
-            self.before = {name: self._before(last, k) for k, name in enumerate(self.found.old_files)}
+            known = {o.name for o in without_margins(last.manifest.outputs)}
+            before = {name: self._before(last, k) for k, name in enumerate(self.found.old_files)}
+            self.before = {name: rows for name, rows in before.items() if name in known}
 
     def _before(self, last: Opened, number: int) -> Iterator[Rows]:
         """Yield the rows of a file of the last release; OutputFolderError where it cannot be read."""
@@ -302,8 +305,8 @@ class _Pass:
     def profile(self) -> Profile:
         """Return what the release holds."""
         total: Counter[str] = Counter()
-        for counts in self.by_file.values():
-            total.update(counts)
+        for name in self.counted:
+            total.update(self.by_file.get(name, {}))
         return Profile(
             n_rows=total["rows"],
             columns=self.columns,
@@ -410,6 +413,7 @@ class _File:
         self.columns: dict[str, ColumnProfile] = {}
         self.unknown: set[str] = set()
         self.start = 0
+        self.is_counted = self.name in work.counted
         self.scorer: Scorer | None = None
         self.replayed: Replayed | None = None
         self.read_of = catalog  # or the input, where a slim copy lacks what the model reads
@@ -523,7 +527,7 @@ class _File:
             return
         place = (contract.ra, contract.dec)
         rows = differences.rows_of(batch, contract, contract.prefix, place, self.number, self.start)
-        if contract.id in names:
+        if contract.id in names and self.is_counted:
             work.ledger.add(rows)
             work.sample.add(batch, rows, batch.select([]) if read is None else read, self.read_of)
             if work.truth is not None:
@@ -650,7 +654,8 @@ class _File:
         ) * size + cells  # from -1 on: another text, none, each class
         n = np.bincount(codes, minlength=(2 + len(classes)) * size).reshape(-1, size)
         flagged = np.bincount(cells[flags != 0], minlength=size)
-        self.work.cells += [n.sum(axis=0), flagged, *n[2:]]
+        if self.is_counted:
+            self.work.cells += [n.sum(axis=0), flagged, *n[2:]]
         self.counts["rows"] += len(flags)
         self.counts.update(
             {f"class {name}": k for name, k in zip(classes, n[2:].sum(axis=1).tolist(), strict=True)}

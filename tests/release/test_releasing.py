@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from flows.cli.app import run
 from flows.runs.lock import exclusive
-from tests.flows.verbs import reprocess
+from tests.catalogs.hats_samples import write_collection
+from tests.flows.verbs import reprocess, train
 from tests.release.conftest import publish
 from tests.release.faults import File
+from tests.release.fields import SPECIFICATION
 
 DRAFT = Path("releases/parquet/.2.draft")
 
@@ -324,6 +327,36 @@ def test_a_file_with_another_type_is_named_and_the_others_are_checked(here: Path
     checks = json.loads((DRAFT / "checks.json").read_text())["checks"]
     types = [(c["file"], c["field"]) for c in checks if c["name"] == "types" and c["verdict"] == "stop"]
     assert types == [("field-2.parquet", "bmag")]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_collection_of_hats_is_released_with_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of a margin are there twice by right; what HATS says of its files is compared with them."""
+    root = write_collection(Path("sky/survey"))
+    for path in sorted(root.rglob("Npix=*.parquet")):
+        table = pq.read_table(path)
+        number = table["id"].to_numpy() - 2**60
+        table = table.append_column("name", pa.array([f"G{n}" for n in number]))
+        for k, name in enumerate(("bmag", "jmag", "kmag", "minax", "majax")):
+            table = table.append_column(name, pa.array(10 + np.cos(number * (k + 1))))
+        table = table.append_column("hubble", pa.array(np.where(np.sin(number) > 0, "E", "Sc")))
+        pq.write_table(table, path)
+        pq.write_table(table.slice(0, 1), path.parents[3] / "per_partition_statistics.parquet")
+    Path("sky/spec.toml").write_text(SPECIFICATION.replace("labelled.parquet", "survey/stars/dataset"))
+    train(Path("sky/spec.toml"), Path("sky/models"))
+    done = reprocess(Path("sky/spec.toml"), Path("sky/models"), out=Path("sky/run"), quiet_seconds=0)
+    assert any("stars_7200arcs" in name for name in done.files)
+    publish("sky", "1", Path("sky/run"), Path("sky/models"))
+    words = ["release", "draft", "sky", "2", "--run", "sky/run", "--store", "sky/models"]
+    assert run(words) == 0
+    capsys.readouterr()
+    assert run(["release", "check", "sky", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["n_rows"], told["compared"]) == (done.summary.n_rows, done.summary.n_rows)
+    for properties in Path("releases/sky/.2.draft/data").rglob("*properties"):
+        properties.write_text(properties.read_text().replace("nrows=100", "nrows=99"))
+    assert run(["release", "check", "sky", "2"]) == 1
+    assert "hats_nrows says 99 rows" in capsys.readouterr().out
 
 
 def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
