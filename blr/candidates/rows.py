@@ -197,9 +197,10 @@ def overdispersion(X: Matrix, votes: Matrix, *, rng: np.random.Generator) -> flo
     p = np.asarray(q.predict_proba(Phi, method="plugin"))
     p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
     expected = votes.sum(axis=1, keepdims=True) * p
-    counted = expected > FEWEST_EXPECTED
+    several = votes.sum(axis=1) > 1  # a single vote scatters as its mean says, whatever phi is
+    counted = (expected > FEWEST_EXPECTED) & several[:, None]
     chi2 = float(np.sum(((votes - expected) ** 2 / np.where(counted, expected, 1.0))[counted]))
-    freedom = float(counted.sum() - len(X) - q.effective_parameters)
+    freedom = float(counted.sum() - several.sum() - q.effective_parameters * several.mean())
     return max(1.0, chi2 / freedom) if freedom > 0 else 1.0
 
 

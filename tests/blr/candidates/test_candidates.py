@@ -309,6 +309,17 @@ def test_votes_are_shares_and_scatter() -> None:
     assert logit_std[0] == pytest.approx(logit_std[1], rel=0.2)
 
 
+def test_one_vote_a_row_is_a_label() -> None:
+    """One vote cannot scatter: where the model that tells the scatter is wrong, it is not taken for scatter."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(80, 2))
+    y = (np.sin(4 * X[:, 0]) + 0.3 * rng.normal(size=80) > 0).astype(int)
+    of_labels, of_votes = (
+        fitted(X, one, candidates=["linear"]).predict_proba(X) for one in (y, np.eye(2)[y])
+    )
+    np.testing.assert_array_equal(of_votes, of_labels)
+
+
 def test_errors_beyond_those_of_the_labels_flatten() -> None:
     X, y = rows()
     trained = fitted(X, y, errors=np.full(X.shape, 0.3), features=["a", "b"])
