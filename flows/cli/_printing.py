@@ -224,6 +224,8 @@ def exit_status(error: BaseException) -> int:
         said = error.format_message().rstrip(".").replace("Value error, ", "")  # Pydantic's
         _line(f"blr: error: {said}; `{command} --help` shows how to use it")
         return WRONG_USE
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__  # a signal came while compiled code was running
     words = words_of(error)
     match error:
         case KeyboardInterrupt() | typer.Abort():

@@ -251,7 +251,7 @@ def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
     except OSError as error:
         raise OutputFolderError(
             f"{folder}: got '{error.strerror}', expected an output folder that you may create and write to; "
-            "check its permissions, or choose another with --out"
+            "check its permissions and free space, or choose another with --out"
         ) from error
     raise _in_use(folder)
 

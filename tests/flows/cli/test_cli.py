@@ -422,8 +422,14 @@ def test_the_version_is_the_one_that_models_name(blr: Run, work: Path) -> None:
     assert (status, out) == (0, f"blr {store.load(model.label).code_version}\n")
 
 
-def test_ctrl_c(blr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ctrl_c(blr: Run, monkeypatch: pytest.MonkeyPatch, *, compiled: bool) -> None:
+    """In compiled code too, which makes an error of its own of it."""
+
     def interrupted(*_: object, **__: object) -> None:
+        if compiled:
+            said = "a function returned a result with an exception set"
+            raise SystemError(said) from KeyboardInterrupt()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("flows.classification.steps.classify", interrupted)
