@@ -262,7 +262,10 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
         return _asked_for(path, hdus, table)
     tables = [h for h in hdus if _is_table(h) and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
     if not tables:
-        raise FormatError(f"{path} holds no table; it holds the HDUs {_listed(hdus)}")
+        raise DamagedFileError(
+            f"{path} holds no table; it holds the HDUs {_listed(hdus)}, expected a binary or ASCII table; write it "
+            "again, or take it out of the folder"
+        )
     if len(tables) > 1 and columns:
         wanted = set(columns)
         holding = [h for h in tables if wanted <= _names(h)]

@@ -46,7 +46,14 @@ def release(trained: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("d.fits", b""), ("d.fits", b"<html>404</html>"), ("d.csv", b""), ("d.fits", None)]
+    ("name", "content"),
+    [
+        ("d.fits", b""),
+        ("d.fits", b"<html>404</html>"),
+        ("d.fits", fits.PrimaryHDU().header.tostring().encode()),  # whose writer was ended before the table
+        ("d.csv", b""),
+        ("d.fits", None),
+    ],
 )
 def test_files_that_hold_nothing_are_set_aside_too(
     release: Path, name: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
