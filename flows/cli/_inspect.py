@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,16 @@ def run_init(request: InitRequest, *, json: bool) -> None:
         remedy="fetch the file first",
     )
     choice = TableChoice(request.table, (label,))
-    with shown_progress(quiet=True), using(names), opened_together(source, choice) as catalog:
+    with (
+        nullcontext() if out is None else atomic_path(out) as temporary,
+        shown_progress(quiet=True),
+        using(names),
+        opened_together(source, choice) as catalog,
+    ):
         start = starting_specification(
             catalog, label, folder=folder, limit=request.limit, table=request.table, url=url
         )
-    if out is not None:
-        with atomic_path(out) as temporary:
+        if temporary is not None:
             temporary.write_text(start.text, encoding="utf-8")
     start = replace(start, columns_file=str(columns) if columns else None)
     if out is not None:

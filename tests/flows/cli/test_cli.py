@@ -321,6 +321,13 @@ def test_an_output_folder_that_may_not_be_written(work: Path, blr: Run) -> None:
     assert "out: got 'Permission denied', expected an output folder that you may create and write to" in err
 
 
+def test_init_says_that_there_is_no_folder_before_it_reads(work: Path, blr: Run) -> None:
+    (work / "damaged.fits").write_bytes(b"no catalogue")
+    status, _, err = blr("init", "damaged.fits", "--label", "hubble", "--out", "nowhere/spec.toml")
+    assert status == 1
+    assert "nowhere/spec.toml cannot be written: there is no folder nowhere; create it first" in err
+
+
 def test_class_names_that_become_one_column(work: Path, blr: Run) -> None:
     change("spec.toml", "early = ", '"a b" = ')
     change("spec.toml", "late = ", '"a-b" = ')
