@@ -37,7 +37,7 @@ from blr.calibration import (
 )
 from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
-from blr.candidates.fits import FinalMember, FittedCandidate
+from blr.candidates.fits import FEW_OF_CLASS, FOLDS, MOST_FEW, FinalMember, FittedCandidate
 from blr.candidates.training import TrainedClassifier, Training
 from blr.classifier import Classifier
 from blr.decisions import errors_caught
@@ -328,9 +328,11 @@ def _fitted(
 def cost_terms(rows: int, features: int, classes: int, candidates: int) -> tuple[float, ...]:
     """Return what the time of a training is a sum of: a start, and of candidates their outputs and features in rows.
 
-    Few rows of many classes take as long as more: the weights of all classes are what counts.
+    Few rows of many classes take as long as more: the weights of all classes are what counts, and fits are repeated
+    without each fold.
     """
-    return 1.0, candidates * math.sqrt(rows) * (classes - 1), candidates * rows * features
+    fits = FOLDS if rows < min(FEW_OF_CLASS * classes, MOST_FEW) else 1
+    return 1.0, candidates * math.sqrt(rows) * (classes - 1) * fits, candidates * rows * features
 
 
 def expectation(planned: TrainingPlan, candidates: int) -> Iterator[str]:
