@@ -185,12 +185,10 @@ class GaussianPrior:
         precision: float = 1.0,
         intercept: int | None = 0,
         intercept_variance: float = 1e4,
-        mean: ArrayLike = 0.0,
     ) -> Self:
-        """Return N(mean, I / precision) over M = `n_functions` weights, the intercept's variance set apart.
+        """Return N(0, I / precision) over M = `n_functions` weights, the intercept's variance set apart.
 
-        The intercept's prior is broad and fixed across compared models: its width is a factor common to all.  A `mean`
-        (K M,) tells the classes of a softmax apart.
+        The intercept's prior is broad and fixed across compared models: its width is a factor common to all.
         """
         if not 0 < precision < np.inf:
             raise ValueError(f"prior precision must be positive and finite, got {precision}; start with 1")
@@ -201,8 +199,7 @@ class GaussianPrior:
         variance = np.full(n_functions, 1.0 / precision)
         if intercept is not None:
             variance[intercept] = intercept_variance
-        centre = np.asarray(mean, dtype=np.float64) + np.zeros(n_functions if np.ndim(mean) == 0 else 1)
-        return cls(centre, np.tile(variance, len(centre) // n_functions))
+        return cls(np.zeros(n_functions), variance)
 
     @property
     def size(self) -> int | None:

@@ -151,14 +151,6 @@ class Forest(Basis):
         """Whether there are trees alone: they are constant far from the data."""
         return not self.linear
 
-    @property
-    def prior_mean(self) -> Vector:
-        """The weights of the trees' own probabilities, (M,) of two classes, else (K M,)."""
-        C = len(self.centre)
-        W = np.zeros((C, self.n_functions))
-        W[:, -C:] = np.diag(self.spread)
-        return W.ravel()
-
     def training_design(self, X: ArrayLike) -> Matrix:
         """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
 

@@ -85,11 +85,6 @@ class Basis(ABC):
     def bounded(self) -> bool:
         """Whether Φ stays bounded far from the data, so that the logit's variance finds no outliers."""
 
-    @property
-    def prior_mean(self) -> Vector:
-        """The weights that a fit expects before it has seen rows: 0 of functions that know nothing of the classes."""
-        return np.zeros(())
-
     def __call__(self, X: ArrayLike) -> Matrix:
         """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F), an array or a table.
 

@@ -34,7 +34,7 @@ from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
-from blr.selection.evidence import ScaleFit, fit_evidence, fit_scales
+from blr.selection.evidence import fit_evidence, fit_scales
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 
@@ -239,26 +239,11 @@ class Problem:
         held: Response = {**self.response, "t": None, "sample_weight": None}
         return held if streamed.confusion is None else {**held, "confusion": None}
 
-    def prior_mean(self, basis: Basis) -> Vector:
-        """Return the mean of the weights' prior: the basis's own where rows are few, else 0.
-
-        Where each class has many rows, they tell more of the trees' weights than the trees do.
-        """
-        return basis.prior_mean if self.few else np.zeros(())
-
-    def at_scales(self, basis: Basis) -> ScaleFit:
-        """Return the Laplace fits with the standard deviations of the prior that matter."""
-        mean = self.prior_mean(basis)
-        return fit_scales(self.design(basis), mean=mean, threads=self.threads, **self.fitted)
-
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
-        mean = self.prior_mean(basis)
-        if scale is None and mean.any():
-            return self.at_scales(basis).posteriors[0]
         if scale is None:
             return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
-        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0, mean=mean)
+        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
         return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
@@ -354,9 +339,8 @@ def fit_candidate(
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         integral = integral_of_missing(data, problem.columns)
-        folded = (
-            selection.by == "stack" and problem.few and bool(problem.fold.any())
-        )  # of two groups at least
+        several = bool(problem.fold.any())  # groups
+        folded = selection.by == "stack" and problem.few and several
         unseen = left_out(problem, parts, integral, folded=folded, on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
@@ -383,7 +367,7 @@ def fitted_parts(
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
-        scales = problem.at_scales(basis)
+        scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
         log_weight = scales.log_evidence + np.log(scales.weight)
         for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
             parts.append(Part(width, s, basis, q, q, w))

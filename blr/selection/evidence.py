@@ -475,11 +475,11 @@ def at_highest_evidence(
 
 # Integration over the prior's scale: a few fits, each weighted by its evidence and a hyperprior.
 #
-# The prior is N(m, s²) for every weight but the intercept's, m mostly 0.  With few labels, or separable classes, the
-# evidence hardly depends on s, and its maximum runs into a corner; the mixture over s predicts better than any one s.
-# The hyperprior is a half-t of 4 degrees of freedom and scale 3 on s (Gelman 2006, doi:10.1214/06-BA117A), since the
+# The prior is N(0, s²) for every weight but the intercept's.  With few labels, or separable classes, the evidence
+# hardly depends on s, and its maximum runs into a corner; the mixture over s predicts better than any one s.  The
+# hyperprior is a half-t of 4 degrees of freedom and scale 3 on s (Gelman 2006, doi:10.1214/06-BA117A), since the
 # columns of a basis are of unit scale.  Where the data fix s, the mixture has one part: the fit at the evidence's
-# maximum.  Shapes: N rows, M basis functions, S scales.
+# maximum. Shapes: N rows, M basis functions, S scales.
 
 SCALES = tuple(np.geomspace(0.236, 25.0, 6).tolist())
 """Standard deviations of the weights that are tried: a factor of 2.5 apart.
@@ -536,7 +536,6 @@ def fit_scales(
     likelihood: str = "logistic",
     *,
     scales: Sequence[float] = SCALES,
-    mean: ArrayLike = 0.0,
     intercept: int | None = 0,
     intercept_variance: float = 1e4,
     trials: ArrayLike | None = None,
@@ -545,7 +544,7 @@ def fit_scales(
     confusion: ArrayLike | None = None,
     threads: int | None = None,
 ) -> ScaleFit:
-    """Return the Laplace fits that matter under the priors N(mean, s²), weighted by evidence and hyperprior.
+    """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
     Parameters
     ----------
@@ -553,8 +552,6 @@ def fit_scales(
         As of `fit`.
     scales
         The standard deviations to try, ascending, evenly spaced in their logarithm.
-    mean
-        The prior's mean, a number, (M,), or for a softmax (K M,).
     intercept, intercept_variance
         As of `fit_evidence`.
 
@@ -579,7 +576,7 @@ def fit_scales(
     )
     # An intercept alone has no scale, and is refused.
     as_groups(None, problem.n_functions, problem.likelihood.n_outputs, intercept, intercept_variance)
-    search = _Search(problem, grid, np.asarray(mean, dtype=np.float64), intercept, intercept_variance)
+    search = _Search(problem, grid, intercept, intercept_variance)
     return search.of_part() or search.of_all(grid, np.zeros(problem.n_solved))
 
 
@@ -589,7 +586,6 @@ class _Search:
 
     problem: Problem
     grid: Vector
-    mean: Vector
     intercept: int | None
     intercept_variance: float
 
@@ -604,13 +600,12 @@ class _Search:
         return int(self.intercept == 0)
 
     def prior(self, scale: float) -> GaussianPrior:
-        """Return the prior N(mean, scale²) of all weights but the intercept."""
+        """Return the prior N(0, scale²) of all weights but the intercept."""
         return GaussianPrior.isotropic(
             self.problem.n_functions,
             precision=scale**-2,
             intercept=self.intercept,
             intercept_variance=self.intercept_variance,
-            mean=self.mean,
         )
 
     def of_all(self, scales: Vector, start: Vector) -> ScaleFit:
@@ -641,7 +636,7 @@ class _Search:
         """
         problem = self.problem
         if not isinstance(problem.data, Rows):
-            return None if self.mean.any() else self._of_stream()
+            return self._of_stream()
         step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
         if step < 2:
             return None
@@ -728,7 +723,7 @@ def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: t
 def _scale(q: LaplacePosterior, column: int) -> float:
     """Return the prior's standard deviation of a weight."""
     assert q.prior is not None  # noqa: S101  fit_evidence gives one
-    return float(np.sqrt(q.prior.covariance[column]))
+    return float(np.sqrt(np.diag(np.atleast_2d(q.prior.precision(q.problem.n_functions)))[column] ** -1))
 
 
 def _single(q: LaplacePosterior, column: int) -> ScaleFit:

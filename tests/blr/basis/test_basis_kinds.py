@@ -21,8 +21,6 @@ from blr.basis._polynomial import clamped_knots, spline_slopes, spline_values
 from blr.basis.kinds import BASES, basis_from_dict, fit_basis
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
-from blr.posterior.variational import refine
-from blr.selection.evidence import fit_scales
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
@@ -409,36 +407,6 @@ def test_logits_of_new_rows_are_of_all_trees_and_bounded() -> None:
     assert not linear.bounded
     np.testing.assert_allclose(linear(X)[:, 1:5], linear.standardisation(X))
     assert linear.names(["a", "b", "c", "d"])[:6] == ("1", "a", "b", "c", "d", "trees for class 1")
-
-
-@pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("options", [{}, {"linear": True}, {"boosted": True}])
-def test_weights_at_the_mean_of_a_prior_say_what_the_trees_say(K: int, options: dict[str, bool]) -> None:
-    """But for constants of the classes, which are the intercepts'."""
-    X, y = rows(K=K)
-    basis = forest(X, y, **options)
-    a = basis(X) @ basis.prior_mean.reshape(-1, basis.n_functions).T
-    np.testing.assert_allclose(a, basis.logits(basis.standardisation(X)) - basis.centre, atol=1e-5)
-
-
-def test_trees_of_many_classes_with_few_labels_are_believed() -> None:
-    """Seven classes that lie three deviations apart: about zero, the evidence asks for large weights of all logits."""
-    rng = np.random.default_rng(0)
-    y = np.arange(2000) % 7
-    X = 3 * np.stack([y % 3, y // 3], axis=1) + rng.normal(size=(2000, 2))
-    basis = forest(X[:105], y[:105], boosted=True, trees=160)
-    zero, trees = (
-        fit_scales(basis.training_design(X[:105]), y[:105], "softmax", mean=mean)
-        for mean in (0.0, basis.prior_mean)
-    )
-    assert trees.log_evidence > zero.log_evidence + 5
-    zero_loss, loss = (
-        -np.log(
-            refine(found.posteriors[0]).prediction(basis(X[105:])).probability[np.arange(1895), y[105:]]
-        ).mean()
-        for found in (zero, trees)
-    )
-    assert loss < zero_loss
 
 
 @pytest.mark.parametrize("K", [2, 3])

@@ -274,19 +274,6 @@ def test_each_fit_is_that_of_its_prior() -> None:
         assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-4)  # the last Hessian is a step old
 
 
-@pytest.mark.parametrize("K", [2, 3])
-def test_each_fit_is_about_the_mean_of_its_prior(K: int) -> None:
-    Phi, t = problem()
-    y = t + 2 * (Phi[:, 2] > 1) * (K > 2)
-    mean = np.random.default_rng(1).normal(size=4 if K == 2 else 4 * K)
-    found = fit_scales(Phi, y % K, "logistic" if K == 2 else "softmax", mean=mean)
-    for q, s in zip(found.posteriors, found.scale, strict=True):
-        variance = np.tile([1e4, s**2, s**2, s**2], len(mean) // 4)
-        twin = blr.fit(Phi, y % K, blr.GaussianPrior(mean, variance), "logistic" if K == 2 else "softmax")
-        np.testing.assert_allclose(q.mean, twin.mean, rtol=1e-6, atol=1e-8)
-        assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-4)
-
-
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
 def test_the_mixture_is_that_of_a_fine_grid(likelihood: str) -> None:
     Phi, t = problem(slope=2.5)
