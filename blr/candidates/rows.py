@@ -50,6 +50,11 @@ class LabelledRows:
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None where labels are right
     confusion: Matrix | None = None
 
+    def of(self, some: Mask) -> LabelledRows:
+        """Return the rows in a mask (N,) alone, where the confusion is not by row."""
+        by_row = {name: x[some] for name, x in vars(self).items() if x is not None and name != "confusion"}
+        return replace(self, **by_row)
+
     @property
     def response(self) -> Any:
         """The targets of fits: votes (N, K), or class indices (N,)."""

@@ -329,9 +329,9 @@ class TrainedClassifier:
     log_loss_logistic
         The log loss of a cross-validated logistic regression on the rows that judge; None where labels may be wrong.
     seen, probability, plugin
-        The labelled rows (N,) that judge: the held-out ones or, without any, all of them, each left out of the fits.
-        Their probabilities (n, K), moderated and with the weights at the mode.  Where labels may be wrong, they are
-        those of the recorded classes.
+        The labelled rows (N,) of positive weight that judge: the held-out ones or, without any, all, each left out of
+        the fits.  Their probabilities (n, K), moderated and with the weights at the mode.  Where labels may be
+        wrong, they are those of the recorded classes.
     outcome, group
         Classes of these rows (n,), or the shares of their votes (n, K); and which of them belong together.
     class_share, class_share_kept
@@ -589,7 +589,8 @@ def fit_default(
     y
         Labels (N,), or votes for each class (N, K).
     sample_weight, group
-        Weights of the rows (N,); and labels (N,) equal for rows that belong together, such as those of one object.
+        Weights of the rows (N,), of which those of weight zero are left out; and labels (N,) equal for rows that belong
+        together, such as those of one object.
     errors
         One-sigma errors of the features (N, F): a row to classify is widened by what its errors exceed these.
     features, classes
@@ -655,6 +656,9 @@ def fit_default(
         group=together,
         annotator=None if annotator is None else np.unique(np.asarray(annotator), return_inverse=True)[1],
     )
+    if weight is not None:
+        rows = rows.of(weight > 0)  # those of weight zero would move ranges and knots
+    n = len(rows.X)
     _check_rows(rows, named, labels)
     data = TrainingSet.of(rows, named, [str(label) for label in labels])
     other = None

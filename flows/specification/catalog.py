@@ -283,7 +283,8 @@ class CatalogTable(SpecificationTable):
         '"quarantine", "warn", "ignore"',
     )
     weight: Expression | None = Field(
-        default=None, description="Weight of a training row, an expression; default 1"
+        default=None,
+        description="Weight of a training row, an expression; default 1; rows of weight 0 are left out",
     )
 
     @model_validator(mode="after")

@@ -174,8 +174,15 @@ class RowReading:
             specification, source.reviews, labels, values, texts, chosen
         )
         rows = batch.take(pa.array(row))
-        features, own = self.reader.evaluate(rows), self.reader.values(rows)
-        weight, identifier = _weights(specification, own), specification.catalog.id
+        own, identifier = self.reader.values(rows), specification.catalog.id
+        weight = _weights(specification, own)
+        if weight is not None and not weight.all():  # rows of weight zero would move ranges and knots
+            some = np.flatnonzero(weight)
+            rows, row, weight = rows.take(pa.array(some)), row[some], weight[some]
+            own = self.reader.values(rows)
+            given, shared = given[some], shared[some]
+            reviewed = None if reviewed is None else reviewed[some]
+        features = self.reader.evaluate(rows)
         if reviewed is not None:
             weight = reviewed if weight is None else weight * reviewed
         part = {
@@ -590,6 +597,14 @@ def _check_rows(
     specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], refusal: str
 ) -> None:
     of_class = counts.training + counts.held_out
+    if specification.catalog.weight is not None:
+        named = labels.read(np.array([*seen], dtype=object))
+        for k in np.flatnonzero(of_class == 0):
+            if (named == k).any():
+                raise TrainingError(
+                    f"catalog.weight: got 0 for all training rows of class '{labels.classes[k]}', expected a positive "
+                    "weight for some rows of each class; correct the weight, or leave the class out"
+                )
     check_classes(specification.label, labels, seen, of_class.tolist())
     _check_places(specification, counts)
     if refusal:
@@ -602,12 +617,6 @@ def _check_rows(
                     f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), expected "
                     "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
-    if not counts.training_weight.all():
-        raise TrainingError(
-            "catalog.weight: got 0 for all training rows of class "
-            f"'{labels.classes[int(np.argmin(counts.training_weight))]}', expected a positive weight for "
-            "some rows of each class; correct the weight, or leave the class out"
-        )
     for j, name in enumerate(specification.features):
         if counts.missing_in_training[j] == counts.n_training:
             text = specification.features[name]

@@ -297,6 +297,18 @@ def test_logistic_regression_beside_many_rows_that_all_train() -> None:
     assert trained.log_loss_logistic == pytest.approx(trained.log_loss, abs=0.01)
 
 
+def test_rows_of_weight_zero_move_neither_ranges_nor_knots() -> None:
+    X, y = rows()
+    far = {"sample_weight": np.append(np.ones(len(X)), 0), "errors": np.full((len(X) + 1, X.shape[1]), 0.1)}
+    options = {"candidates": ["sigmoid"], "group": np.arange(len(X) + 1) // 2}
+    weighted = fitted(np.vstack([X, 1e3 + X[:1]]), np.append(y, 1), **options, **far)
+    without = fitted(
+        X, y, **{name: x if name == "candidates" else x[:-1] for name, x in (options | far).items()}
+    )
+    np.testing.assert_array_equal(weighted.predict_proba(4 * X), without.predict_proba(4 * X))
+    assert len(weighted.seen) == len(X)
+
+
 def test_votes_are_shares_and_scatter() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 1))

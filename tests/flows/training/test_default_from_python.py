@@ -49,11 +49,15 @@ def rows(n: int = 140) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any]:
-    """Return the default run of a catalogue's rows, that of the same arrays, and the features."""
+    """Return the default run of a catalogue's rows, that of the same arrays, and the features.
+
+    The catalogue has rows of weight zero besides, far away, which count for nothing.
+    """
     folder = tmp_path_factory.mktemp("default")
     X, kind, weight, group = rows()
     cells = zip(X[:, 0], X[:, 1], kind, weight, group, strict=True)
     lines = [f"{u},{'' if np.isnan(v) else v},{k},{w},s{g}" for u, v, k, w, g in cells]
+    lines[5:5] = [f"{90 + i},-70,{'ab'[i % 2]},0,far{i}" for i in range(9)]
     (folder / "rows.csv").write_text("\n".join(["u,v,kind,w,star", *lines]) + "\n")
     asked = parse_specification(SPECIFICATION, source="spec.toml", base_folder=str(folder))
     listed = tuple(Candidate.stated(one) for one in default_candidates(len(X), 2, 2))
