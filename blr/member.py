@@ -235,12 +235,6 @@ class Chosen:
         """Return where the covariances are taken of a member with such a share."""
         return self.covariances[share < _LARGE_SHARE]
 
-    def at_all(self, used: NDArray[np.bool_]) -> Chosen:
-        """Return the same covariances for the nodes `used` (S,), and the activations taken at all of these."""
-        whole = int(np.count_nonzero(used))
-        large, small = self.covariances
-        return Chosen(NodeInterpolation(np.arange(whole), np.eye(whole)), (large.of(used), small.of(used)))
-
 
 @dataclass(frozen=True, eq=False)
 class NodeMixture:
@@ -283,13 +277,9 @@ class NodeMixture:
             share[:, rows] -= moved[:, rows]
         sums = self._sums(nodes, share, chosen, fine, designs)
         if rows.size:
-            used = moved[:, rows].any(axis=1)
-            for few in chosen[0].covariances:
-                used[few.chosen] = True
-            inside = np.clip(nodes[np.ix_(used, rows)], low, high)
-            # At the edge of the range the activations bend: they are taken at all nodes.
-            fewer = [one.at_all(used) for one in chosen]
-            more = self._sums(inside, moved[np.ix_(used, rows)], fewer, fine)
+            # At the edge of the range the activations bend: they are taken at all nodes, whatever rows are asked for.
+            inside = np.clip(nodes[:, rows], low, high)
+            more = self._sums(inside, moved[:, rows], (chosen[0], chosen[0]), fine)
             for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
                 total[rows] += part
         # Inner points are float32, so that the sums are not quite one.

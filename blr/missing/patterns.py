@@ -240,10 +240,6 @@ class NodeInterpolation:
     chosen: NDArray[np.intp]
     to_all: Matrix
 
-    def of(self, used: NDArray[np.bool_]) -> NodeInterpolation:
-        """Return the interpolation to the nodes `used` (S,) alone; the chosen ones must be among them."""
-        return NodeInterpolation((np.cumsum(used) - 1)[self.chosen], self.to_all[used])
-
 
 @lru_cache(maxsize=64)
 def kept_nodes(dimension: int, n: int) -> tuple[NDArray[np.intp], Matrix, Vector]:

@@ -108,7 +108,9 @@ def test_a_row_is_scored_alike_whatever_its_neighbours() -> None:
     missing[:, 0] = False
     order = np.random.default_rng(4).permutation(N)
     whole, shuffled = c.score(X, missing), c.score(X[order], missing[order])
-    np.testing.assert_allclose(whole.probability[order], shuffled.probability, atol=2e-6)
+    np.testing.assert_allclose(whole.probability[order], shuffled.probability, atol=1e-12)
+    alone = [c.score(X[i : i + 1], missing[i : i + 1]).probability for i in range(60)]
+    np.testing.assert_allclose(whole.probability[:60], np.concatenate(alone), atol=1e-12)
 
 
 def test_a_shift_of_class_priors_is_taken_into_the_integral() -> None:
