@@ -7,7 +7,6 @@ values and written back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
@@ -73,10 +72,6 @@ class MalformedError(ValueError):
     """The bytes are no compact Thrift."""
 
 
-WHOLE, OUTLINE, ENDS = range(3)
-"""What is made of the bytes: values, the integers and places of a structure's fields, or nothing."""
-
-
 @dataclass(frozen=True)
 class Items:
     """The elements of a list or set, all of one type; of a map, keys and values by turns (both types in `of`).
@@ -109,22 +104,18 @@ class Struct:
         return Struct(dict(sorted(fields.items())))
 
 
-def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
-    """Return the structure that the bytes begin with; `MalformedError` where they do not hold one.
+def decode(data: bytes, packed: tuple[int, ...] | None = None) -> tuple[Struct, int]:
+    """Return the structure that the bytes begin with, and where it ends; `MalformedError` where they hold none.
 
     `packed` are the fields that lead to a list of structures which stay bytes, for there may be very many.
     """
-    with _complete():
-        return Struct(_struct(data, 0, 0, WHOLE, packed)[0])
-
-
-def outline(data: bytes, at: int = 0) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the type and value of a structure's integers, of other fields type and place; and where it ends."""
-    with _complete():
-        fields, end = _struct(data, at, 0, OUTLINE)
+    try:
+        fields, end = _struct(data, 0, 0, packed)
+    except (IndexError, KeyError, RecursionError) as error:
+        raise MalformedError("the bytes end early or hold an unknown type") from error
     if end > len(data):
         raise MalformedError("the bytes end early")
-    return fields, end
+    return Struct(fields), end
 
 
 def encode(struct: Struct) -> bytes:
@@ -132,15 +123,6 @@ def encode(struct: Struct) -> bytes:
     out = bytearray()
     put_struct(out, struct)
     return bytes(out)
-
-
-@contextmanager
-def _complete() -> Iterator[None]:
-    """Raise MalformedError where the bytes turn out to end early."""
-    try:
-        yield
-    except (IndexError, KeyError, RecursionError) as error:
-        raise MalformedError("the bytes end early or hold an unknown type") from error
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -163,12 +145,12 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _struct(
-    data: bytes, at: int, depth: int, mode: int, packed: tuple[int, ...] | None = None
+    data: bytes, at: int, depth: int, packed: tuple[int, ...] | None
 ) -> tuple[dict[int, tuple[int, Any]], int]:
-    """Return a structure's fields, of no use where only its end is wanted, and where it ends."""
+    """Return a structure's fields, and where it ends."""
     _check(data, 0, depth)
     fields: dict[int, tuple[int, Any]] = {}
-    number, ends, places = 0, mode == ENDS, mode == OUTLINE
+    number = 0
     while head := data[at]:
         at += 1
         kind = head & 0x0F
@@ -176,46 +158,38 @@ def _struct(
             number += head >> 4
         else:
             number, at = _zigzag(data, at)
-        if kind in INTEGERS and ends:  # of most fields: a loop here is quicker than a call
-            while data[at] > 0x7F:
-                at += 1
-            at += 1
-        elif kind in INTEGERS:
-            value, at = _zigzag(data, at)
-            fields[number] = (kind, value)
-        elif kind <= FALSE:
-            fields[number] = (kind, at if places else None)
-        elif ends:
-            _, at = _value(data, at, kind, depth, ENDS)
-        elif places:
-            fields[number] = (kind, at)
-            _, at = _value(data, at, kind, depth, ENDS)
-        else:
+        value = None
+        if kind > FALSE:
             inner = packed[1:] if packed and packed[0] == number else None
-            values, at = _value(data, at, kind, depth, mode, inner)
-            fields[number] = (kind, values)
+            value, at = _value(data, at, kind, depth, inner)
+        fields[number] = (kind, value)
     return fields, at + 1
 
 
-def _value(
-    data: bytes, at: int, kind: int, depth: int, mode: int, packed: tuple[int, ...] | None = None
-) -> tuple[Any, int]:
-    """Return a value of a type, None where only its end is wanted, and where it ends."""
+def _value(data: bytes, at: int, kind: int, depth: int, packed: tuple[int, ...] | None) -> tuple[Any, int]:
+    """Return a value of a type, and where it ends."""
     if kind in INTEGERS:
         return _zigzag(data, at)
     if kind == STRUCT:
-        fields, end = _struct(data, at, depth + 1, mode, packed)
-        return (Struct(fields) if mode == WHOLE else None), end
+        fields, at = _struct(data, at, depth + 1, packed)
+        return Struct(fields), at
     if kind in {LIST, SET, MAP}:
-        return _items(data, at, kind, depth + 1, mode, packed)
+        values = []
+        of, kinds, at = _types(data, at, kind, depth + 1)
+        for element in kinds:
+            if packed == () and element == STRUCT:
+                start, at = at, _end(data, at, STRUCT, depth + 1)
+                value = data[start:at]
+            else:
+                value, at = _value(data, at, element, depth + 1, packed)
+            values.append(value)
+        return Items(of, values), at
     size, at = _varint(data, at) if kind == BINARY else (FIXED[kind], at)
-    return (data[at : at + size] if mode == WHOLE else None), at + size
+    return data[at : at + size], at + size
 
 
-def _items(
-    data: bytes, at: int, kind: int, depth: int, mode: int, packed: tuple[int, ...] | None
-) -> tuple[Items | None, int]:
-    """Return a list, a set or a map, which has its types in one byte and keys and values by turns, and its end."""
+def _types(data: bytes, at: int, kind: int, depth: int) -> tuple[int, tuple[int, ...], int]:
+    """Return the byte of a list's, a set's or a map's types, the type of each element, and where these begin."""
     if kind == MAP:
         size, at = _varint(data, at)
         of = data[at] if size else 0
@@ -227,31 +201,34 @@ def _items(
         of = head & 0x0F
         kinds = (of,)
     _check(data, size, depth)
-    if mode == ENDS or (kind != MAP and of == STRUCT and packed == ()):
-        return _ends(data, at, of, kinds * size, depth, mode)
-    values = []
-    for element in kinds * size:
-        value, at = _value(data, at, element, depth, mode, packed)
-        values.append(value)
-    return Items(of, values), at
+    return of, kinds * size, at
 
 
-def _ends(
-    data: bytes, at: int, of: int, kinds: tuple[int, ...], depth: int, mode: int
-) -> tuple[Items | None, int]:
-    """Return the elements of a list as their bytes, None where only the end is wanted, and where it ends."""
-    values = []
-    for kind in kinds:
-        start = at
-        if kind in INTEGERS:
-            while data[at] > 0x7F:
-                at += 1
+def _end(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Return where a value of a type ends."""
+    if kind == STRUCT:
+        _check(data, 0, depth + 1)
+        while head := data[at]:
             at += 1
-        else:
-            _, at = _value(data, at, kind, depth, ENDS)
-        if mode == WHOLE:
-            values.append(data[start:at])
-    return (Items(of, values) if mode == WHOLE else None), at
+            kind = head & 0x0F
+            if not head >> 4:
+                _, at = _varint(data, at)
+            if kind in INTEGERS:  # of most fields: a loop here is quicker than a call
+                while data[at] > 0x7F:
+                    at += 1
+                at += 1
+            elif kind > FALSE:
+                at = _end(data, at, kind, depth + 1)
+        return at + 1
+    if kind in {LIST, SET, MAP}:
+        _, kinds, at = _types(data, at, kind, depth + 1)
+        for element in kinds:
+            at = _end(data, at, element, depth + 1)
+        return at
+    if kind in INTEGERS:
+        return _varint(data, at)[1]
+    size, at = _varint(data, at) if kind == BINARY else (FIXED[kind], at)
+    return at + size
 
 
 def _check(data: bytes, size: int, depth: int) -> None:
@@ -334,7 +311,7 @@ TAIL = 8
 
 INDEX_PLACES, INDEX_LENGTHS = zip(OFFSET_INDEX, COLUMN_INDEX, strict=True)
 
-# What is read of each structure: a field's type, and what the structures in it are; of packed chunks the types alone.
+# What is read of each structure: a field's type, and what the structures in it are.
 Known = Mapping[int, tuple[int, "Known | None"]]
 GROUP: Known = {
     COLUMNS: (LIST, None),
@@ -347,16 +324,14 @@ FILE: Known = {
     KEY_VALUES: (LIST, {KEY: (BINARY, None), VALUE: (BINARY, None)}),
     COLUMN_ORDERS: (LIST, {}),
 }
-CHUNK = {
-    METADATA: STRUCT,
-    **dict.fromkeys((CHUNK_OFFSET, *INDEX_PLACES), I64),
-    **dict.fromkeys(INDEX_LENGTHS, I32),
+COLUMN: Known = {
+    **dict.fromkeys((VALUES, UNCOMPRESSED, COMPRESSED, *PAGES, BLOOM[0]), (I64, None)),
+    **dict.fromkeys((CODEC, BLOOM[1]), (I32, None)),
 }
-COLUMN = {
-    **dict.fromkeys(
-        (VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM[0]), I64
-    ),
-    **dict.fromkeys((CODEC, BLOOM[1]), I32),
+CHUNK: Known = {
+    METADATA: (STRUCT, COLUMN),
+    **dict.fromkeys((CHUNK_OFFSET, *INDEX_PLACES), (I64, None)),
+    **dict.fromkeys(INDEX_LENGTHS, (I32, None)),
 }
 
 
@@ -367,24 +342,14 @@ class Footer:
     start: int
     metadata: Struct
 
-    @property
-    def row_groups(self) -> tuple[int, ...]:
-        """Rows of each row group."""
-        return tuple(group.get(ROWS, 0) for group in self.metadata.list(ROW_GROUPS))
-
 
 def read_footer(path: Path) -> Footer:
     """Return the footer of a file; `DamagedFileError` says what is wrong with it."""
     with open_bytes(path) as stream:
         footer = parse_whole(stream, path)
-    for _ in chunks(path, footer):
+    for _ in checked_chunks(path, footer):
         pass
     return footer
-
-
-def read_chunks(stream: IO[bytes], path: Path) -> Iterator[Chunk]:
-    """Yield the column chunks of a file; `DamagedFileError` says what is wrong with its footer."""
-    yield from chunks(path, parse_whole(stream, path))
 
 
 def parse_whole(stream: IO[bytes], path: Path) -> Footer:
@@ -411,7 +376,7 @@ def parse_footer(stream: IO[bytes], path: Path) -> Footer:
         raise damaged(path, "it does not end as a Parquet file does")
     start = stream.seek(size - TAIL - length)
     try:
-        return Footer(start, decode(stream.read(length), packed=(ROW_GROUPS, COLUMNS)))
+        return Footer(start, decode(stream.read(length), packed=(ROW_GROUPS, COLUMNS))[0])
     except MalformedError as error:
         raise damaged(path, f"its footer cannot be read ({error})") from None
 
@@ -424,49 +389,27 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
     )
 
 
-def chunks(path: Path, footer: Footer) -> Iterator[Chunk]:
+def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
     """Yield the column chunks; raise unless each lies between the magic and the footer."""
     for packed in (packed for group in footer.metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)):
         try:
-            chunk = Chunk.of(packed)
-        except (MalformedError, KeyError):
-            raise damaged(path, "its footer does not say in which bytes the columns are") from None
-        if chunk.elsewhere:
+            chunk, _ = decode(packed)
+        except MalformedError:
+            chunk = Struct({})
+        if METADATA not in chunk.fields or not fits(chunk, CHUNK):
+            raise damaged(path, "its footer does not say in which bytes the columns are")
+        if FILE_PATH in chunk.fields:
             raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
+        column = chunk.get(METADATA)
         # Some writers say dictionary page 0 for none.
-        offsets = [o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o]
-        start = min(offsets, default=0)
-        end = start + chunk.column.get(COMPRESSED, footer.start)
+        start = min((o for o in (column.get(DATA_PAGE), column.get(DICTIONARY_PAGE)) if o), default=0)
+        end = start + column.get(COMPRESSED, footer.start)
         # For a chunk without values, the places that writers state have no meaning.
-        if chunk.column.get(VALUES) and (start < len(MAGIC) or end > footer.start):
+        if column.get(VALUES) and (start < len(MAGIC) or end > footer.start):
             raise damaged(
                 path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
             )
         yield chunk
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The integers of a packed column chunk and of its metadata, by their fields' numbers."""
-
-    fields: Mapping[int, int]
-    column: Mapping[int, int]
-    elsewhere: bool
-
-    @classmethod
-    def of(cls, packed: bytes) -> Chunk:
-        """Look into a chunk; MalformedError where fields are of other types than Parquet's."""
-        fields, _ = outline(packed)
-        column, _ = outline(packed, fields[METADATA][1])
-        return cls(integers(fields, CHUNK), integers(column, COLUMN), FILE_PATH in fields)
-
-
-def integers(fields: Mapping[int, tuple[int, int]], known: Mapping[int, int]) -> dict[int, int]:
-    """Return the known fields' values."""
-    for number in known.keys() & fields.keys():
-        if fields[number][0] != known[number]:
-            raise MalformedError(f"field {number} is of type {fields[number][0]}")
-    return {number: fields[number][1] for number in known.keys() & fields.keys()}
 
 
 def fits(struct: Struct, known: Known) -> bool:
@@ -491,20 +434,12 @@ def key_values(footer: Footer) -> dict[str, str]:
     }
 
 
-def single_chunk(metadata: Struct) -> Struct:
-    """Return the only column chunk of a file's metadata."""
-    (group,) = metadata.list(ROW_GROUPS)
-    (packed,) = group.list(COLUMNS)
-    return decode(packed)
-
-
-def moved(chunk: Struct, shift: int) -> Struct:
-    """Return a column chunk as it lies `shift` bytes further on."""
-    column = chunk.get(METADATA)
-    for number in (DATA_PAGE, DICTIONARY_PAGE):
+def shifted(column: Struct, shift: int) -> Struct:
+    """Return a chunk's metadata as its pages lie `shift` bytes further on."""
+    for number in PAGES:
         if offset := column.get(number):
             column = column.replace(number, I64, offset + shift)
-    return chunk.replace(METADATA, STRUCT, column)
+    return column
 
 
 def merge(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from os import SEEK_END
@@ -48,6 +47,7 @@ from catalogs.parquet._footer import (
     PAGES,
     PLACE,
     ROW_GROUPS,
+    ROWS,
     SCHEMA,
     SIZE_STATISTICS,
     SORTED_BY,
@@ -57,21 +57,19 @@ from catalogs.parquet._footer import (
     TOTAL_COMPRESSED,
     UNCOMPRESSED,
     VALUES,
-    Chunk,
     Footer,
     Items,
     MalformedError,
     Struct,
+    checked_chunks,
     decode,
     encode,
     key_values,
     merge,
-    moved,
-    outline,
     parse_footer,
-    read_chunks,
+    parse_whole,
     read_footer,
-    single_chunk,
+    shifted,
 )
 from catalogs.parquet.metadata import DESCRIPTIONS, annotated_key_values, new_fields
 
@@ -88,8 +86,8 @@ def wrong_page(path: Path, expected: Stamp) -> str | None:
     """Return which page of a file has another checksum than its header states, None where none has."""
     check_unchanged(path, expected)
     with open_bytes(path) as stream:
-        for chunk in read_chunks(stream, path):
-            for start, size, stated in pages(stream, *pages_extent(chunk.column)):
+        for chunk in checked_chunks(path, parse_whole(stream, path)):
+            for start, size, stated in pages(stream, *pages_extent(chunk.get(METADATA))):
                 if stated is None:
                     break  # writers state it of all pages of a column or of none
                 stream.seek(start)
@@ -111,16 +109,16 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int 
         for size in HEADERS:
             stream.seek(at)
             try:
-                fields, n_bytes = outline(stream.read(size))
+                header, n_bytes = decode(stream.read(size))
                 break
             except MalformedError:
                 continue
         else:
             return
-        kind, size = fields.get(PAGE_COMPRESSED, (I32, -1))
-        if kind != I32 or size < 0 or at + n_bytes + size > end:
+        size = header.get(PAGE_COMPRESSED)
+        if not isinstance(size, int) or size < 0 or at + n_bytes + size > end:
             return
-        stated = fields[PAGE_CRC][1] & CRC if PAGE_CRC in fields else None
+        stated = header.get(PAGE_CRC) & CRC if PAGE_CRC in header.fields else None
         yield at + n_bytes, size, stated
         at += n_bytes + size
 
@@ -134,25 +132,19 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int 
 # without a dictionary, which wait on the disk until the row group is complete.
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some rows of a row group, all of it or, where it is too large to be held, a part."""
-
-    group: int
-    n_rows: int
-    whole: bool
+Encoded = tuple[int, bool, int, memoryview, Struct]
+"""A row group, whether it is all of it, the number of a column, its pages, and its chunk as if it began a file."""
 
 
-Encoded = tuple[Piece, int, memoryview, Struct]
-"""A piece, the number of a column, its pages, and a footer's words on them as if they began a file."""
-
-
-def encoded(column: tuple[Piece, int, pa.ChunkedArray], path: Path, schema: pa.Schema, codec: str) -> Encoded:
-    """Return one column of a piece as it is stored."""
-    piece, number, values = column
+def encoded(
+    column: tuple[int, bool, int, pa.ChunkedArray], path: Path, schema: pa.Schema, codec: str
+) -> Encoded:
+    """Return one column of a row group, or of a part of it, as it is stored."""
+    group, whole, number, values = column
     own = pa.schema([schema.field(number)])
-    buffer, footer = file_of(path, own, pa.table([values], schema=own), codec, whole=piece.whole)
-    return piece, number, memoryview(buffer)[: footer.start], single_chunk(footer.metadata)
+    buffer, footer = file_of(path, own, pa.table([values], schema=own), codec, whole=whole)
+    ((packed,),) = (group.list(COLUMNS) for group in footer.metadata.list(ROW_GROUPS))
+    return group, whole, number, memoryview(buffer)[: footer.start], decode(packed)[0]
 
 
 def file_of(
@@ -180,16 +172,17 @@ def write_chunks(
 ) -> list[list[Struct]]:
     """Write chunks to the end of a stream; return their metadata there for each row group."""
     written: list[list[Struct]] = [[] for _ in range(n_groups)]
-    for (group, whole), of_group in groupby(columns, lambda column: (column[0].group, column[0].whole)):
+    for (group, whole), of_group in groupby(columns, lambda column: column[:2]):
         if whole:
-            for _, _, pages, chunk in of_group:
+            for *_, pages, chunk in of_group:
                 start = stream.seek(0, SEEK_END)
                 stream.write(pages)
-                written[group].append(moved(chunk, start))
+                column = shifted(chunk.get(METADATA), start)
+                written[group].append(chunk.replace(METADATA, STRUCT, column))
             continue
         with ExitStack() as stack:
             joined: dict[int, tuple[IO[bytes], list[Struct]]] = {}  # of each column its pages, and its chunks
-            for _, number, pages, chunk in of_group:
+            for *_, number, pages, chunk in of_group:
                 if number not in joined:
                     joined[number] = stack.enter_context(tempfile.TemporaryFile(dir=folder)), []
                 file, chunks = joined[number]
@@ -206,7 +199,7 @@ def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) 
     stream.seek(0, SEEK_END)
     columns = [chunk.get(METADATA) for chunk in chunks]
     places = {n: sum(column.get(n) for column in columns) for n in (VALUES, UNCOMPRESSED, COMPRESSED)}
-    places[DATA_PAGE] = Mover(file, stream).copy(0, file.tell())
+    places[DATA_PAGE] = copy(file, stream, 0, file.tell())
     # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
     column = without(columns[0], ENCODING_STATS, SIZE_STATISTICS)
     for number, value in places.items():
@@ -227,25 +220,30 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
     """Write the columns of those names to an empty stream; return the footer that belongs behind them."""
     elements = footer.metadata.list(SCHEMA)
     groups = footer.metadata.list(ROW_GROUPS)
+    kept: list[Struct] = []
+    leaves: list[int] = []  # the numbers of the chunks that stay
+    n_columns = n_kept = n_leaves = 0
+    for name, parts, n in selected_columns(elements):
+        if name in names:
+            kept += parts
+            leaves += range(n_leaves, n_leaves + n)
+            n_kept += 1
+        n_columns, n_leaves = n_columns + 1, n_leaves + n
     with open_bytes(source) as old:
-        if all(name in names for name, _, _ in selected_columns(elements)):
-            Mover(old, stream).copy(0, footer.start)
+        if n_kept == n_columns:
+            copy(old, stream, 0, footer.start)
             return footer
-        leaves = kept_leaves(elements, names)
         cut = end_of_kept(groups, leaves)
         if cut is None or cut > footer.start:
-            mover = Mover(old, stream)
-            mover.copy(0, len(MAGIC))
-            groups = [mover.group(group, leaves) for group in groups]
+            copy(old, stream, 0, len(MAGIC))
+            groups = [copied_group(old, stream, group, leaves) for group in groups]
         else:
-            Mover(old, stream).copy(0, cut)
+            copy(old, stream, 0, cut)
             groups = [
                 with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
             ]
-    kept = [parts for name, parts, _ in selected_columns(elements) if name in names]
-    root = elements[0].replace(CHILDREN, I32, len(kept))
-    schema = Items(STRUCT, [root, *(element for parts in kept for element in parts)])
-    metadata = footer.metadata.replace(SCHEMA, LIST, schema)
+    root = elements[0].replace(CHILDREN, I32, n_kept)
+    metadata = footer.metadata.replace(SCHEMA, LIST, Items(STRUCT, [root, *kept]))
     metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, groups))
     if COLUMN_ORDERS in metadata.fields:
         orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
@@ -266,52 +264,40 @@ def selected_columns(elements: Sequence[Struct]) -> Iterator[tuple[str, list[Str
         yield elements[start].get(NAME).decode("utf-8", "replace"), list(elements[start:at]), leaves
 
 
-def kept_leaves(elements: Sequence[Struct], names: Collection[str]) -> list[int]:
-    """Return which column chunks of a row group belong to the named columns."""
-    kept: list[int] = []
-    at = 0
-    for name, _, leaves in selected_columns(elements):
-        if name in names:
-            kept += range(at, at + leaves)
-        at += leaves
-    return kept
-
-
 def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
     """Return where all that stays has ended, if nothing that goes begins before; else None."""
     staying = set(leaves)
     kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
     for group in groups:
         for i, packed in enumerate(group.list(COLUMNS)):
-            (kept if i in staying else gone).extend(extents(Chunk.of(packed)))
+            (kept if i in staying else gone).extend(extents(decode(packed)[0]))
     first_gone = min(start for start, _ in gone)
     last_kept = max(start for start, _ in kept)
     return max(end for _, end in kept) if last_kept < first_gone else None
 
 
-def extents(chunk: Chunk) -> list[tuple[int, int]]:
+def extents(chunk: Struct) -> list[tuple[int, int]]:
     """Return from and to where in the file a chunk, its indexes and its Bloom filter lie."""
-    known = ((chunk.fields, OFFSET_INDEX), (chunk.fields, COLUMN_INDEX), (chunk.column, BLOOM))
+    column = chunk.get(METADATA)
     blocks = [
         (place, place + (fields.get(length) or NOWHERE))
-        for fields, (start, length) in known
+        for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM))
         if (place := fields.get(start))
     ]
-    pages = pages_extent(chunk.column)
+    pages = pages_extent(column)
     return [pages, *blocks] if pages[1] > pages[0] else blocks
 
 
-def pages_extent(column: Mapping[int, int]) -> tuple[int, int]:
+def pages_extent(column: Struct) -> tuple[int, int]:
     """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
-    offsets = [place for number in PAGES if (place := column.get(number))]
-    start = min(offsets, default=0)
+    start = min((place for number in PAGES if (place := column.get(number))), default=0)
     return start, start + (column.get(COMPRESSED, 0) if start else 0)
 
 
 def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -> Struct:
     """Return a row group of only those chunks, which had the numbers `leaves`."""
     group = group.replace(COLUMNS, LIST, Items(STRUCT, list(chunks)))
-    columns = [Chunk.of(packed).column for packed in chunks]
+    columns = [decode(packed)[0].get(METADATA) for packed in chunks]
     for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
         if number in group.fields:
             group = group.replace(number, I64, sum(column.get(part, 0) for column in columns))
@@ -331,79 +317,68 @@ def without(struct: Struct, *numbers: int) -> Struct:
     return Struct({number: field for number, field in struct.fields.items() if number not in numbers})
 
 
-@dataclass(frozen=True)
-class Mover:
-    """Copies pieces of one file to the end of another, and says where they are now."""
+def copy(old: IO[bytes], new: IO[bytes], start: int, end: int) -> int:
+    """Copy bytes to the end of another file: in the kernel, which shares them where the file system can.
 
-    old: IO[bytes]
-    new: IO[bytes]
+    Return where they begin there.
+    """
+    new.flush()
+    at = place = new.tell()
+    while start < end:
+        n = min(end - start, PIECE)
+        try:
+            n_copied = os.copy_file_range(old.fileno(), new.fileno(), n, start, place)
+        except (AttributeError, OSError):  # not on this system, or not between these files
+            n_copied = 0
+        if not n_copied:
+            n_copied = os.pwrite(new.fileno(), os.pread(old.fileno(), n, start), place)
+        if not n_copied:
+            raise DamagedFileError(f"{old.name} became shorter while it was read; copy it again")
+        start, place = start + n_copied, place + n_copied
+    new.seek(place)
+    return at
 
-    def copy(self, start: int, end: int) -> int:
-        """Copy bytes; return where they begin now."""
-        self.new.flush()
-        at = place = self.new.tell()
-        while start < end:
-            n = _copied(self.old.fileno(), self.new.fileno(), start, place, min(end - start, PIECE))
-            if not n:
-                raise DamagedFileError(f"{self.old.name} became shorter while it was read; copy it again")
-            start, place = start + n, place + n
-        self.new.seek(place)
-        return at
 
-    def group(self, group: Struct, leaves: Sequence[int]) -> Struct:
-        """Copy the chunks of a row group, then what belongs to them; return it with their new places."""
-        at = self.new.tell()
-        moved = [self.chunk(group.list(COLUMNS)[i]) for i in leaves]
-        group = with_chunks(group, moved, leaves)
-        return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
-
-    def chunk(self, packed: bytes) -> bytes:
-        """Copy one chunk, its Bloom filter and its indexes."""
-        chunk = decode(packed)
-        column = chunk.get(METADATA)
-        start, end = pages_extent(Chunk.of(packed).column)
-        shift = self.copy(start, end) - start
-        for number in PAGES:
-            if place := column.get(number):
-                column = column.replace(number, I64, place + shift)
-        column = self.block(column, BLOOM)
-        chunk = self.offset_index(self.block(chunk, COLUMN_INDEX), shift)
+def copied_group(old: IO[bytes], new: IO[bytes], group: Struct, leaves: Sequence[int]) -> Struct:
+    """Copy the chunks of a row group, each with its Bloom filter and its indexes; return it with their new places."""
+    at = new.tell()
+    chunks = []
+    for i in leaves:
+        chunk, _ = decode(group.list(COLUMNS)[i])
+        start, end = pages_extent(chunk.get(METADATA))
+        shift = copy(old, new, start, end) - start
+        column = copied_block(old, new, shifted(chunk.get(METADATA), shift), BLOOM)
+        chunk = copied_block(old, new, chunk, COLUMN_INDEX)
+        chunk = copied_block(old, new, chunk, OFFSET_INDEX, pages_shift=shift)
         if chunk.get(CHUNK_OFFSET):
             chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
-        return encode(chunk.replace(METADATA, STRUCT, column))
-
-    def block(self, struct: Struct, fields: tuple[int, int]) -> Struct:
-        """Copy the bytes at a place of a length, if both are known; else leave both out."""
-        place, length = (struct.get(number) for number in fields)
-        if not place or not length or place < 0 or length < 0:
-            return without(struct, *fields)
-        return struct.replace(fields[0], I64, self.copy(place, place + length))
-
-    def offset_index(self, chunk: Struct, shift: int) -> Struct:
-        """Write the index of pages with their new places."""
-        place, length = (chunk.get(number) for number in OFFSET_INDEX)
-        if not place or not length or place < 0 or length < 0:
-            return without(chunk, *OFFSET_INDEX)
-        self.old.seek(place)
-        try:
-            index = decode(self.old.read(length))
-            pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + shift) for p in index.list(LOCATIONS)]
-        except (MalformedError, AttributeError, TypeError):
-            return without(chunk, *OFFSET_INDEX)  # The index is damaged, and readers do not need it.
-        data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
-        chunk = chunk.replace(OFFSET_INDEX[0], I64, self.new.tell()).replace(OFFSET_INDEX[1], I32, len(data))
-        self.new.write(data)
-        return chunk
+        chunks.append(encode(chunk.replace(METADATA, STRUCT, column)))
+    group = with_chunks(group, chunks, leaves)
+    return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
 
 
-def _copied(old: int, new: int, start: int, place: int, n: int) -> int:
-    """Copy up to n bytes and return how many: in the kernel, which shares them where the file system can."""
+def copied_block(
+    old: IO[bytes], new: IO[bytes], struct: Struct, fields: tuple[int, int], *, pages_shift: int | None = None
+) -> Struct:
+    """Copy the bytes at a place of a length, if both are known; else leave both out.
+
+    An index of pages is written with their new places, or left out where it is damaged: readers do not need it.
+    """
+    place, length = (struct.get(number) for number in fields)
+    if not place or not length or place < 0 or length < 0:
+        return without(struct, *fields)
+    if pages_shift is None:
+        return struct.replace(fields[0], I64, copy(old, new, place, place + length))
+    old.seek(place)
     try:
-        if shared := os.copy_file_range(old, new, n, start, place):
-            return shared
-    except (AttributeError, OSError):  # not on this system, or not between these files
-        pass
-    return os.pwrite(new, os.pread(old, n, start), place)
+        index, _ = decode(old.read(length))
+        pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + pages_shift) for p in index.list(LOCATIONS)]
+    except (MalformedError, AttributeError, TypeError):
+        return without(struct, *fields)
+    data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
+    struct = struct.replace(fields[0], I64, new.tell()).replace(fields[1], I32, len(data))
+    new.write(data)
+    return struct
 
 
 # Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
@@ -445,15 +420,13 @@ def append_columns(
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         # The new columns are compressed as the file's first one is.
         old_chunks = (c for group in footer.metadata.list(ROW_GROUPS) for c in group.list(COLUMNS))
-        codec = (
-            next((CODECS.get(Chunk.of(c).column.get(CODEC, 0)) for c in old_chunks), None) or FALLBACK_CODEC
-        )
+        first = next((decode(c)[0].get(METADATA).get(CODEC, 0) for c in old_chunks), 0)
+        codec = CODECS.get(first, FALLBACK_CODEC)
         footer = copy_columns(source, stream, footer, names)
-        pieces = pieces_of(footer.row_groups)
-        parts = exactly(computed, [piece.n_rows for piece in pieces])
+        groups = [group.get(ROWS, 0) for group in footer.metadata.list(ROW_GROUPS)]
         encode = partial(encoded, path=out, schema=schema, codec=codec)
-        with closing(in_order(columns_of(pieces, parts, schema), encode, threads)) as columns_in_order:
-            written = write_chunks(columns_in_order, stream, len(footer.row_groups), out.parent)
+        with closing(in_order(columns_of(groups, computed, schema), encode, threads)) as columns_in_order:
+            written = write_chunks(columns_in_order, stream, len(groups), out.parent)
         stream.write(merge(footer, file_of(out, schema, None, codec)[1].metadata, written, changed))
 
 
@@ -468,43 +441,27 @@ def new_table(values: NewValues, columns: Sequence[NewColumn]) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def exactly(parts: Iterable[pa.Table], sizes: Sequence[int]) -> Iterator[Iterator[pa.Table]]:
-    """Yield for each piece the tables that make it up."""
-    source = iter(parts)
-    left = [next(source)] if sum(sizes) else []
-    for size in sizes:
-        yield pieces(size, left, source)
-    if (left and left[0].num_rows) or next(source, None) is not None:
-        raise ValueError(f"compute returned more rows than the {sum(sizes)} of the file")
-
-
-def pieces(size: int, left: list[pa.Table], source: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield `size` rows: first of what is left, which it replaces by what then is left."""
-    while size:
-        piece = left[0].slice(0, size)
-        left[0] = left[0].slice(piece.num_rows)
-        size -= piece.num_rows
-        yield piece
-        if size:
-            left[0] = next(source)
-
-
-def pieces_of(row_groups: Sequence[int]) -> list[Piece]:
-    """Return the pieces in which new columns are encoded: row groups, of those that are too large parts."""
-    return [
-        Piece(group, min(PIECE_ROWS, size - start) if size > LARGE_GROUP else size, size <= LARGE_GROUP)
-        for group, size in enumerate(row_groups)
-        for start in range(0, size if size > LARGE_GROUP else 1, PIECE_ROWS)
-    ]
-
-
 def columns_of(
-    pieces: Sequence[Piece], parts: Iterable[Iterable[pa.Table]], schema: pa.Schema
-) -> Iterator[tuple[Piece, int, pa.ChunkedArray]]:
-    """Yield the columns of each piece, numbered."""
-    for piece, tables_of_piece in zip(pieces, parts, strict=True):
-        table = pa.concat_tables([schema.empty_table(), *tables_of_piece])
-        yield from ((piece, number, values) for number, values in enumerate(table.columns))
-        del table
-        # Threads free memory that others allocated; without this call the allocator keeps 50 MB of it.
-        pa.default_memory_pool().release_unused()
+    groups: Sequence[int], computed: Iterable[pa.Table], schema: pa.Schema
+) -> Iterator[tuple[int, bool, int, pa.ChunkedArray]]:
+    """Yield the numbered columns of each row group of so many rows, of those that are too large in parts."""
+    if not schema.names:
+        for _ in computed:  # `progress` hears of the rows
+            pass
+        return
+    source, left = iter(computed), schema.empty_table()
+    for group, size in enumerate(groups):
+        whole = size <= LARGE_GROUP
+        for start in range(0, 1 if whole else size, PIECE_ROWS):
+            n = size if whole else min(PIECE_ROWS, size - start)
+            parts = [left]
+            while sum(part.num_rows for part in parts) < n:
+                parts.append(next(source))
+            left = pa.concat_tables(parts)
+            table, left = left.slice(0, n), left.slice(n)
+            yield from ((group, whole, number, values) for number, values in enumerate(table.columns))
+            del table, parts
+            # Threads free memory that others allocated; without this call the allocator keeps 50 MB of it.
+            pa.default_memory_pool().release_unused()
+    if left.num_rows or next(source, None) is not None:
+        raise ValueError(f"compute returned more rows than the {sum(groups)} of the file")
