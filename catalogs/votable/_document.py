@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -340,25 +340,11 @@ UNIT = re.compile(rb'(?<= unit=)"blr: as it was (\d+)"')
 LINE_ENDS = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
 
-@dataclass(frozen=True)
-class Element:
-    """A FIELD or a PARAM: its attributes, and the XML of what is inside it."""
-
-    name: str
-    attributes: Mapping[str, str]
-    inside: list[str] = field(default_factory=list)
-
-    def xml(self, changed: Mapping[str, str]) -> str:
-        """Return the element, with those attributes changed."""
-        tag = self.name + attributes_xml({**self.attributes, **changed})
-        return f"<{tag}>{''.join(self.inside)}</{self.name}>" if self.inside else f"<{tag}/>"
-
-
 class Originals:
     """Follows a document and keeps its FIELDs, its PARAMs, and other elements' descriptions and units."""
 
     def __init__(self) -> None:
-        self.elements: list[Element] = []
+        self.elements: list[tuple[str, Mapping[str, str], list[str]]] = []  # name, attributes, XML inside
         self.texts: list[str] = []
         self.depth = 0
         self.is_leaf = False
@@ -368,14 +354,14 @@ class Originals:
         self.is_leaf = True
         if self.depth:
             self.depth += 1
-            self.elements[-1].inside.append(f"<{name}{attributes_xml(attributes)}>")
-            return attributes if self.elements[-1].name == "FIELD" else None
+            self.elements[-1][2].append(f"<{name}{attributes_xml(attributes)}>")
+            return attributes if self.elements[-1][0] == "FIELD" else None
         if name not in {"FIELD", "PARAM"}:
             unit = attributes.get("unit")
             return attributes if unit is None else {**attributes, "unit": self.mark(unit)}
         self.depth = 1
         mark = f"{ORIGINAL_MARK}{len(self.elements)}"
-        self.elements.append(Element(name, attributes))
+        self.elements.append((name, attributes, []))
         if name == "FIELD":
             return {**attributes, "utype": mark}
         known = {key: value for key, value in attributes.items() if key in {"ID", "name"}}
@@ -389,12 +375,12 @@ class Originals:
         self.depth -= 1
         if not self.depth:
             return text
-        inside = self.elements[-1].inside
+        outer, _, inside = self.elements[-1]
         if was_leaf and not text.strip():
             inside[-1] = f"{inside[-1].removesuffix('>')}/>"
         else:
             inside.append(f"{escape(text) if was_leaf else ''}</{name}>")
-        return text if self.elements[-1].name == "FIELD" else None
+        return text if outer == "FIELD" else None
 
     def mark(self, text: str) -> str:
         """Keep a text; return what astropy gets in its place."""
@@ -415,13 +401,13 @@ class Originals:
         types = {f.utype: f for f in file.iter_fields_and_params()}
 
         def element(match: re.Match[bytes]) -> bytes:
-            number = int(match[2])
-            original, changed = self.elements[number], {}
-            if original.name == "FIELD":
-                now = types[f"{ORIGINAL_MARK}{number}"]
-                changed = {"datatype": str(now.datatype)}
-                changed |= {"arraysize": str(now.arraysize)} if now.arraysize else {}
-            return original.xml(changed).encode()
+            name, attributes, inside = self.elements[int(match[2])]
+            if name == "FIELD":
+                now = types[f"{ORIGINAL_MARK}{match[2].decode()}"]
+                attributes = {**attributes, "datatype": str(now.datatype)}
+                attributes |= {"arraysize": str(now.arraysize)} if now.arraysize else {}
+            tag = name + attributes_xml(attributes)
+            return (f"<{tag}>{''.join(inside)}</{name}>" if inside else f"<{tag}/>").encode()
 
         def text(match: re.Match[bytes]) -> bytes:
             return escape(self.texts[int(match[1])]).encode()
@@ -488,15 +474,6 @@ def refers(group: Group, fields: Collection[str]) -> bool:
     )
 
 
-def drop_other_tables(file: VOTableFile, table: TableElement) -> None:
-    """Take all other tables out of a document."""
-    pending = list(file.resources)
-    while pending:
-        resource = pending.pop()
-        resource.tables[:] = [t for t in resource.tables if t is table]
-        pending.extend(resource.resources)
-
-
 def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:
     """Add fields to a table."""
     taken = {f.ID for f in table.fields}
@@ -512,20 +489,20 @@ def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewCol
         table.fields.append(field)
 
 
+def resources_of(file: VOTableFile) -> list[Resource]:
+    """Return all resources of a document."""
+    resources = list(file.resources)
+    for resource in resources:  # which grows by those inside others
+        resources.extend(resource.resources)
+    return resources
+
+
 def says_more(file: VOTableFile) -> list[str]:
     """Return in words what a file holds beside the rows of one table: one text, or none where there is nothing."""
     tables = list(file.iter_tables())
-    resources: list[Resource] = list(file.resources)
-    for resource in resources:  # which grows by those inside others
-        resources.extend(resource.resources)
-    places = [file, *resources, *tables]
-    kinds = {
-        "parameters": "params",
-        "groups": "groups",
-        "coordinates": "coordinate_systems",
-        "time systems": "time_systems",
-        "links": "links",
-    }
+    places = [file, *resources_of(file), *tables]
+    kinds = {"parameters": "params", "groups": "groups", "coordinates": "coordinate_systems"}
+    kinds |= {"time systems": "time_systems", "links": "links"}
     more = [word for word, name in kinds.items() if any(len(getattr(place, name, ())) for place in places)]
     if any(not (i.name and i.name.startswith(OWN)) for place in places for i in place.infos):
         more.append("INFO elements")

@@ -118,8 +118,14 @@ BLANKS = b" \t\r\n"
 def stream_bytes(data: Data) -> Iterator[bytes]:
     """Yield what the STREAM of a table encodes; `binascii.Error` where it is no base64."""
     rest, padded = b"", False
-    for block in texts(data):
-        text = rest + block.translate(None, BLANKS)
+    chunks: list[str] = []
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.CharacterDataHandler = chunks.append
+    for block in data.blocks(BLOCK_BYTES):
+        parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
+        text = rest + "".join(chunks).encode("ascii", "replace").translate(None, BLANKS)
+        chunks.clear()
         if padded and text:
             raise binascii.Error("there are letters after the padding")
         whole = len(text) // 4 * 4
@@ -128,18 +134,6 @@ def stream_bytes(data: Data) -> Iterator[bytes]:
         yield binascii.a2b_base64(text[:whole], strict_mode=True)
     if rest:
         raise binascii.Error(f"{len(rest)} letters remain after the last group of four")
-
-
-def texts(data: Data) -> Iterator[bytes]:
-    """Yield the text of an element, what is not ASCII as question marks."""
-    chunks: list[str] = []
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.CharacterDataHandler = chunks.append
-    for block in data.blocks(BLOCK_BYTES):
-        parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
-        yield "".join(chunks).encode("ascii", "replace")
-        chunks.clear()
 
 
 def encoded(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -160,7 +154,8 @@ def encoded(pieces: Iterable[bytes]) -> Iterator[bytes]:
 # https://www.ivoa.net/documents/VOTable/20250116/, section 6
 
 ENCODINGS = {"char": "ascii", "unicodeChar": "utf_16_be"}
-TRUE, FALSE, UNKNOWN = b"Tt1", b"Ff0", b"\0 ?"
+TRUE, FALSE, UNKNOWN = (np.frombuffer(letters, np.uint8) for letters in (b"Tt1", b"Ff0", b"\0 ?"))
+LENGTH = struct.Struct(">I")
 SET_BIT = 0x08
 """How astropy writes a bit on its own, and how it reads one."""
 
@@ -201,7 +196,13 @@ def stored_item(field: Field) -> np.dtype[Any]:
 
 def row_bytes(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
     """Return rows as BINARY2; `columns` are the cells (n, ...) of each field."""
-    gone = np.stack([wholly_masked(column) for column in columns], axis=1)
+    gone = np.stack(
+        [
+            c.gone if isinstance(c, Lists) else np.ma.getmaskarray(c).reshape(len(c), -1).all(axis=1)
+            for c in columns
+        ],
+        axis=1,
+    )
     parts: list[list[bytes]] = []
     fixed = [np.packbits(gone, axis=1)]
     for field, column in zip(fields, columns, strict=True):
@@ -217,14 +218,6 @@ def row_bytes(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
     if not parts:
         return last.tobytes()
     return b"".join(cell for row in zip(*parts, split(last), strict=True) for cell in row)
-
-
-def wholly_masked(column: Cells) -> Array:
-    """Return which cells (n,) have no value at all."""
-    if isinstance(column, Lists):
-        return column.gone
-    mask = np.ma.getmaskarray(column)
-    return np.asarray(mask.reshape(len(mask), -1).all(axis=1))
 
 
 def split(cells: Array) -> list[bytes]:
@@ -264,31 +257,25 @@ def each(words: Array, encode: Callable[[str], bytes]) -> list[bytes]:
 
 def cells_with_lengths(field: Field, column: Cells) -> list[bytes]:
     """Return cells of any length, each with its length in front."""
-    if isinstance(column, Lists):
-        return [
-            n.to_bytes(4, "big") + cell
-            for n, cell in zip(column.lengths.tolist(), list_cells(field, column), strict=True)
-        ]
-    unit, encoding = text_unit(field), ENCODINGS[str(field.datatype)]
+    if not isinstance(column, Lists):
+        unit, encoding = text_unit(field), ENCODINGS[str(field.datatype)]
 
-    def encode(word: str) -> bytes:
-        text = word.encode(encoding)
-        return (len(text) // unit).to_bytes(4, "big") + text
+        def encode(word: str) -> bytes:
+            text = word.encode(encoding)
+            return LENGTH.pack(len(text) // unit) + text
 
-    return each(np.ma.getdata(column), encode)
-
-
-def list_cells(field: Field, lists: Lists) -> list[bytes]:
-    """Return each list as it is stored."""
-    ends = np.cumsum(lists.lengths)
+        return each(np.ma.getdata(column), encode)
+    ends = np.cumsum(column.lengths)
     if field.datatype == "bit":
-        parts = np.split(np.ma.getdata(lists.values), ends[:-1])
-        return [np.packbits(part.reshape(-1)).tobytes() for part in parts]
-    stored = stored_item(field)
-    cells = np.empty((len(lists.values), *stored.shape), stored.base)
-    cells[...] = encoded_cells(field, lists.values, stored, in_array=True)
-    data, places = cells.tobytes(), [0, *(ends * stored.itemsize).tolist()]
-    return [data[begin:end] for begin, end in pairwise(places)]
+        parts = np.split(np.ma.getdata(column.values), ends[:-1])
+        cells = [np.packbits(part.reshape(-1)).tobytes() for part in parts]
+    else:
+        stored = stored_item(field)
+        items = np.empty((len(column.values), *stored.shape), stored.base)
+        items[...] = encoded_cells(field, column.values, stored, in_array=True)
+        data, places = items.tobytes(), [0, *(ends * stored.itemsize).tolist()]
+        cells = [data[begin:end] for begin, end in pairwise(places)]
+    return [LENGTH.pack(n) + cell for n, cell in zip(column.lengths.tolist(), cells, strict=True)]
 
 
 def decoded(field: Field, stored: Array, gone: Array | None) -> Array:
@@ -323,9 +310,10 @@ def decoded_lists(field: Field, cells: Sequence[bytes], lengths: Array, gone: Ar
 def plain_values(field: Field, stored: Array, memory: np.dtype[Any]) -> tuple[Array, Array]:
     """Return numbers and truth values, and which of them are missing by their value."""
     if field.datatype == "boolean":
-        if not is_one_of(stored, TRUE + FALSE + UNKNOWN).all():
+        true, unknown = np.isin(stored, TRUE), np.isin(stored, UNKNOWN)
+        if not (true | unknown | np.isin(stored, FALSE)).all():
             raise ValueError(f"'{field.name or field.ID}' has bytes other than T, F, 1, 0 and ?")
-        return is_one_of(stored, TRUE), is_one_of(stored, UNKNOWN)
+        return true, unknown
     if field.datatype == "bit":
         if not memory.shape:
             return (stored & SET_BIT) != 0, np.zeros(stored.shape, bool)
@@ -333,11 +321,6 @@ def plain_values(field: Field, stored: Array, memory: np.dtype[Any]) -> tuple[Ar
         return bits.reshape(-1, *memory.shape), np.zeros((len(bits), *memory.shape), bool)
     values = stored.astype(memory.base)
     return values, is_null(field, values)
-
-
-def is_one_of(stored: Array, letters: bytes) -> Array:
-    """Return which bytes are one of the letters."""
-    return np.isin(stored, np.frombuffer(letters, np.uint8))
 
 
 def decoded_texts(field: Field, cells: Iterable[bytes]) -> Array:
@@ -349,12 +332,7 @@ def decoded_texts(field: Field, cells: Iterable[bytes]) -> Array:
     return np.array([None, *words], object)[1:]
 
 
-# A FITS table inside the document gives its rows as BINARY would have them.
-
 # The rows of a VOTable's table, which stay in the file and are read a piece at a time: of BINARY and its like.
-
-LENGTH = struct.Struct(">I")
-LENGTH_BYTES = LENGTH.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,93 +364,61 @@ class Rows:
         return {}
 
 
-@dataclass(frozen=True)
-class Run:
-    """Cells that follow each other: of one size together, each field with its type, or one with a length of its own."""
-
-    fields: tuple[int, ...]
-    record: np.dtype[Any] | None
-    bits: int = 8
-    """Of each item of that length."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of cells of one size."""
-        return 0 if self.record is None else self.record.itemsize
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Whole rows, side by side in `size` bytes; `bounds` (n, cells, 2) are where those of any length begin and end."""
-
-    data: bytes
-    runs: tuple[Run, ...]
-    n_rows: int
-    size: int
-    bounds: Array | None = None
-
-    def cells(self, number: int) -> Any:
-        """Return the cells of a run: records (n,), or the bytes of each cell."""
-        run = self.runs[number]
-        if self.bounds is None:
-            return np.frombuffer(self.data, run.record, self.n_rows)
-        if run.record is None:
-            begins, ends = self.bounds[:, number // 2].T.tolist()
-            return [self.data[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        # Behind such a cell there stands the next run; the first begins where the row before it ends.
-        begins = self.bounds[:, number // 2 - 1, 1] if number else self.row_starts()
-        places = begins[:, None] + np.arange(run.size)
-        return np.frombuffer(self.data, np.uint8)[places].view(run.record).reshape(self.n_rows)
-
-    def lengths(self, number: int) -> Array:
-        """Return the lengths (n,) of the cells of a run."""
-        if self.bounds is None:
-            return np.zeros(0, np.int64)
-        places = self.bounds[:, number // 2, :1] - LENGTH_BYTES + np.arange(LENGTH_BYTES)
-        return np.frombuffer(self.data, np.uint8)[places].view(">u4").reshape(-1).astype(np.int64)
-
-    def row_starts(self) -> Array:
-        """Return where the rows begin (n,)."""
-        if self.bounds is None:
-            return np.arange(self.n_rows) * self.runs[0].size
-        return np.concatenate([[0], self.bounds[:-1, -1, 1] + self.runs[-1].size])
-
-
 @dataclass(frozen=True, eq=False)
 class BinaryRows(Rows):
-    """Rows in the base64 of BINARY or BINARY2; `DamagedFileError` where they are no such."""
+    """Rows in the base64 of BINARY or BINARY2; `DamagedFileError` where they are no such.
+
+    A row is a record, of the cells up to the first with a length of its own, then that cell, the next record, and so
+    on.  Where the cells of n rows with lengths of their own begin and end is `bounds` (n, cells, 2).
+    """
 
     data: Data
 
     @cached_property
     def n_rows(self) -> int:
         """How many there are, after a pass over all of them."""
-        return sum(piece.n_rows for piece in self.cut())
+        return sum(len(bounds) for _, bounds in self.cut())
 
     def blocks(self, fields: Sequence[int]) -> Iterator[list[Cells]]:
         """Yield the values of those fields, as many rows at a time as a piece of the file holds."""
-        run_of = {f: i for i, run in enumerate(self.runs) for f in run.fields}
-        for piece in self.cut():
+        place = self.layout[2]
+        for data, bounds in self.cut():
             gone = None
+            records = {i: self.record(data, bounds, i) for i in {0, *(place[f] for f in fields)}}
             if self.mask_bytes:
-                bits = np.unpackbits(piece.cells(0)["mask"], axis=1, count=len(self.table_fields))
-                gone = bits.astype(bool)
-            cells = {i: piece.cells(i) for i in dict.fromkeys(run_of[f] for f in fields)}
+                gone = np.unpackbits(records[0]["mask"], axis=1, count=len(self.table_fields)).astype(bool)
             try:
-                yield [self.column(piece, run_of[f], cells[run_of[f]], f, gone) for f in fields]
+                yield [self.column(data, bounds, records[place[f]], f, gone) for f in fields]
             except ValueError as error:
                 raise self.damaged(str(error)) from error
 
-    def column(self, piece: Piece, run: int, cells: Any, number: int, gone: Array | None) -> Cells:
+    def record(self, data: bytes, bounds: Array, number: int) -> Array:
+        """Return the records (n,) of that number."""
+        records, bits, _ = self.layout
+        if not bits:
+            return np.frombuffer(data, records[0], len(bounds))
+        if not (size := records[number].itemsize):
+            return np.empty(0, records[number])
+        if number:
+            begins = bounds[:, number - 1, 1]
+        else:
+            begins = np.concatenate([[0], bounds[:-1, -1, 1] + records[-1].itemsize])
+        places = begins[:, None] + np.arange(size)
+        return np.frombuffer(data, np.uint8)[places].view(records[number]).reshape(-1)
+
+    def column(self, data: bytes, bounds: Array, record: Array, number: int, gone: Array | None) -> Cells:
         """Return the values of a field in some rows."""
-        field = self.table_fields[number]
+        field, place = self.table_fields[number], self.layout[2][number]
         # The null bit of a text is ignored, as astropy does: a text may be empty, and many writers set the bit then.
         nowhere = None if gone is None or is_text(field) else gone[:, number]
-        if is_list(field):
-            return decoded_lists(field, cells, piece.lengths(run), nowhere)
-        if isinstance(cells, list):
+        if stored_type(field) is not None:
+            return decoded(field, record[str(number)], nowhere)
+        cells = [data[begin:end] for begin, end in bounds[:, place].tolist()]
+        if is_text(field):
             return decoded_texts(field, cells)
-        return decoded(field, cells[str(number)], nowhere)
+        places = bounds[:, place, :1] - LENGTH.size + np.arange(LENGTH.size)
+        lengths = np.frombuffer(data, np.uint8)[places].view(">u4").reshape(-1).astype(np.int64)
+        return decoded_lists(field, cells, lengths, nowhere)
 
     @property
     def mask_bytes(self) -> int:
@@ -480,42 +426,40 @@ class BinaryRows(Rows):
         return (len(self.table_fields) + 7) // 8 if self.data.serialisation == "BINARY2" else 0
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
-        """How the cells of a row follow each other."""
-        runs: list[Run] = []
-        together: list[tuple[str, Any]] = [("mask", ("u1", (self.mask_bytes,)))]
-        fields: list[int] = []
+    def layout(self) -> tuple[list[np.dtype[Any]], list[int], list[int]]:
+        """The records, the bits of an item of each cell behind one, and of each field the number of its record."""
+        records: list[list[tuple[str, Any]]] = [[("mask", ("u1", (self.mask_bytes,)))]]
+        bits: list[int] = []
+        places: list[int] = []
         for number, field in enumerate(self.table_fields):
             stored = stored_type(field)
+            places.append(len(bits))
             if stored is not None:
-                together.append((str(number), stored))
-                fields.append(number)
+                records[-1].append((str(number), stored))
                 continue
             if is_text(field):
-                bits = 8 * text_unit(field)
+                bits.append(8 * text_unit(field))
             elif field.datatype == "bit":
-                bits = math.prod(memory_type(field).shape)
+                bits.append(math.prod(memory_type(field).shape))
             else:
-                bits = 8 * stored_item(field).itemsize
-            runs += [Run(tuple(fields), np.dtype(together)), Run((number,), None, bits)]
-            together, fields = [], []
-        return (*runs, Run(tuple(fields), np.dtype(together)))
+                bits.append(8 * stored_item(field).itemsize)
+            records.append([])
+        return [np.dtype(record) for record in records], bits, places
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the rows as they are stored; `binascii.Error` where they are no base64."""
         return stream_bytes(self.data)
 
-    def cut(self) -> Iterator[Piece]:
-        """Yield the whole rows in each piece of the file."""
+    def cut(self) -> Iterator[tuple[bytes, Array]]:
+        """Yield some bytes that begin with whole rows, and the bounds of these."""
         rest = b""
-        find = self.records if len(self.runs) == 1 else self.with_lengths
         try:
             for piece in self.pieces():
                 rest += piece
-                whole_rows = find(rest)
-                if whole_rows.n_rows:
-                    yield whole_rows
-                rest = rest[whole_rows.size :]
+                bounds, size = self.bounds(rest)
+                if len(bounds):
+                    yield rest, bounds
+                rest = rest[size:]
                 if len(rest) > LONGEST_ROW:
                     raise self.damaged(f"a row has more than {LONGEST_ROW >> 20} MB")
         except binascii.Error as error:
@@ -523,37 +467,33 @@ class BinaryRows(Rows):
         if rest:
             raise self.damaged(f"the data end {len(rest)} bytes after the last whole row")
 
-    def records(self, data: bytes) -> Piece:
-        """Return the whole rows in some bytes, where all have one size."""
-        size = self.runs[0].size
-        if not size:
-            raise self.damaged("its rows have no bytes")
-        n = len(data) // size
-        return Piece(data, self.runs, n, n * size)
-
-    def with_lengths(self, data: bytes) -> Piece:
-        """Return the whole rows in some bytes, where cells have lengths of their own."""
+    def bounds(self, data: bytes) -> tuple[Array, int]:
+        """Return the bounds of the whole rows in some bytes, and how many bytes these are."""
+        records, bits, _ = self.layout
+        behind, last = records[-1].itemsize, len(data)
+        if not bits:
+            if not behind:
+                raise self.damaged("its rows have no bytes")
+            return np.empty((last // behind, 0, 2), np.int64), last // behind * behind
         # Each such cell, with what stands in front of it since the last one.
-        plan = [(fixed.size, cell.bits) for fixed, cell in zip(self.runs[::2], self.runs[1::2], strict=False)]
-        behind, last = self.runs[-1].size, len(data)
-        bounds: list[int] = []
-        row_at = n = 0
-        begin = 0
+        plan = [(record.itemsize, n_bits) for record, n_bits in zip(records, bits, strict=False)]
+        found: list[int] = []
+        row_at = n = begin = 0
         while True:
             at, row_bounds = row_at, []
-            for skip, bits in plan:
+            for skip, n_bits in plan:
                 at += skip
-                begin = at + LENGTH_BYTES
+                begin = at + LENGTH.size
                 if begin > last:
                     break
-                at = begin + (LENGTH.unpack_from(data, at)[0] * bits + 7) // 8
+                at = begin + (LENGTH.unpack_from(data, at)[0] * n_bits + 7) // 8
                 row_bounds += [begin, at]
             at += behind
             if begin > last or at > last:
                 break
-            bounds += row_bounds
+            found += row_bounds
             n, row_at = n + 1, at
-        return Piece(data, self.runs, n, row_at, np.array(bounds, np.int64).reshape(n, len(plan), 2))
+        return np.array(found, np.int64).reshape(n, len(plan), 2), row_at
 
     def damaged(self, what: str) -> DamagedFileError:
         """Return the error for rows that cannot be read."""
@@ -568,19 +508,7 @@ class BinaryRows(Rows):
 # Columns of one size, neither scaled nor on a heap, are stored as BINARY stores the fields that describe them.
 # https://www.ivoa.net/documents/VOTable/20250116/, section 5.3
 
-CODES = {
-    "boolean": "L",
-    "bit": "X",
-    "unsignedByte": "B",
-    "short": "I",
-    "int": "J",
-    "long": "K",
-    "char": "A",
-    "float": "E",
-    "double": "D",
-    "floatComplex": "C",
-    "doubleComplex": "M",
-}
+CODES = dict(zip((*ELEMENTS, "char"), "BIJKEDCMLXA", strict=True))
 """The TFORM of a field's datatype."""
 
 
@@ -624,9 +552,9 @@ class FitsRows(BinaryRows):
         for piece in self.decoded_file.pieces(begin, begin + self.table.n_rows * self.table.row_bytes):
             yield piece.tobytes()
 
-    def column(self, piece: Piece, run: int, cells: Any, number: int, gone: Array | None) -> Cells:
+    def column(self, data: bytes, bounds: Array, record: Array, number: int, gone: Array | None) -> Cells:
         """Return the values of a field in some rows; blanks fill up a text in FITS."""
-        values = super().column(piece, run, cells, number, gone)
+        values = super().column(data, bounds, record, number, gone)
         if isinstance(values, Lists) or not is_text(self.table_fields[number]):
             return values
         words = [word.rstrip(" ") for word in values.tolist()]
@@ -635,7 +563,7 @@ class FitsRows(BinaryRows):
 
 def same_storage(field: Field, column: FitsColumn) -> bool:
     """Say whether the cells of a column are stored as BINARY stores those of a field."""
-    stored = None if is_list(field) else stored_type(field)
+    stored = stored_type(field)
     if stored is None or column.heap or column.is_scaled or column.is_shifted:
         return False
     lone_bit = field.datatype == "bit" and not field.arraysize  # BINARY has it in another place of the byte

@@ -31,7 +31,6 @@ from catalogs.catalog.catalog import (
     Catalog,
     Column,
     Computed,
-    NewValues,
     Partition,
     each_batch,
     exactly,
@@ -46,10 +45,10 @@ from catalogs.votable._document import (
     check_own_fields,
     column_names,
     drop_columns,
-    drop_other_tables,
     own_infos,
     parse_document,
     replace_provenance,
+    resources_of,
     says_more,
 )
 from catalogs.votable._rows import (
@@ -100,7 +99,10 @@ def arrays(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> Cells:
     size = math.prod(memory.shape) * (2 if memory.base.kind == "c" else 1)
     gone = np.array([not word or (memory.kind == "c" and word.lower() == "nan") for word in words], bool)
     present = [word for word, missing in zip(words, gone.tolist(), strict=True) if not missing]
-    parts = [elements(field, word) for word in present]
+    # Between blanks, or commas, which the standard does not know but writers do.
+    parts = [word.replace(",", " ").split() for word in present]
+    if field.datatype == "bit":
+        parts = [list("".join(part)) for part in parts]
     for word, part in zip(present, parts, strict=True):
         if len(part) % size if is_list(field) else len(part) != size:
             raise ValueError(no_value(field, word))
@@ -122,12 +124,6 @@ def arrays(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> Cells:
     return Lists(np.ma.MaskedArray(values, mask), lengths, gone & (memory.base.kind == "c"))
 
 
-def elements(field: Field, word: str) -> list[str]:
-    """Return the words of an array: between blanks, or commas, which the standard does not know but writers do."""
-    parts = word.replace(",", " ").split()
-    return list("".join(parts)) if field.datatype == "bit" else parts
-
-
 def items(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Array, Array]:
     """Return numbers or truth values, one a word (two if complex), and which are missing."""
     if memory.base.kind == "b":
@@ -145,29 +141,35 @@ def items(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Ar
 
 def reals(words: Sequence[str], blank: float) -> Array:
     """Return words as float64; those that are no numbers (IRSA writes `null`) as the blank."""
+
+    def real(word: str) -> float:
+        try:
+            return float(word)
+        except ValueError:
+            return blank
+
     try:
         return np.array([float(word) if word else blank for word in words], np.float64)
     except ValueError:
-        return np.array([real(word, blank) for word in words], np.float64)
-
-
-def real(word: str, blank: float) -> float:
-    """Return a word as a number, or the blank."""
-    try:
-        return float(word)
-    except ValueError:
-        return blank
+        return np.array([real(word) for word in words], np.float64)
 
 
 def integers(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Array, Array]:
     """Return words as integers, and which are missing."""
     null = field.values.null
     blank = 0 if null is None else int(null)
+
+    def integer(word: str) -> int:
+        try:
+            return int(np.int64(int(word, 0) if word[:2] in {"0x", "0X"} else int(word)))
+        except (ValueError, OverflowError):
+            raise ValueError(no_value(field, word)) from None
+
     try:
         values = np.array([int(word) if word else blank for word in words], np.int64)
     except (ValueError, OverflowError):
         words = ["" if word.lower() == "nan" else word for word in words]
-        values = np.array([integer(field, word) if word else blank for word in words], np.int64)
+        values = np.array([integer(word) if word else blank for word in words], np.int64)
     limits = np.iinfo(memory)
     outside = np.flatnonzero((values < limits.min) | (values > limits.max))
     if outside.size:
@@ -186,15 +188,6 @@ def truths(field: Field, words: Sequence[str]) -> tuple[Array, Array]:
     return values == 1, values < 0
 
 
-def integer(field: Field, word: str) -> int:
-    """Return a word as an integer, which may be hexadecimal."""
-    try:
-        value = int(word, 0) if word[:2] in {"0x", "0X"} else int(word)
-        return int(np.int64(value))
-    except (ValueError, OverflowError):
-        raise ValueError(no_value(field, word)) from None
-
-
 def no_value(field: Field, word: str) -> str:
     """Return what is wrong with a word."""
     return f"'{word[:80]}' in '{field.name or field.ID}' is not of datatype {field.datatype}" + (
@@ -209,11 +202,6 @@ def no_value(field: Field, word: str) -> str:
 
 INFINITIES = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 """NumPy's words for floats, and the standard's."""
-
-
-def is_one_bit(field: Field) -> bool:
-    """Say whether the cells of a field are single bits."""
-    return bool(field.datatype == "bit" and not field.arraysize)
 
 
 def text_rows(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
@@ -235,19 +223,14 @@ def cell_words(field: Field, column: Cells) -> list[str]:
     if is_text(field):
         texts = (w.decode("ascii") if isinstance(w, bytes) else w for w in np.ma.getdata(column).tolist())
         return [escape(text or "") for text in texts]
-    if column.ndim == 1 and column.dtype.kind != "c":
-        return element_words(field, column)
-    return array_words(field, column)
-
-
-def array_words(field: Field, column: Array) -> list[str]:
-    """Return the words of arrays of one shape, or of complex numbers; those that were left out are empty."""
     n, words = len(column), element_words(field, column)
+    if column.ndim == 1 and column.dtype.kind != "c":
+        return words
+    # Arrays of one shape, or complex numbers: those that were left out are empty.
     each = len(words) // max(1, n)
     data, mask = (part(column).reshape(n, -1) for part in (np.ma.getdata, np.ma.getmaskarray))
     left_out = np.asarray(mask.all(axis=1) & ~data.astype(bool).any(axis=1))
-    cells = (" ".join(words[i * each : (i + 1) * each]) for i in range(n))
-    return filled(cells, left_out, "")
+    return filled((" ".join(words[i * each : (i + 1) * each]) for i in range(n)), left_out, "")
 
 
 def element_words(field: Field, values: Array) -> list[str]:
@@ -304,21 +287,30 @@ class TextRows(Rows):
         most = self.data.width * max(1, PIECE_BYTES // sum(map(memory_bytes, self.table_fields)))
         left = self.data.width * self.n_rows
         words: list[str] = []
-        source = Feed(self.data)
+        source, n_bytes = self.data.blocks(BLOCK_BYTES), 0
+
+        def read(
+            _size: int,
+        ) -> bytes:  # more than are asked for: of less the parser thinks that they are the last
+            nonlocal n_bytes
+            block = next(source, b"")
+            n_bytes += len(block)
+            return block
+
         try:
-            with get_xml_iterator(source.read) as elements:
+            with get_xml_iterator(read) as elements:
                 for begins, tag, content, _ in elements if left else ():
                     if begins:
                         if tag == "TD" and "encoding" in content:
                             raise self.damaged(f"a cell has the encoding {content['encoding']}")
                     elif tag == "TD":
                         words.append(content)
-                    elif tag == "TR" and (source.n_bytes > PIECE_BYTES or len(words) >= min(most, left)):
+                    elif tag == "TR" and (n_bytes > PIECE_BYTES or len(words) >= min(most, left)):
                         yield words
                         left -= len(words)
                         if left <= 0:
                             break
-                        words, source.n_bytes = [], 0
+                        words, n_bytes = [], 0
         except (ValueError, RuntimeError) as error:
             raise self.damaged(str(error)) from error
         if left:
@@ -348,21 +340,9 @@ class TextRows(Rows):
         )
 
 
-class Feed:
-    """A document of TABLEDATA alone, from which a parser reads."""
-
-    def __init__(self, data: Data) -> None:
-        self.blocks = data.blocks(BLOCK_BYTES)
-        self.n_bytes = 0
-
-    def read(self, _size: int) -> bytes:
-        """Return the next bytes, more than are asked for: of less the parser thinks that they are the last."""
-        block = next(self.blocks, b"")
-        self.n_bytes += len(block)
-        return block
-
-
-# Rows are written as BINARY2.  Those of TABLEDATA stay that where a field is one bit: STILTS reads it there only.
+# Rows are read once, and wait for their new values, which arrive in batches of another size.
+#
+# They are written as BINARY2.  Those of TABLEDATA stay that where a field is one bit: STILTS reads it there only.
 
 OLDEST_WITH_BINARY2 = "1.3"
 WRITTEN_VERSION = "1.3"
@@ -373,73 +353,24 @@ COUNT = re.compile(rb'(?<=\snrows=")\d+(?=")')
 OPENING = b"<TABLE"
 
 
-class NewRows:
-    """Rows that are read once, and wait here for their new values, which arrive in batches of another size."""
-
-    def __init__(self, blocks: Iterable[list[Cells]], names: Sequence[str]) -> None:
-        self.blocks = blocks
-        self.names = names
-        self.waiting: deque[list[Cells]] = deque()
-        self.new_values: deque[NewValues] = deque()
-        self.n_new = 0
-
-    def read(self) -> Iterator[list[Cells]]:
-        """Yield the cells of some rows at a time, for what is computed of them."""
-        for block in self.blocks:
-            self.waiting.append(block)
-            yield block
-
-    def completed(self, computed: Iterable[Computed], n_old: int) -> Iterator[list[Cells]]:
-        """Yield the first cells of some rows at a time, and behind them the new values."""
-        for batch, values in computed:
-            if self.names:
-                self.new_values.append(values)
-            self.n_new += batch.num_rows
-            while self.waiting and len(self.waiting[0][0]) <= self.n_new:
-                block = self.waiting.popleft()
-                yield [*block[:n_old], *self.take(len(block[0]))]
-
-    def take(self, n: int) -> list[Array]:
-        """Return the next n values of each new column."""
-        self.n_new -= n
-        columns: list[list[Array]] = [[] for _ in self.names]
-        while n and self.names:
-            values = self.new_values.popleft()
-            size = len(values[self.names[0]])
-            for name, parts in zip(self.names, columns, strict=True):
-                parts.append(values[name][:n])
-            if size > n:
-                self.new_values.appendleft({name: values[name][n:] for name in self.names})
-            n -= min(n, size)
-        return [np.concatenate(parts) for parts in columns]
+def completed(
+    waiting: deque[list[Cells]], computed: Iterable[Computed], names: Sequence[str], n_old: int
+) -> Iterator[list[Cells]]:
+    """Yield the first cells of some rows at a time, which wait until their new values are computed, and these."""
+    left = {name: np.empty(0) for name in names}
+    n_left = 0
+    for batch, values in computed:
+        left = {
+            name: np.concatenate([left[name], values[name]]) if n_left else values[name] for name in names
+        }
+        n_left += batch.num_rows
+        while waiting and (n := len(waiting[0][0])) <= n_left:
+            yield [*waiting.popleft()[:n_old], *(left[name][:n] for name in names)]
+            left, n_left = {name: left[name][n:] for name in names}, n_left - n
 
 
 Content = tuple[int, Iterable[list[Cells]], bool]
 """What is written of a table: how many rows, the cells of all fields, some rows at a time; whether as TABLEDATA."""
-
-
-def prepare_bits(table: TableElement, rows: Rows) -> bool:
-    """Make single bits such that STILTS reads them; return whether the rows are to be TABLEDATA, as they are.
-
-    Those that were stored as bits become truth values, for only in BINARY2 their nulls and all texts are kept.
-    """
-    bits = [i for i, field in enumerate(table.fields) if is_one_bit(field)]
-    if rows.are_text:
-        return bool(bits)
-    for i in bits:
-        table.fields[i] = copy(table.fields[i])  # the rows are read by the old one
-        table.fields[i].datatype = "boolean"
-    return False
-
-
-def prepare_texts(table: TableElement, rows: Rows) -> None:
-    """Make fields such that BINARY2 holds all of their texts, as TABLEDATA does whatever its fields say."""
-    for number, (is_ascii, longest) in rows.unfit_texts().items():
-        field = table.fields[number]
-        if not is_ascii:
-            field.datatype = "unicodeChar"
-        if stored_type(field) is not None and longest > int(field.arraysize):
-            field.arraysize = str(longest)
 
 
 def write(
@@ -449,8 +380,12 @@ def write(
     if file.version < OLDEST_WITH_BINARY2:
         file.version = WRITTEN_VERSION
     filled = [t for r in file.resources for t in as_written(r) if contents[t][0]]
-    for table in filled:
-        table.array = one_row(table)
+    for table in filled:  # a row, in whose place all others are put
+        record = np.dtype([(str(i), f.converter.format) for i, f in enumerate(table.fields)])
+        table.array = np.ma.zeros(1, record)
+        for name in record.names or ():
+            if record[name].kind == "O":
+                table.array.data[name] = None
     originals.mark_new(file)
     document = io.BytesIO()
     with warnings.catch_warnings():
@@ -460,7 +395,11 @@ def write(
     for place, table in zip(ROWS.finditer(text), filled, strict=True):
         n_rows, blocks, as_text = contents[table]
         begin, end = (b"<TABLEDATA>\n", b"</TABLEDATA>") if as_text else place.groups()
-        stream.write(counted(text[at : place.start()], n_rows) + begin)
+        # The tag of the last table that begins before may tell the number of rows.
+        tag = text.rindex(OPENING, at, place.start())
+        end_of_tag = text.index(b">", tag)
+        stream.write(text[at:tag] + COUNT.sub(b"%d" % n_rows, text[tag:end_of_tag]))
+        stream.write(text[end_of_tag : place.start()] + begin)
         rows = text_rows if as_text else row_bytes
         pieces = (rows(table.fields, block) for block in blocks)
         for piece in pieces if as_text else encoded(pieces):
@@ -479,23 +418,6 @@ def as_written(resource: Resource) -> Iterator[TableElement]:
     for inner in resource.resources:
         if inner not in meta:
             yield from as_written(inner)
-
-
-def one_row(table: TableElement) -> Array:
-    """Return a row in whose place all others are put."""
-    record = np.dtype([(str(i), f.converter.format) for i, f in enumerate(table.fields)])
-    row = np.ma.zeros(1, record)
-    for name in record.names or ():
-        if record[name].kind == "O":
-            row.data[name] = None
-    return row
-
-
-def counted(text: bytes, n_rows: int) -> bytes:
-    """Return the text with the number of rows, if it tells one, in the tag of the last table that it begins."""
-    at = text.rindex(OPENING)
-    end = text.index(b">", at)
-    return text[:at] + COUNT.sub(b"%d" % n_rows, text[at:end]) + text[end:]
 
 
 # Rows are read a piece at a time, whatever the size; all else is read by astropy, and kept: other tables, resources,
@@ -526,17 +448,8 @@ def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files 
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Document:
-    """A parsed file, the rows of its tables, in their order, and what goes into a copy as it was."""
-
-    file: VOTableFile
-    rows: tuple[Rows, ...]
-    originals: Originals
-
-    def table(self, index: int) -> TableElement:
-        """Return astropy's table, whose array is empty."""
-        return list(self.file.iter_tables())[index]
+Document = tuple[VOTableFile, tuple[Rows, ...], Originals]
+"""A parsed file, whose tables have no rows, the rows of each in the file, and what goes into a copy as it was."""
 
 
 @lru_cache(maxsize=1)
@@ -554,15 +467,7 @@ def document(path: Path, expected: Stamp) -> Document:
         raise DamagedFileError(
             f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
         ) from error
-    return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()), originals)
-
-
-def taken(path: Path, expected: Stamp) -> Document:
-    """Return a parsed file that nobody else has, nor will be given: it is going to be changed."""
-    with TAKING:
-        parsed = document(path, expected)
-        document.cache_clear()
-        return parsed
+    return file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()), originals
 
 
 def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
@@ -596,7 +501,7 @@ class VOTablePartition(Partition):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
-        table_rows = document(self.path, self.stamp).rows[self.index]
+        table_rows = document(self.path, self.stamp)[1][self.index]
         check_unchanged(self.path, self.stamp)
         return self.record_batches(table_rows.arrow(self.numbers(columns)), columns, rows)
 
@@ -620,11 +525,10 @@ class VOTablePartition(Partition):
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and what is left behind, and what becomes of columns in another format."""
-        parsed = document(self.path, self.stamp)
-        fields = parsed.table(self.index).fields
+        file, rows, _ = document(self.path, self.stamp)
+        fields = rows[self.index].table_fields
         beside = [
-            f"everything in the VOTable except the rows ({more}) is left out"
-            for more in says_more(parsed.file)
+            f"everything in the VOTable except the rows ({more}) is left out" for more in says_more(file)
         ]
         return {}, beside + [
             f"'{name}': each complex number becomes a pair of its real and imaginary parts"
@@ -634,40 +538,61 @@ class VOTablePartition(Partition):
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""
-        read_from = taken(self.path, self.stamp)
-        file, table = read_from.file, read_from.table(self.index)
+        with TAKING:  # nobody else has the document, nor will be given it: it is going to be changed
+            file, rows, originals = document(self.path, self.stamp)
+            document.cache_clear()
+        table = list(file.iter_tables())[self.index]
         check_own_fields(self.path, file, table)
-        contents = prepared(read_from)
+        contents = prepared(file, rows)
         stay, dropped = drop_columns(table, self.kept)
         add_columns(file, table, annotation.columns)
         replace_provenance(table, annotation.provenance, dropped)
         if self.slim:
-            drop_other_tables(file, table)
-        source, numbers = read_from.rows[self.index], self.numbers(annotation.read)
+            for resource in resources_of(file):
+                resource.tables[:] = [t for t in resource.tables if t is table]
+        source, numbers = rows[self.index], self.numbers(annotation.read)
         needed = list(dict.fromkeys([*stay, *numbers]))
-        new = NewRows(source.blocks(needed), [c.name for c in annotation.columns])
-        places = {number: place for place, number in enumerate(needed)}
-        arrays = source.arrow(numbers, ([block[places[i]] for i in numbers] for block in new.read()))
+        waiting: deque[list[Cells]] = deque()
+
+        def read() -> Iterator[list[Cells]]:
+            for block in source.blocks(needed):
+                waiting.append(block)
+                yield [block[needed.index(i)] for i in numbers]
+
         at_once = min(annotation.rows, max(1, WAITING_BYTES // sum(map(memory_bytes, source.table_fields))))
-        batches = self.record_batches(arrays, annotation.read, at_once)
+        batches = self.record_batches(source.arrow(numbers, read()), annotation.read, at_once)
         computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
         n_rows, _, as_text = contents[table]
-        contents[table] = n_rows, new.completed(computed, len(stay)), as_text
+        names = [c.name for c in annotation.columns]
+        contents[table] = n_rows, completed(waiting, computed, names, len(stay)), as_text
         with (
             contextlib.closing(computed),
             atomic_path(out) as temporary,
             writing_like(temporary, self.path) as stream,
         ):
-            write(file, stream, contents, read_from.originals)
+            write(file, stream, contents, originals)
             check_unchanged(self.path, self.stamp)
 
 
-def prepared(read_from: Document) -> dict[TableElement, Content]:
-    """Return what is written of each table, once its fields are such that they hold it."""
+def prepared(file: VOTableFile, all_rows: Sequence[Rows]) -> dict[TableElement, Content]:
+    """Return what is written of each table, once its fields are such that they hold it.
+
+    BINARY2 has to hold all texts that TABLEDATA does whatever its fields say.  Of single bits STILTS reads TABLEDATA
+    only: it stays that, and bits of BINARY become truth values, for only in BINARY2 their nulls and all texts are kept.
+    """
     contents: dict[TableElement, Content] = {}
-    for table, rows in zip(read_from.file.iter_tables(), read_from.rows, strict=True):
-        if not (as_text := prepare_bits(table, rows)):
-            prepare_texts(table, rows)
+    for table, rows in zip(file.iter_tables(), all_rows, strict=True):
+        bits = [i for i, field in enumerate(table.fields) if field.datatype == "bit" and not field.arraysize]
+        as_text = rows.are_text and bool(bits)
+        for i in () if as_text else bits:
+            table.fields[i] = copy(table.fields[i])  # the rows are read by the old one
+            table.fields[i].datatype = "boolean"
+        for number, (is_ascii, longest) in () if as_text else rows.unfit_texts().items():
+            field = table.fields[number]
+            if not is_ascii:
+                field.datatype = "unicodeChar"
+            if stored_type(field) is not None and longest > int(field.arraysize):
+                field.arraysize = str(longest)
         contents[table] = rows.n_rows, rows.blocks(range(len(table.fields))), as_text
     return contents
 
@@ -677,16 +602,16 @@ def open(  # noqa: A001 -- every format's verb
 ) -> Catalog:
     """Open the table of that name, ID or number (from 0); else the only one, or the only one with those columns."""
     seen = stamp(path)
-    parsed = document(path, seen)
-    tables = list(parsed.file.iter_tables())
+    file, all_rows, _ = document(path, seen)
+    tables = list(file.iter_tables())
     index = chosen(path, tables, table, columns)
-    element, rows = tables[index], parsed.rows[index]
+    element, rows = tables[index], all_rows[index]
     names = column_names(element)
     known = tuple(
         column(element.fields[i], name, arrow_type(element.fields[i])) for i, name in enumerate(names)
     )
     partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
-    metadata = {"version": str(parsed.file.version), "table": element.name or element.ID or str(index)}
+    metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
     return Catalog(FORMAT, path, known, (partition,), metadata)
 

@@ -107,7 +107,7 @@ def our_values(path: Path) -> list[str]:
     """Return each column's values as we read them, of the only table of a file."""
     cat = votable.open(path)
     columns: list[list[object]] = [[] for _ in cat.columns]
-    (rows,) = votable.document(path, stamp(path)).rows
+    (rows,) = votable.document(path, stamp(path))[1]
     for arrays in rows.arrow(range(len(columns))):
         for column, array in zip(columns, arrays, strict=True):
             column.extend(array.to_pylist())
