@@ -7,13 +7,15 @@ https://www.ivoa.net/documents/VOTable/20250116/
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from typing import Any
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 import pyarrow.types as pt
+
+from catalogs.catalog.catalog import Column
+from catalogs.catalog.new_columns import NewColumn
 
 NAMESPACE = "http://www.ivoa.net/xml/VOTable/v1.3"
 
@@ -22,45 +24,39 @@ class VOTableError(ValueError):
     """The text is no VOTable that can be read."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """A FIELD of a VOTable: attributes that are not set are empty."""
-
-    name: str
-    datatype: str = ""
-    arraysize: str = ""
-    unit: str = ""
-    ucd: str = ""
-    xtype: str = ""
-    null: str = ""
-    description: str = ""
-
-    def xml(self, prefix: str = "") -> str:
-        """Return the element."""
-        pairs = [(k, getattr(self, k)) for k in ("name", "datatype", "arraysize", "unit", "ucd", "xtype")]
-        attributes = " ".join(f"{key}={quoteattr(value)}" for key, value in pairs if value or key == "name")
-        text = (
-            f"<{prefix}DESCRIPTION>{escape(self.description)}</{prefix}DESCRIPTION>"
-            if self.description
-            else ""
-        )
-        values = f"<{prefix}VALUES null={quoteattr(self.null)}/>" if self.null else ""
-        return f"<{prefix}FIELD {attributes}>{text}{values}</{prefix}FIELD>"
+ATTRIBUTES = ("name", "datatype", "arraysize", "unit", "ucd")
+Field = dict[str, str]
+"""What is stated of a FIELD: some of its attributes, `null` and `description`; always a name."""
 
 
-def read_fields(xml: str) -> tuple[Field, ...]:
+def field_xml(column: Column | NewColumn, width: str, prefix: str = "") -> str:
+    """Return a column as a FIELD; text of a known width says so, since astropy's reader asks for it."""
+    kind, size = field_type(column.datatype)
+    size = width if size == "*" and width else size
+    values = (column.name, kind, size, column.unit, column.ucd)
+    stated = [(k, v or "") for k, v in zip(ATTRIBUTES, values, strict=True) if v or k == "name"]
+    attributes = " ".join(f"{k}={quoteattr(v)}" for k, v in stated)
+    inside = ""
+    if column.description:
+        inside = f"<{prefix}DESCRIPTION>{escape(column.description)}</{prefix}DESCRIPTION>"
+    if isinstance(column, Column) and column.null is not None:
+        inside += f'<{prefix}VALUES null="{column.null}"/>'
+    return f"<{prefix}FIELD {attributes}>{inside}</{prefix}FIELD>"
+
+
+def read_fields(xml: str) -> list[Field]:
     """Return the fields of the first table, in order."""
-    return tuple(Reader(xml).fields)
+    return Reader(xml).fields
 
 
-def add_fields(xml: str, new: Iterable[Field]) -> str:
+def add_fields(xml: str, new: Iterable[NewColumn]) -> str:
     """Return the text with fields added behind the last one of its first table."""
     reader = Reader(xml)
-    if reader.end is None:
+    if not reader.places:
         raise VOTableError("the VOTable has no FIELD")
-    data = xml.encode()
-    added = "".join("\n" + field.xml(reader.prefix) for field in new)
-    return (data[: reader.end] + added.encode() + data[reader.end :]).decode()
+    data, end = xml.encode(), reader.places[-1][1]
+    added = "".join("\n" + field_xml(c, str(c.width or ""), reader.prefix) for c in new)
+    return (data[:end] + added.encode() + data[end:]).decode()
 
 
 def remove_fields(xml: str, names: Collection[str]) -> str:
@@ -68,14 +64,14 @@ def remove_fields(xml: str, names: Collection[str]) -> str:
     reader = Reader(xml)
     data = xml.encode()
     for field, (start, end) in zip(reversed(reader.fields), reversed(reader.places), strict=True):
-        if field.name in names:
+        if field["name"] in names:
             data = data[:start].rstrip() + data[end:]
     return data.decode()
 
 
-def new_votable(fields: Iterable[Field]) -> str:
-    """Return a VOTable of one table without data."""
-    body = "\n".join(field.xml() for field in fields)
+def new_votable(fields: Iterable[str]) -> str:
+    """Return a VOTable of one table without data, of those FIELDs."""
+    body = "\n".join(fields)
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<VOTABLE version="1.4" xmlns="{NAMESPACE}">\n'
         f'<RESOURCE type="results">\n<TABLE>\n{body}\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n'
@@ -99,16 +95,11 @@ class Reader:
         self.parser.EndElementHandler = self.finish
         self.parser.CharacterDataHandler = self.text
         self.parser.DefaultHandler = lambda _: self.note_end()
-        self.parser.StartDoctypeDeclHandler = refuse_doctype
+        self.parser.StartDoctypeDeclHandler = self.refuse_doctype
         try:
             self.parser.Parse(xml.encode(), True)  # noqa: FBT003 -- expat takes no keyword
         except expat.ExpatError as error:
             raise VOTableError(f"no well-formed XML: {error}") from None
-
-    @property
-    def end(self) -> int | None:
-        """Where the last field ends."""
-        return self.places[-1][1] if self.places else None
 
     @property
     def inside(self) -> bool:
@@ -130,17 +121,17 @@ class Reader:
         if self.tables == 1 and self.path[-2:] == ["TABLE", "FIELD"]:
             self.prefix = f"{prefix}:" if prefix else ""
             self.began = self.parser.CurrentByteIndex
-            known = {k: v for k, v in attributes.items() if k in Field.__dataclass_fields__}
-            self.fields.append(Field(**{"name": attributes.get("ID", ""), **known}))
+            known = {k: v for k, v in attributes.items() if k in ATTRIBUTES}
+            self.fields.append({"name": attributes.get("ID", ""), **known})
         elif self.inside and local == "VALUES" and "null" in attributes:
-            self.fields[-1] = replace(self.fields[-1], null=attributes["null"])
+            self.fields[-1]["null"] = attributes["null"]
 
     def finish(self, _tag: str) -> None:
         """End an element."""
         self.note_end()
         if self.inside and self.path[-1] == "DESCRIPTION":
-            description = self.fields[-1].description + "".join(self.words)
-            self.fields[-1], self.words = replace(self.fields[-1], description=description), []
+            self.fields[-1]["description"] = self.fields[-1].get("description", "") + "".join(self.words)
+            self.words = []
         local = self.path.pop()
         self.closing = self.tables == 1 and local == "FIELD" and self.path[-1:] == ["TABLE"]
         # A second table may stand behind the first: its fields are not ours.
@@ -152,10 +143,9 @@ class Reader:
         if self.inside and self.path[-1] == "DESCRIPTION":
             self.words.append(data)
 
-
-def refuse_doctype(*_: object) -> None:
-    """Refuse a document type: entities could grow without bound."""
-    raise VOTableError("the VOTable has a DOCTYPE, which none needs")
+    def refuse_doctype(self, *_: object) -> None:
+        """Refuse a document type: entities could grow without bound."""
+        raise VOTableError("the VOTable has a DOCTYPE, which none needs")
 
 
 KINDS = (

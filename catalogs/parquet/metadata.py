@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,9 @@ from catalogs.metadata.astropy_header import (
 )
 from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.metadata.votable_fields import (
-    Field,
     VOTableError,
     add_fields,
-    field_type,
+    field_xml,
     new_votable,
     read_fields,
     remove_fields,
@@ -91,19 +91,13 @@ def from_votable(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         fields = read_fields(key_values.get(VOTABLE, ""))
     except VOTableError:
         return {}
-    return {
-        f.name: stated(unit=f.unit, ucd=f.ucd, description=f.description.strip())
-        | ({} if (null := integer(f.null)) is None else {"null": null})
-        for f in fields
-    }
-
-
-def integer(text: str) -> int | None:
-    """Return a null value as an integer, or None."""
-    try:
-        return int(text, 0)
-    except ValueError:
-        return None
+    found = {}
+    for f in fields:
+        description = f.get("description", "").strip()
+        found[f["name"]] = stated(unit=f.get("unit"), ucd=f.get("ucd"), description=description)
+        with suppress(KeyError, ValueError):
+            found[f["name"]]["null"] = int(f["null"], 0)
+    return found
 
 
 def from_astropy(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -173,28 +167,11 @@ def with_votable(
     old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
 ) -> str:
     """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
-    added = [vo_field(c, str(c.width or "")) for c in new]
     try:
-        kept = remove_fields(old[VOTABLE], dropped) if dropped else old[VOTABLE]
-        return add_fields(kept, added)
+        return add_fields(remove_fields(old[VOTABLE], dropped) if dropped else old[VOTABLE], new)
     except (KeyError, VOTableError):
-        known = [vo_field(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
-        return new_votable([*known, *added])
-
-
-def vo_field(column: Column | NewColumn, width: str) -> Field:
-    """Return a column as a FIELD; text of a known width says so, since astropy's reader asks for it."""
-    kind, size = field_type(column.datatype)
-    null = column.null if isinstance(column, Column) else None
-    return Field(
-        column.name,
-        kind,
-        width if size == "*" and width else size,
-        unit=column.unit or "",
-        ucd=column.ucd or "",
-        null="" if null is None else str(null),
-        description=column.description or "",
-    )
+        known = [field_xml(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
+        return new_votable([*known, *(field_xml(c, str(c.width or "")) for c in new)])
 
 
 def with_astropy(

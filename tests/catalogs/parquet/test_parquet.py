@@ -21,7 +21,7 @@ from pyarrow.parquet import encryption
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.metadata.votable_fields import Field, new_votable
+from catalogs.metadata.votable_fields import field_xml, new_votable
 from catalogs.parquet import dataset as parquet
 from tests.catalogs.parquet_samples import COLUMNS, N, computing, write_rich
 
@@ -163,7 +163,7 @@ def test_voparquet_is_trusted_over_the_others(tmp_path: Path) -> None:
     """VOTable first, then astropy's YAML, then the field's own."""
     field = pa.field("x", pa.int64(), metadata={"unit": "arrow", "description": "arrow", "doc": "no"})
     yaml = "datatype:\n- {name: x, unit: astropy, datatype: int64, meta: {ucd: meta.id}}"
-    vo = new_votable([Field("x", "long", unit="votable", null="-9999")])
+    vo = new_votable([field_xml(Column("x", pa.int64(), "votable", null=-9999), "")])
     pairs = {"table_meta_yaml": yaml, "IVOA.VOTable-Parquet.content": vo}
     pq.write_table(pa.table([[1]], schema=pa.schema([field], metadata=pairs)), tmp_path / "a.parquet")
     x = parquet.open(tmp_path / "a.parquet").column("x")
