@@ -566,7 +566,7 @@ def check_no_table(path: Path | str, table: str | int | None) -> None:
 def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None = None) -> Catalog:
     """Open files that lie elsewhere, below a root, as one catalogue."""
     check_no_table(root, table)
-    return opened_together(Path(PurePosixPath(root).name), [file.key(root) for file in files], files)
+    return opened_together(Path(PurePosixPath(root).name), [file.key for file in files], files)
 
 
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,7 +20,7 @@ from urllib.parse import quote
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files import atomic_path, check_free_space
 from catalogs.remote.urls import (
-    RemoteState,
+    agree,
     file_name,
     has_secret,
     is_below,
@@ -31,7 +31,6 @@ from catalogs.remote.urls import (
     scrubbed,
     shown,
     speaking_of,
-    state_of,
     tag_of,
 )
 
@@ -49,31 +48,39 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a file system that fsspec knows: its path there, its size in bytes.
+    """One file of a file system that fsspec knows: its path there, and its `key`, what it is called below the root.
 
-    `tag` is the server's word for this state of the file, empty where it has none that can be trusted; `state` is all
-    that it says of it.
+    What is known once its server was asked: its size in bytes; `tag`, the server's word for this state of the file,
+    empty where it has none that can be trusted; and `info`, all that it says.
     """
 
     filesystem: Any
     path: str
-    n_bytes: int
+    key: str
+    n_bytes: int = 0
     tag: str = ""
-    state: RemoteState = field(default_factory=RemoteState)
+    info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
         """The file's URL, as it has to be asked for."""
         return str(self.filesystem.unstrip_protocol(self.path))
 
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return file_name(self.url)
+    def asked(self) -> RemoteFile:
+        """Ask for the file's size and state; CatalogError where it is not there, or nobody can tell."""
+        with speaking_of(self.url):
+            info = self.filesystem.info(self.path)
+        if info.get("size") is None:
+            raise FormatError(
+                f"the server does not state the size of {self}, so a broken transfer would not be "
+                "noticed; fetch the file, and open the copy"
+            )
+        return replace(self, n_bytes=int(info["size"]), tag=tag_of(info), info=info)
 
-    def key(self, root: str) -> str:
-        """Return its path below a folder."""
-        return key_below(self.path, root)
+    def has_changed(self) -> bool:
+        """Ask again; say whether the file is another one than it was."""
+        self.filesystem.invalidate_cache()
+        return not agree(self.info, self.asked().info)
 
     def __str__(self) -> str:
         return shown(self.url)
@@ -98,7 +105,7 @@ class RemoteFile:
     def fetched(self, folder: Path) -> Iterator[Path]:
         """Give a temporary local copy, in a folder of its own in `folder`."""
         with tempfile.TemporaryDirectory(prefix=".blr-fetched-", dir=folder) as name:
-            local = Path(name) / self.name
+            local = Path(name) / file_name(self.url)
             self.fetch(local)
             yield local
 
@@ -442,36 +449,11 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Place:
-    """A file that a listing names: its path, and what it is called below the root."""
-
-    filesystem: Any
-    path: str
-    key: str
-
-    @property
-    def url(self) -> str:
-        """The file's URL, as it has to be asked for."""
-        return str(self.filesystem.unstrip_protocol(self.path))
-
-    def file(self) -> RemoteFile:
-        """Ask for the file's size and state; CatalogError where it is not there, or nobody can tell."""
-        with speaking_of(self.url):
-            info = self.filesystem.info(self.path)
-        if info.get("size") is None:
-            raise FormatError(
-                f"the server does not state the size of {shown(self.url)}, so a broken transfer would not be "
-                "noticed; fetch the file, and open the copy"
-            )
-        return RemoteFile(self.filesystem, self.path, int(info["size"]), tag_of(info), state_of(info))
-
-
-@dataclass(frozen=True)
 class Listing:
     """What a URL means: a file, a folder's files, or those of a pattern; `root` is the folder above them."""
 
     root: str
-    places: tuple[Place, ...]
+    places: tuple[RemoteFile, ...]  # that are still to be asked for
     kind: str  # "file", "folder", "pattern", or "hats": all files of a catalogue
 
     @property
@@ -496,24 +478,18 @@ class Listing:
 
     def files(self) -> Iterator[RemoteFile | CatalogError]:
         """Yield, in their order, the files with their sizes, or why one cannot be had."""
+
+        def asked(place: RemoteFile) -> RemoteFile | CatalogError:
+            try:
+                return place.asked()
+            except CatalogError as error:
+                return error
+
         if not getattr(self.places[0].filesystem, "async_impl", False):
-            yield from map(_file_or_error, self.places)  # a driver of one connection, such as ftp's
+            yield from map(asked, self.places)  # a driver of one connection, such as ftp's
             return
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from pool.map(_file_or_error, self.places)
-
-
-def as_it_is_now(file: RemoteFile) -> RemoteFile:
-    """Ask for a file's size and state again."""
-    file.filesystem.invalidate_cache()
-    return Place(file.filesystem, file.path, "").file()
-
-
-def _file_or_error(place: Place) -> RemoteFile | CatalogError:
-    try:
-        return place.file()
-    except CatalogError as error:
-        return error
+            yield from pool.map(asked, self.places)
 
 
 def remote_listing(
@@ -558,7 +534,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
     )  # Spark calls folders x.parquet
     if wild is None and plain.lower().endswith(suffixes) and not folder:
         root = plain.rpartition("/")[0]
-        return inside(root, [Place(filesystem, path, key_below(plain, root))], "file")
+        return inside(root, filesystem, [path], "file")
     if query:
         raise FormatError(
             f"{shown(url)} has a query, which only the URL of a single file may have; name the files one by one"
@@ -573,7 +549,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
                     f"{shown(url)} is a HATS catalogue, which can be read from a local folder only; fetch it first, or "
                     "open the Parquet files below its folder dataset, without its margins"
                 )
-            return inside(root, [Place(filesystem, p, key_below(p, root)) for p in paths], "hats")
+            return inside(root, filesystem, paths, "hats")
         # What begins with . or _, in any part of its path, are other things.
         paths = [
             p
@@ -592,19 +568,19 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
         paths = [p for p in below(filesystem, page, depth) if matches(p)]
     if not paths:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
-    kind = "folder" if wild is None else "pattern"
-    return inside(root, [Place(filesystem, p, key_below(p, root)) for p in sorted(paths)], kind)
+    return inside(root, filesystem, paths, "folder" if wild is None else "pattern")
 
 
-def inside(root: str, places: Sequence[Place], kind: str) -> Listing:
-    """Return the listing of places; FormatError where one leads out of the root, for a listing may name anything."""
+def inside(root: str, filesystem: Any, paths: Sequence[str], kind: str) -> Listing:
+    """Return the listing of paths; FormatError where one leads out of the root, for a listing may name anything."""
+    places = [RemoteFile(filesystem, path, key_below(path, root)) for path in sorted(paths)]
     for place in places:
         path = PurePosixPath(place.key)
         if path.is_absolute() or any(
             part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts
         ):
             raise FormatError(
-                f"{shown(place.url)} has a name that is not allowed here, expected one without '..', backslashes "
+                f"{place} has a name that is not allowed here, expected one without '..', backslashes "
                 "and percent-encoded slashes; fetch it under another name"
             )
     return Listing(root, tuple(sorted(places, key=lambda place: place.key)), kind)

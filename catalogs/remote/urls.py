@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import PurePath, PurePosixPath
@@ -115,38 +115,26 @@ def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class RemoteState:
-    """What a file system says of a file's state, to be compared with what it says later.
+def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether a file system's information on a file, told twice, may be of the same bytes, by what both say.
 
-    `tags` are strong ones, of the content; `hints` are weak tags and the times of changes, as instants: a listing and
-    a question about one file may give the same instant in two zones.
+    Strong tags, those of the content, count more than hints: weak tags and the times of changes.
     """
-
-    size: int = 0
-    tags: Mapping[str, str] = field(default_factory=dict)
-    hints: Mapping[str, str] = field(default_factory=dict)
-
-    def agrees_with(self, other: RemoteState) -> bool:
-        """Say whether both may be of the same bytes, by what both say; equal tags count more than any hint."""
-        if self.size != other.size:
-            return False
-        tags = self.tags.keys() & other.tags.keys()
-        if tags:
-            return all(self.tags[key] == other.tags[key] for key in tags)
-        return all(self.hints[key] == other.hints[key] for key in self.hints.keys() & other.hints.keys())
+    if int(one["size"]) != int(other["size"]):
+        return False
+    (tags, hints), (other_tags, other_hints) = _tags_and_hints(one), _tags_and_hints(other)
+    mine, theirs = (tags, other_tags) if tags.keys() & other_tags.keys() else (hints, other_hints)
+    return all(mine[key] == theirs[key] for key in mine.keys() & theirs.keys())
 
 
-def state_of(info: Mapping[str, Any]) -> RemoteState:
-    """Return what a file system says of a file's state: while the file is read, none of that should change."""
+def _tags_and_hints(info: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     words = {key: str(info[key]) for key in CONTENT if info.get(key)}
     weak = {key: word for key, word in words.items() if word.startswith("W/")}
     # Azure's listings leave out the quotation marks.
     tags = {key: word.strip('"') for key, word in words.items() if key not in weak}
-    times = {key: info[key] for key in TIMES if info.get(key)}
-    instants = {key: time_of(value) for key, value in times.items()}
-    hints = {key: time.isoformat() if time else str(times[key]) for key, time in instants.items()}
-    return RemoteState(int(info["size"]), tags, weak | hints)
+    # A listing and a question about one file may give the same instant in two zones.
+    instants = {key: (time_of(info[key]), str(info[key])) for key in TIMES if info.get(key)}
+    return tags, weak | {key: time.isoformat() if time else text for key, (time, text) in instants.items()}
 
 
 def time_of(value: Any) -> datetime | None:

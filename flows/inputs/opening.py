@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -183,7 +183,8 @@ def opened(
             if listing is not None and _is_parquet(listing):
                 each = [listing]
                 if listing.kind == "pattern":
-                    each = [Listing(p.path.rpartition("/")[0], (p,), "file") for p in listing.places]
+                    alone = [replace(p, key=PurePosixPath(p.key).name) for p in listing.places]
+                    each = [Listing(p.path.rpartition("/")[0], (p,), "file") for p in alone]
                 catalogs += [open_listing(one, choice.table) for one in each]
             else:
                 catalogs += stack.enter_context(opened_whole([source], choice, key=key))

@@ -35,7 +35,7 @@ from catalogs.files import (
     what_is_there,
 )
 from catalogs.formats import FORMATS, TableChoice, all_suffixes, format_of, tables_of, without_notes
-from catalogs.remote.remote_file import Listing, Place, RemoteFile, as_it_is_now, local_path, remote_listing
+from catalogs.remote.remote_file import Listing, RemoteFile, local_path, remote_listing
 from catalogs.remote.urls import file_name, has_secret, is_chained, is_remote, shown
 from catalogs.text import sniff as ascii_tables
 from catalogs.writing import USUAL, converted_key
@@ -537,11 +537,11 @@ class Mirror:
         self.shown[str(top)] = shown(listing.url)
         above = f"{top.name}/" if listing.kind == "hats" else ""
         states = list(_states(listing, brought, known.form, above=above, tagged=not has_secret(url)))
-        if listing.kind == "hats" and _is_known_whole([origin for _, _, origin in states], known, brought):
+        if listing.kind == "hats" and _is_known_whole([origin for _, origin in states], known, brought):
             states = []
         wanted = [
-            Wanted(file, top / PurePosixPath(place.key), origin)
-            for place, file, origin in states
+            Wanted(file, top / PurePosixPath(file.key), origin)
+            for file, origin in states
             if listing.kind == "hats" or not _is_known(origin, known, brought)
         ]
         stay = {path for w in wanted for path in (w.local, w.mark)}
@@ -574,7 +574,7 @@ class Wanted:
 
 def _states(
     listing: Listing, brought: Brought, form: str | None, *, above: str, tagged: bool
-) -> Iterator[tuple[Place, RemoteFile, Origin]]:
+) -> Iterator[tuple[RemoteFile, Origin]]:
     """Yield the files of a listing and their states; one that cannot be had has failed, unless all depends on it.
 
     Their names are those of their copies, `above` which a folder of HATS is called.
@@ -588,7 +588,7 @@ def _states(
             brought.failed.append((Origin(name, shown(place.url)), file))
             continue
         # What a URL means may depend on a query, which is not kept.
-        yield place, file, Origin(name, shown(place.url), file.tag if tagged else "")
+        yield file, Origin(name, shown(file.url), file.tag if tagged else "")
 
 
 def _is_known(origin: Origin, known: Known, brought: Brought) -> bool:
@@ -625,7 +625,7 @@ def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
             w.mark.unlink(missing_ok=True)
             w.file.fetch(w.local, tell().advance)
             atomic_write_text(w.mark, w.origin.tag)
-            changed = not as_it_is_now(w.file).state.agrees_with(w.file.state)
+            changed = w.file.has_changed()
         except StorageError:
             raise
         except CatalogError as error:

@@ -19,6 +19,7 @@ from astropy.utils.masked import Masked
 from pyarrow.parquet import encryption
 
 import catalogs
+from catalogs.catalog.catalog import Column
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.metadata.votable_fields import field_xml, new_votable

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from catalogs.remote.urls import (
+    agree,
     file_name,
     has_secret,
     is_below,
@@ -16,7 +17,6 @@ from catalogs.remote.urls import (
     key_below,
     scrubbed,
     shown,
-    state_of,
     tag_of,
     url_of,
 )
@@ -154,9 +154,9 @@ NEWFOUNDLAND = timezone(-timedelta(hours=3, minutes=30))
 )
 def test_one_state_said_twice(before: dict[str, Any], after: dict[str, Any], same: object) -> None:
     """A listing, and a question about one file, may say the same in other words; another size is another state."""
-    first, second = state_of(before | {"size": 5}), state_of(after | {"size": 5})
-    assert first.agrees_with(second) == second.agrees_with(first) == same
-    assert not first.agrees_with(state_of(before | {"size": 6}))
+    first, second = before | {"size": 5}, after | {"size": 5}
+    assert agree(first, second) == agree(second, first) == same
+    assert not agree(first, before | {"size": 6})
 
 
 def test_the_word_for_a_state_is_the_same_in_every_zone() -> None:
