@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SCALES", "ScaleFit", "fit_scales", "log_hyperprior"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +20,7 @@ from blr.posterior.laplace import CLOSE, approach, by_gradients, mode_from, part
 from blr.sums import Rows, Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
+_INTERCEPT_VARIANCE = 1e4
 # Groups of weights that share a prior precision.  D = C M weights, G groups.
 
 _RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
@@ -389,7 +388,7 @@ def fit_evidence(
     *,
     groups: ArrayLike | None = None,
     intercept: int | None = 0,
-    intercept_variance: float = 1e4,
+    intercept_variance: float = _INTERCEPT_VARIANCE,
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
@@ -531,186 +530,116 @@ def log_hyperprior(scale: ArrayLike) -> Any:
 
 
 def fit_scales(
-    Phi: Any,
-    t: Any,
-    likelihood: str = "logistic",
-    *,
-    scales: Sequence[float] = SCALES,
-    intercept: int | None = 0,
-    intercept_variance: float = 1e4,
-    trials: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    classes: Sequence[Any] | None = None,
-    confusion: ArrayLike | None = None,
-    threads: int | None = None,
+    Phi: Any, t: Any, likelihood: str = "logistic", *, scales: Sequence[float] = SCALES, **rows: Any
 ) -> ScaleFit:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
-    Parameters
-    ----------
-    Phi, t, likelihood, trials, sample_weight, classes, confusion
-        As of `fit`.
-    scales
-        The standard deviations to try, ascending, evenly spaced in their logarithm.
-    intercept, intercept_variance
-        As of `fit_evidence`.
-
-    Raises
-    ------
-    ValueError
-        As `fit_evidence`; or if the scales are not two or more positive ascending numbers.
+    Column 0 of Phi is the intercept.  `scales` are evenly spaced in their logarithm, ascending.  `rows` are `trials`,
+    `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`.
     """
-    grid = np.asarray(scales, dtype=np.float64)
-    if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):
-        raise ValueError(f"scales must be two or more positive numbers in ascending order, got {scales!r}")
-    problem = pose(
-        Phi,
-        t,
-        None,
-        likelihood,
-        trials=trials,
-        sample_weight=sample_weight,
-        classes=classes,
-        confusion=confusion,
-        threads=threads,
-    )
+    problem, grid = pose(Phi, t, None, likelihood, **rows), np.asarray(scales, dtype=np.float64)
     # An intercept alone has no scale, and is refused.
-    as_groups(None, problem.n_functions, problem.likelihood.n_outputs, intercept, intercept_variance)
-    search = _Search(problem, grid, intercept, intercept_variance)
-    return search.of_part() or search.of_all(grid, np.zeros(problem.n_solved))
+    groups = as_groups(None, problem.n_functions, problem.likelihood.n_outputs, 0, _INTERCEPT_VARIANCE)
+    zero = np.zeros(problem.n_solved)
+    if not isinstance(problem.data, Rows):
+        return _of_stream(problem, groups, grid) or _of_all(problem, grid, grid, zero)
+    # The scale is the population's, not the sample's: every n-th row tells it nearly as well.
+    step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
+    if step < 2:
+        return _of_all(problem, grid, grid, zero)
+    part = problem.data.chosen(np.arange(len(problem.data.Phi)) % step == 0)
+    weight = len(part.Phi) if part.weight is None else part.weight.sum()
+    found = _of_all(replace(problem, data=part, n_effective=float(weight)), grid, grid, zero)
+    near = found.posteriors[0].mode
+    if len(found.scale) > 1:
+        return _of_all(problem, grid, np.sort(found.scale), near)
+    (q,) = _along(problem, found.scale, near)
+    # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
+    fixed = q.effective_parameters - problem.likelihood.n_outputs
+    better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
+    if better[0] < grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
+        q = max(q, *_along(problem, better, q.mode), key=lambda one: one.log_evidence)
+    return _single(q)
 
 
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """The scales of a problem that matter, among those of a `grid` (S,), evenly spaced in their logarithm."""
+def _of_all(problem: Problem, grid: Vector, scales: Vector, start: Vector) -> ScaleFit:
+    """Return the fits at those of some scales of the grid that matter, or at one between where the data fix it."""
+    fits = _along(problem, scales, start)
+    scales, spacing = scales[: len(fits)], float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
+    log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(scales)
+    share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
+    best = int(share.argmax())
+    # Beyond the largest scale the hyperprior decides, not the data.
+    fixed = share[best] > _FIXED and scales[best] < grid[-1]
+    if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
+        return _single(_highest_near(fits, scales, spacing))
+    kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
+    return ScaleFit(
+        tuple(fits[i] for i in kept),
+        scales[kept],
+        share[kept] / share[kept].sum(),
+        float(scipy.special.logsumexp(log_weight) + np.log(spacing)),
+    )
 
-    problem: Problem
-    grid: Vector
-    intercept: int | None
-    intercept_variance: float
 
-    @property
-    def spacing(self) -> float:
-        """Distance of the scales in ln s."""
-        return float(np.log(self.grid[-1] / self.grid[0])) / (len(self.grid) - 1)
-
-    @property
-    def column(self) -> int:
-        """A column that is not the intercept."""
-        return int(self.intercept == 0)
-
-    def prior(self, scale: float) -> GaussianPrior:
-        """Return the prior N(0, scale²) of all weights but the intercept."""
-        return GaussianPrior.isotropic(
-            self.problem.n_functions,
-            precision=scale**-2,
-            intercept=self.intercept,
-            intercept_variance=self.intercept_variance,
-        )
-
-    def of_all(self, scales: Vector, start: Vector) -> ScaleFit:
-        """Return the fits at those of some scales, ascending, that matter, or at one between where the data fix it."""
-        fits = self._along(scales, start)
-        scales = scales[: len(fits)]
-        log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(scales)
-        share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
-        best = int(share.argmax())
-        # Beyond the largest scale the hyperprior decides, not the data.
-        fixed = share[best] > _FIXED and scales[best] < self.grid[-1]
-        if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
-            return _single(self._highest_near(fits, scales), self.column)
-        kept = [
-            i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]
-        ]
-        return ScaleFit(
-            tuple(fits[i] for i in kept),
-            scales[kept],
-            share[kept] / share[kept].sum(),
-            float(scipy.special.logsumexp(log_weight) + np.log(self.spacing)),
-        )
-
-    def of_part(self) -> ScaleFit | None:
-        """Return what `of_all` does, of the scales that matter for every n-th row; None where rows are few.
-
-        The scale is the population's, not the sample's: a part of the rows tells it nearly as well.
-        """
-        problem = self.problem
-        if not isinstance(problem.data, Rows):
-            return self._of_stream()
-        step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
-        if step < 2:
-            return None
-        part = problem.data.chosen(np.arange(len(problem.data.Phi)) % step == 0)
-        weight = len(part.Phi) if part.weight is None else part.weight.sum()
-        found = replace(self, problem=replace(problem, data=part, n_effective=float(weight))).of_all(
-            self.grid, np.zeros(problem.n_solved)
-        )
-        near = found.posteriors[0].mode
-        if len(found.scale) > 1:
-            return self.of_all(np.sort(found.scale), near)
-        (q,) = self._along(found.scale, near)
-        # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
-        fixed = q.effective_parameters - problem.likelihood.n_outputs * (self.intercept is not None)
-        better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
-        if better[0] < self.grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
-            q = max(q, *self._along(better, q.mode), key=lambda one: one.log_evidence)
-        return _single(q, self.column)
-
-    def _of_stream(self) -> ScaleFit | None:
-        """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
-        C, M = self.problem.likelihood.n_outputs, self.problem.n_functions
-        groups = as_groups(None, M, C, self.intercept, self.intercept_variance)
-        # Beyond the largest scale the hyperprior decides, not the data.
-        inside = replace(groups, least=float(-2 * np.log(self.grid[-1])))
-        q = at_highest_evidence(self.problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
-        if (
-            q is not None
-            and q.effective_parameters >= _MANY_PARAMETERS
-            and _scale(q, self.column) < (1 - _NEAR_ENOUGH) * self.grid[-1]
-        ):
-            return _single(q, self.column)
+def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> ScaleFit | None:
+    """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
+    # Beyond the largest scale the hyperprior decides, not the data.
+    inside = replace(groups, least=float(-2 * np.log(grid[-1])))
+    q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
+    if q is None or q.effective_parameters < _MANY_PARAMETERS or _scale(q) >= (1 - _NEAR_ENOUGH) * grid[-1]:
         return None
+    return _single(q)
 
-    def _along(self, scales: Vector, start: Vector) -> list[LaplacePosterior]:
-        """Return the fits at the scales, each started where the one before ended, the first at weights `start`.
 
-        The last ones are left out where the evidence has fallen too far, and no weight is left that could make it rise.
-        """
-        fits: list[LaplacePosterior] = []
-        theta, evaluated = start, None
-        with single_threaded_blas():
-            for scale in scales.tolist():
-                posed = replace(self.problem, prior=self.prior(scale))
-                mode = mode_from(posed, theta, evaluated)
-                fits.append(posterior_at(posed, mode))
-                theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
-                fallen = max(q.log_evidence for q in fits) - fits[-1].log_evidence
-                if fallen > _FALLEN and posed.n_solved - fits[-1].effective_parameters < _UNFREED:
-                    break
-        return fits
+def _at_scale(problem: Problem, scale: float) -> Problem:
+    prior = GaussianPrior.isotropic(
+        problem.n_functions, precision=scale**-2, intercept_variance=_INTERCEPT_VARIANCE
+    )
+    return replace(problem, prior=prior)
 
-    def _highest_near(self, fits: Sequence[LaplacePosterior], scales: Vector) -> LaplacePosterior:
-        """Return the fit at the scale of highest evidence, near the best of the fits.
 
-        It is looked for at the top of the parabola in ln s through the best fit and its neighbours.  Each fit starts
-        where the best one ended.
-        """
-        found = dict(zip(np.log(scales[: len(fits)]).tolist(), fits, strict=True))
-        for _ in range(_PARABOLAS):
-            near = max(found, key=lambda tried: found[tried].log_evidence)
-            below = max((x for x in found if x < near), default=None)
-            above = min((x for x in found if x > near), default=None)
-            if below is None or above is None:
-                top = near + (self.spacing if above is None else -self.spacing)
-            else:
-                top = _top_of_parabola(*((x, found[x].log_evidence) for x in (below, near, above)))
-            if abs(top - near) < _AT_THE_TOP:
+def _along(problem: Problem, scales: Vector, start: Vector) -> list[LaplacePosterior]:
+    """Return the fits at the scales, ascending, each started where the one before ended, the first at weights `start`.
+
+    The last ones are left out where the evidence has fallen too far, and no weight is left that could make it rise.
+    """
+    fits: list[LaplacePosterior] = []
+    theta, evaluated = start, None
+    with single_threaded_blas():
+        for scale in scales.tolist():
+            posed = _at_scale(problem, scale)
+            mode = mode_from(posed, theta, evaluated)
+            fits.append(posterior_at(posed, mode))
+            theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
+            fallen = max(q.log_evidence for q in fits) - fits[-1].log_evidence
+            if fallen > _FALLEN and posed.n_solved - fits[-1].effective_parameters < _UNFREED:
                 break
-            posed = replace(found[near].problem, prior=self.prior(float(np.exp(top))))
-            with single_threaded_blas():
-                hessian = found[near].gaussian.precision - found[near].problem.solver_prior.precision
-                found[top] = posterior_at(posed, mode_from(posed, found[near].mode, hessian=hessian))
-        return max(found.values(), key=lambda q: q.log_evidence)
+    return fits
+
+
+def _highest_near(fits: Sequence[LaplacePosterior], scales: Vector, spacing: float) -> LaplacePosterior:
+    """Return the fit at the scale of highest evidence, near the best of the fits.
+
+    It is looked for at the top of the parabola in ln s through the best fit and its neighbours, which are `spacing`
+    apart.  Each fit starts where the best one ended.
+    """
+    found = dict(zip(np.log(scales).tolist(), fits, strict=True))
+    for _ in range(_PARABOLAS):
+        near = max(found, key=lambda tried: found[tried].log_evidence)
+        below = max((x for x in found if x < near), default=None)
+        above = min((x for x in found if x > near), default=None)
+        if below is None or above is None:
+            top = near + (spacing if above is None else -spacing)
+        else:
+            top = _top_of_parabola(*((x, found[x].log_evidence) for x in (below, near, above)))
+        if abs(top - near) < _AT_THE_TOP:
+            break
+        posed = _at_scale(found[near].problem, float(np.exp(top)))
+        with single_threaded_blas():
+            hessian = found[near].gaussian.precision - found[near].problem.solver_prior.precision
+            found[top] = posterior_at(posed, mode_from(posed, found[near].mode, hessian=hessian))
+    return max(found.values(), key=lambda q: q.log_evidence)
 
 
 def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: tuple[float, float]) -> float:
@@ -720,14 +649,14 @@ def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: t
     return b if left == right else b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
 
 
-def _scale(q: LaplacePosterior, column: int) -> float:
-    """Return the prior's standard deviation of a weight."""
+def _scale(q: LaplacePosterior) -> float:
+    """Return the prior's standard deviation of a weight that is not the intercept's."""
     assert q.prior is not None  # noqa: S101  fit_evidence gives one
-    return float(np.sqrt(np.diag(np.atleast_2d(q.prior.precision(q.problem.n_functions)))[column] ** -1))
+    return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[1] ** -1))
 
 
-def _single(q: LaplacePosterior, column: int) -> ScaleFit:
+def _single(q: LaplacePosterior) -> ScaleFit:
     """Return the fit of one scale, its integral over ln s by Laplace's method: ln s has a variance of 1/2γ."""
-    s = _scale(q, column)
+    s = _scale(q)
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))
     return ScaleFit((q,), np.array([s]), np.ones(1), float(q.log_evidence + log_hyperprior(s) + width))
