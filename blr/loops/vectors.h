@@ -346,7 +346,7 @@ static double FN(logistic_sums)(const double *Phi, const double *w, const double
 }
 
 /* E σ(a) and, where `entropy` is not NULL, E H(σ(a)), of means m <= 0 and variances v of a multiple of four rows: Taylor's
- * series to the eighth derivative (`_narrowest` in blr/predictive/binary.py has the formulae). */
+ * series to the eighth derivative (blr/predictive/binary.py has the formulae). */
 static void FN(logistic_series)(const double *m, const double *v, long rows, double *probability, double *entropy)
 {
     for (long i = 0; i < rows; i += 4) {
@@ -366,7 +366,7 @@ static void FN(logistic_series)(const double *m, const double *v, long rows, dou
     }
 }
 
-/* The same by the trapezoid rule at pairs of nodes ±z_k = ±k z_1 of weights w_k, k < S (`_narrow` there). */
+/* The same by the trapezoid rule at pairs of nodes ±z_k = ±k z_1 of weights w_k, k < S (there too). */
 static void FN(logistic_pairs)(const double *m, const double *v, const double *z, const double *w, long S, long rows,
                                double *probability, double *entropy)
 {

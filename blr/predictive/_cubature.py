@@ -141,8 +141,7 @@ _SOBOL: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
         ),
     ),
 )
-_PRODUCT_ELEMENTS = 2**15  # float64, so that a node's arrays stay in a core's cache
-_SOBOL_ELEMENTS = 2**17
+_SOBOL_ELEMENTS = 2**17  # activations at nodes held at a time
 _SOBOL_NODES = 4096
 _WIDTHS = (5, 9, 14, 20, 30, 45, 70, 1 << 30)  # numbers of axes that rows are done together with
 _NO_MATTER = 1e-3  # largest expected probability of a class whose spread does not ask for nodes
@@ -164,20 +163,8 @@ def axis_rule(n: int, step: float) -> tuple[Vector, Vector]:
 
 
 def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
-    """Return E[p] (n, K) and E[H] (n,) for mean (n, K), axes (d, K, n), d >= 2, and one index into RULES an axis.
-
-    Without the loops in C, exponentials are taken along the axes only: e^a is a product of one factor an axis.
-    """
-    if compiled.loops is not None and mean.shape[1] <= compiled.MOST_OUTPUTS:
-        return _compiled(mean, axes, *_product_nodes(rules))
-    probability, expected_entropy = np.empty_like(mean), np.empty(len(mean))
-    chosen = [axis_rule(*RULES[r][:2]) for r in rules]
-    rows = max(16, _PRODUCT_ELEMENTS // (mean.shape[1] * max(len(z) for z, _ in chosen)))
-    for start in range(0, len(mean), rows):
-        block = slice(start, start + rows)
-        p, h = _product_block(mean[block], axes[:, :, block], chosen)
-        probability[block], expected_entropy[block] = p.T, h
-    return probability, expected_entropy
+    """Return E[p] (n, K) and E[H] (n,) for mean (n, K), axes (d, K, n), d >= 2, and one index into RULES an axis."""
+    return _at_nodes(mean, axes, *_product_nodes(rules))
 
 
 @lru_cache(maxsize=64)
@@ -187,57 +174,6 @@ def _product_nodes(rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
     index = np.indices([len(z) for z, _ in chosen]).reshape(len(chosen), -1)
     z = np.stack([z[i] for (z, _), i in zip(chosen, index, strict=True)], axis=1)
     return z, np.prod([w[i] for (_, w), i in zip(chosen, index, strict=True)], axis=0)
-
-
-def _compiled(
-    mean: Matrix, axes: Matrix, z: Matrix, w: Vector, dtype: type[np.float32 | np.float64] = np.float64
-) -> tuple[Matrix, Vector]:
-    """Return E[p] (n, K) and E[H] (n,) at nodes z (S, d) of weights w (S,), by the loops in C."""
-    assert compiled.loops is not None  # noqa: S101  the callers have asked
-    n, K = mean.shape
-    loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
-    p, entropy = np.empty((n, K)), np.empty(n)
-    nodes = compiled.filled(z, w, dtype)
-    compiled.loops.softmax_responses(np.ascontiguousarray(mean), loads, *nodes, p, entropy)
-    return p, entropy
-
-
-def _product_block(mean: Matrix, loads: Matrix, chosen: list[tuple[Vector, Vector]]) -> tuple[Matrix, Vector]:
-    a = np.array(mean.T, order="C")  # a copy, whatever the order of mean
-    a -= a.max(axis=0)
-    K, n = a.shape
-    factors = [np.exp(z[:, None, None] * load) for (z, _), load in zip(chosen, loads, strict=True)]
-    factors[0] *= np.exp(a)
-    z_last, w_last = chosen[-1]
-    gather = np.stack([w_last, w_last * z_last])
-    # Nodes of all axes but the last, as many at once as the cache holds: (nodes, axes) indices.
-    outer = np.indices([len(f) for f in factors[:-1]]).reshape(len(factors) - 1, -1).T
-    chunk = max(1, _PRODUCT_ELEMENTS // (len(z_last) * K * n))
-    p, moments, log_normaliser = np.zeros((K, n)), np.zeros(loads.shape), np.zeros(n)
-    for start in range(0, len(outer), chunk):
-        index = outer[start : start + chunk]
-        z = np.stack([chosen[j][0][i] for j, i in enumerate(index.T)])
-        weight = np.prod([chosen[j][1][i] for j, i in enumerate(index.T)], axis=0)
-        E = factors[0][index[:, 0]]
-        for j in range(1, index.shape[1]):
-            E *= factors[j][index[:, j]]
-        E = E[:, None] * factors[-1]
-        S = E.sum(axis=2)
-        log_normaliser += weight @ _weighted_log(S, w_last)
-        np.divide(1.0, S, out=S)
-        E *= S[:, :, None]
-        gathered = (gather @ E.reshape(len(index), len(z_last), K * n)).reshape(len(index), 2, K, n)
-        p += np.tensordot(weight, gathered[:, 0], axes=1)
-        moments[-1] += np.tensordot(weight, gathered[:, 1], axes=1)
-        moments[:-1] += np.tensordot(weight * z, gathered[:, 0], axes=1)
-    return p, log_normaliser - (a * p).sum(axis=0) - (loads * moments).sum(axis=(0, 1))
-
-
-def _weighted_log(S: Matrix, weight: Vector) -> Matrix:
-    """Return Σ_i weight_i ln S_i over the middle axis of S, (nodes, n): as ±z weigh the same, one log serves both."""
-    half = len(weight) // 2
-    total: Matrix = np.tensordot(np.log(S[:, :half] * S[:, :half:-1]), weight[:half], axes=(1, 0))
-    return total + weight[half] * np.log(S[:, half])
 
 
 def sobol_size(spread: Vector, d: int) -> NDArray[np.intp]:
@@ -253,51 +189,58 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, *, spread: float) -> tuple
     `spread` is the largest contrast sd among the rows.  Up to 12 the activations are float32: their rounding of 1e-6 is
     far below the error of the points, the exponentials are several times faster, and none can overflow.
     """
-    p, expected_entropy = _at_sobol_points(mean, axes, size, narrow=spread <= _NARROW)
+    weight = np.full(size, 1 / size)
+    dtype = np.float32 if spread <= _NARROW else np.float64
+    p, expected_entropy = _at_nodes(mean, axes, normal_nodes(size, len(axes)), weight, dtype)
     return p / p.sum(axis=1, keepdims=True), expected_entropy
 
 
-def _at_sobol_points(mean: Matrix, axes: Matrix, size: int, *, narrow: bool) -> tuple[Matrix, Vector]:
-    """Return what `sobol_rule` does, but for the rounding: the probabilities of float32 do not quite add up to one."""
+def _at_nodes(
+    mean: Matrix, axes: Matrix, z: Matrix, w: Vector, dtype: type[np.float32 | np.float64] = np.float64
+) -> tuple[Matrix, Vector]:
+    """Return E[p] (n, K) and E[H] (n,) at nodes z (S, d) of weights w (S,).
+
+    In float32 the probabilities do not quite add up to one, and e^a must not overflow.
+    """
     d, K, n = axes.shape
+    loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-        weights = np.full(size, 1 / size)
-        return _compiled(mean, axes, normal_nodes(size, d), weights, np.float32 if narrow else np.float64)
-    nodes = np.ones((size, d + 1), dtype=np.float32 if narrow else np.float64)
-    nodes[:, :d] = normal_nodes(size, d)
+        p, entropy = np.empty((n, K)), np.empty(n)
+        nodes = compiled.filled(z, w, dtype)
+        compiled.loops.softmax_responses(np.ascontiguousarray(mean), loads, *nodes, p, entropy)
+        return p, entropy
+    Z = np.column_stack([z, np.ones(len(z))]).astype(dtype)
     a = mean - mean.max(axis=1, keepdims=True)
-    loads = np.concatenate([axes.transpose(2, 1, 0), a[:, :, None]], axis=2)
+    loads = np.concatenate([loads, a[:, :, None]], axis=2)
     gathered, log_normaliser = np.zeros((n, K, d + 1)), np.zeros(n)
-    for first in range(0, size, _SOBOL_NODES):
-        Z = nodes[first : first + _SOBOL_NODES]
-        columns = np.ascontiguousarray(Z.T)
-        rows = max(1, _SOBOL_ELEMENTS // (K * len(Z)))
+    for first in range(0, len(Z), _SOBOL_NODES):
+        some = slice(first, first + _SOBOL_NODES)
+        columns, weight = np.ascontiguousarray(Z[some].T), w[some].astype(dtype)
+        rows = max(1, _SOBOL_ELEMENTS // (K * len(weight)))
         for start in range(0, n, rows):
             block = slice(start, start + rows)
-            moments, log_sum = _sobol_block(loads[block], Z, columns, checked=not narrow)
+            moments, log_sum = _block_at_nodes(loads[block], columns, weight)
             gathered[block] += moments
             log_normaliser[block] += log_sum
-    gathered /= size
-    p = gathered[:, :, d]
-    return p, log_normaliser / size - np.einsum("nkj,nkj->n", loads, gathered)
+    return gathered[:, :, d], log_normaliser - np.einsum("nkj,nkj->n", loads, gathered)
 
 
-def _sobol_block(
-    loads: Matrix, Z: NDArray[np.floating], columns: NDArray[np.floating], *, checked: bool
+def _block_at_nodes(
+    loads: Matrix, columns: NDArray[np.floating], weight: NDArray[np.floating]
 ) -> tuple[Matrix, Vector]:
-    """Return Σ_s p_k (z_j, 1) at the nodes, (rows, K, d + 1), and Σ_s ln Σ_k e^a, (rows,), in the type of Z."""
+    """Return Σ_s w_s p_k (z_j, 1), (rows, K, d + 1), and Σ_s w_s ln Σ_k e^a, (rows,), in the type of the nodes."""
     rows, K, width = loads.shape
-    E = (loads.reshape(rows * K, width).astype(Z.dtype) @ columns).reshape(rows, K, len(Z))
+    E = (loads.reshape(rows * K, width).astype(columns.dtype) @ columns).reshape(rows, K, -1)
     log_sum = np.zeros(rows)
-    if checked:  # e^a might overflow
+    if columns.dtype == np.float64:  # e^a might overflow
         top = E.max(axis=1)
         E -= top[:, None]
-        log_sum += top.sum(axis=1, dtype=np.float64)
+        log_sum += (top * weight).sum(axis=1)
     np.exp(E, out=E)
     S = E.sum(axis=1)
-    log_sum += np.log(S).sum(axis=1, dtype=np.float64)
-    E *= (1 / S)[:, None]
-    return (E.reshape(rows * K, len(Z)) @ Z).reshape(rows, K, width).astype(np.float64), log_sum
+    log_sum += (np.log(S) * weight).sum(axis=1, dtype=np.float64)
+    E *= (weight / S)[:, None]
+    return (E.reshape(rows * K, -1) @ columns.T).reshape(rows, K, width).astype(np.float64), log_sum
 
 
 def principal_axes(covariance: Matrix) -> Matrix:

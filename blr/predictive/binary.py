@@ -1,11 +1,21 @@
 """Predictive probability of two classes: E[f(a)] over a Gaussian activation a ~ N(mean, variance).
 
 Three methods share the exact logistic integral.  The narrowest activations (sd up to 0.2) go through the Taylor series
-about the mean, whose terms are polynomials in σ(1 - σ).  Narrow ones (sd up to 2) go through the trapezoid rule in
-z = (a - mean)/sd: with step h it errs by 2 exp(-2π²/h²) for the Gaussian and, for the pole of σ at iπ, by about
-exp(π²/(2 sd²) - 2π²/(h sd)) (Trefethen & Weideman 2014, doi:10.1137/130932132), 2e-9 here.  On equal steps
-e^a is a running product, so a node costs no exponential.  Wide ones go through the mixture of probit functions of
-Monahan and Stefanski (1992),
+about the mean, to the eighth derivative.  With y = σ(m) and s = y (1 - y), y' = s and s' = s (1 - 2y): every even
+derivative of σ is s (1 - 2y) times a polynomial in s, every odd one s times another.  H' = -a σ', so the n-th
+derivative of the entropy H is -(m σ⁽ⁿ⁾ + (n - 1) σ⁽ⁿ⁻¹⁾).
+
+Narrow ones (sd up to 2) go through the trapezoid rule in z = (a - mean)/sd: with step h it errs by 2 exp(-2π²/h²) for
+the Gaussian and, for the pole of σ at iπ, by about exp(π²/(2 sd²) - 2π²/(h sd)) (Trefethen & Weideman 2014,
+doi:10.1137/130932132), 2e-9 here.  Nodes go in pairs ±z.  With u = e^(m + z sd) and d = e^(m - z sd) of a pair,
+s = u + d, t = u - d and q = u d = e^2m,
+
+    σ(u) + σ(d) = (s + 2q) / (s + q + 1),   σ(u) - σ(d) = t / (s + q + 1),   (1 + u)(1 + d) = s + q + 1:
+
+one division a pair.  On equal steps s and t obey x_k+1 = 2 cosh(step sd) x_k - x_k-1: a node costs no exponential.
+Both are in C; NumPy takes the rule for the narrowest too, node by node.
+
+Wide ones go through the mixture of probit functions of Monahan and Stefanski (1992),
 
     σ(a) ≈ Σ p_i Φ(s_i a),   E[σ(a)] ≈ Σ p_i Φ(s_i mean / sqrt(1 + s_i² variance)),   within 2e-9.
 
@@ -120,124 +130,31 @@ def _logistic(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vecto
 
 
 def _expectations(m: Vector, variance: Vector, regime: int, *, with_entropy: bool) -> tuple[Vector, Vector]:
-    if regime == 0:
-        return _narrowest(m, variance, with_entropy=with_entropy)
-    if regime <= len(_NARROW):
-        return _narrow(m, variance, _NARROW[regime - 1][1], with_entropy=with_entropy)
-    return _wide(m, variance, with_entropy=with_entropy)
-
-
-def _narrowest(m: Vector, v: Vector, *, with_entropy: bool) -> tuple[Vector, Vector]:
-    """Return both expectations by Taylor's series to the eighth derivative.
-
-    With y = σ(m) and s = y (1 - y), y' = s and s' = s (1 - 2y): every even derivative of σ is s (1 - 2y) times a
-    polynomial in s, every odd one s times another.  H' = -a σ', so the n-th derivative of the entropy H is
-    -(m σ⁽ⁿ⁾ + (n - 1) σ⁽ⁿ⁻¹⁾).
-    """
-    if compiled.loops is not None:
-        return _compiled(m, v, None, None, with_entropy=with_entropy)
-    e = np.exp(m)
-    y = e / (1 + e)
-    s = y * (1 - y)
-    half = 0.5 * v
-    # Terms of E σ - σ(m) by powers of v/2, divided by s (1 - 2y) v/2: v/2, (v/2)²/2, (v/2)³/6, (v/2)⁴/24.
-    series = _horner(
-        half,
-        1.0,
-        0.5 * (1 - 12 * s),
-        _horner(s, 1.0, -60.0, 360.0) / 6,
-        _horner(s, 1.0, -252.0, 5040.0, -20160.0) / 24,
-    )
-    change = s * (1 - 2 * y) * half * series
-    if not with_entropy:
-        return y + change, s
-    odd = _horner(
-        half,
-        1.0,
-        1.5 * (1 - 6 * s),
-        (5 / 6) * _horner(s, 1.0, -30.0, 120.0),
-        (7 / 24) * _horner(s, 1.0, -126.0, 1680.0, -5040.0),
-    )
-    return y + change, np.log1p(e) - m * (y + change) - s * half * odd
-
-
-def _horner(x: Vector, *coefficient: Vector | float) -> Vector:
-    """Return Σ c_k x^k."""
-    total = coefficient[-1] * x
-    for c in coefficient[-2:0:-1]:
-        total += c
-        total *= x
-    total += coefficient[0]
-    return total
-
-
-def _narrow(m: Vector, variance: Vector, step: float, *, with_entropy: bool) -> tuple[Vector, Vector]:
-    """Return both expectations by the trapezoid rule; nodes go in pairs ±z.
-
-    With u = e^(m + z sd) and d = e^(m - z sd) of a pair, s = u + d, t = u - d and q = u d = e^2m,
-
-        σ(u) + σ(d) = (s + 2q) / (s + q + 1),   σ(u) - σ(d) = t / (s + q + 1),   (1 + u)(1 + d) = s + q + 1:
-
-    one division a pair.  On equal steps s and t obey x_k+1 = 2 cosh(step sd) x_k - x_k-1: a node costs no exponential.
-    """
+    if regime > len(_NARROW):
+        return _wide(m, variance, with_entropy=with_entropy)
+    step = _NARROW[max(regime - 1, 0)][1]
     z = step * np.arange(int(_FARTHEST / step) + 1, dtype=np.float64)
     weight: Vector = np.exp(-(z**2) / 2)
     weight /= weight[0] + 2 * weight[1:].sum()
-    if compiled.loops is not None:
-        return _compiled(m, variance, z, weight, with_entropy=with_entropy)
-    sd = np.sqrt(variance)
-    centre = np.exp(m)
-    product = centre * centre
-    ratio = np.exp(step * sd)
-    inverse = 1 / ratio
-    growth = ratio + inverse
-    total, before, scratch = centre * growth, 2 * centre, np.empty_like(m)
-    above, twice = product + 1, 2 * product
-    normaliser, term = np.empty_like(m), np.empty_like(m)
-    probability = weight[0] * centre / (centre + 1)
-    if with_entropy:
-        difference, earlier = centre * (ratio - inverse), np.zeros_like(m)
-        log_normaliser, moment = weight[0] * np.log1p(centre), np.zeros_like(m)
-    for k, (z_k, w_k) in enumerate(zip(z[1:], weight[1:], strict=True)):
-        if k:
-            total, before = _next(total, before, growth, scratch)
-        np.add(total, above, out=normaliser)
-        np.add(total, twice, out=term)
-        if with_entropy:
-            if k:
-                difference, earlier = _next(difference, earlier, growth, scratch)
-            np.log(normaliser, out=scratch)
-            scratch *= w_k
-            log_normaliser += scratch
-            np.divide(w_k, normaliser, out=normaliser)
-            term *= normaliser
-            np.multiply(difference, normaliser, out=scratch)
-            scratch *= z_k
-            moment += scratch
-        else:
-            term /= normaliser
-            term *= w_k
-        probability += term
-    # H(σ(a)) = ln(1 + e^a) - a σ(a), a = m + sd z
-    return probability, log_normaliser - m * probability - sd * moment if with_entropy else scratch
-
-
-def _compiled(
-    m: Vector, v: Vector, z: Vector | None, w: Vector | None, *, with_entropy: bool
-) -> tuple[Vector, Vector]:
-    """Return what `_narrowest` does, or `_narrow` where there are nodes, by the loops in C."""
-    assert compiled.loops is not None  # noqa: S101  the callers have asked
+    if compiled.loops is None:
+        return _at_nodes(m, np.sqrt(variance), z, weight)
     probability, entropy = np.empty_like(m), np.empty_like(m)
-    means, variances = np.ascontiguousarray(m), np.ascontiguousarray(v)
-    compiled.loops.logistic_integral(means, variances, z, w, probability, entropy if with_entropy else None)
+    means, variances = np.ascontiguousarray(m), np.ascontiguousarray(variance)
+    nodes = (z, weight) if regime else (None, None)  # without: the series
+    compiled.loops.logistic_integral(means, variances, *nodes, probability, entropy if with_entropy else None)
     return probability, entropy
 
 
-def _next(x: Vector, before: Vector, growth: Vector, scratch: Vector) -> tuple[Vector, Vector]:
-    """Return growth x - before, in the place of `before`, and x."""
-    np.multiply(growth, x, out=scratch)
-    np.subtract(scratch, before, out=before)
-    return before, x
+def _at_nodes(m: Vector, sd: Vector, z: Vector, weight: Vector) -> tuple[Vector, Vector]:
+    """Return both expectations at pairs of nodes ±z (S,), by NumPy."""
+    probability, entropy = np.zeros_like(m), np.zeros_like(m)
+    for node, w in zip([*-z[:0:-1], *z], [*weight[:0:-1], *weight], strict=True):
+        a = m + node * sd
+        e = np.exp(-np.abs(a))
+        unlikely = e / (1 + e)
+        probability += w * np.where(a > 0, 1 / (1 + e), unlikely)
+        entropy += w * (np.abs(a) * unlikely + np.log1p(e))
+    return probability, entropy
 
 
 def _wide(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, Vector]:

@@ -190,7 +190,7 @@ def test_integrals_of_two_classes(n: int, sd: float, both: Callable[..., Any]) -
     mean = np.concatenate([[-700.0, 0.0], 5 * np.random.default_rng(n).normal(size=n)])[-n:]
     quick, slow = both(lambda: binary_integrals(mean, np.full(n, sd**2)))
     for a, b in zip(quick, slow, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-15)
+        np.testing.assert_allclose(a, b, rtol=3e-9, atol=1e-15)  # NumPy has no series
 
 
 @pytest.mark.parametrize("n", [1, 8, 29])
