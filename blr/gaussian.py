@@ -56,7 +56,7 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """A Gaussian of mean (D,) and precision (D, D)."""
+    """A Gaussian of mean (D,) and precision (D, D); zero for no prior at all."""
 
     mean: Vector
     precision: Matrix
@@ -111,10 +111,28 @@ class Gaussian:
         """Return n draws, (n, D)."""
         return self.mean + rng.standard_normal((n, len(self.mean))) @ self.inverse_cholesky
 
-    def log_density(self, w: Vector) -> float:
-        """Return ln N(w | m, A⁻¹)."""
-        z = self.cholesky.T @ (w - self.mean)
-        return 0.5 * (self.log_det_precision - len(z) * np.log(2 * np.pi) - float(z @ z))
+    def energy(self, w: Vector) -> float:
+        """Return (w - m)ᵀ A (w - m) / 2."""
+        d = w - self.mean
+        return 0.5 * float(d @ (self.precision @ d))
+
+    @cached_property
+    def _diagonal(self) -> Vector | None:
+        """The diagonal of A (D,); None where there is more."""
+        p = np.diag(self.precision).copy()
+        return p if np.count_nonzero(self.precision) == np.count_nonzero(p) else None
+
+    def pull(self, away: Matrix) -> Matrix:
+        """Return A d for each row d of `away` (S, D)."""
+        p = self._diagonal
+        return away @ self.precision if p is None else away * p
+
+    def trace(self, inverse_cholesky: Matrix) -> float:
+        """Return tr(A B⁻¹), given L⁻¹ (D, D) of B = L Lᵀ."""
+        U, p = inverse_cholesky, self._diagonal
+        if p is None:
+            return float(np.einsum("ij,ij->", U @ self.precision, U))
+        return float(np.einsum("ij,ij->j", U, U) @ p)
 
 
 # The Gaussian prior N(w | m0, S0), of any form (PRML 4.140).

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal
 
@@ -56,42 +55,6 @@ _BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class SolverPrior:
-    """A Gaussian prior in the solver's coordinates: mean (D,), precision (D, D) (zero for maximum likelihood)."""
-
-    mean: Vector
-    precision: Matrix
-
-    def energy(self, theta: Vector) -> float:
-        """Return (θ - m)ᵀ P (θ - m) / 2."""
-        d = theta - self.mean
-        return 0.5 * float(d @ (self.precision @ d))
-
-    @cached_property
-    def log_det_precision(self) -> float:
-        """Natural logarithm of det P."""
-        return Gaussian(self.mean, self.precision).log_det_precision
-
-    @cached_property
-    def _diagonal(self) -> Vector | None:
-        """Return the diagonal of P (D,), None where there is more."""
-        p = np.diag(self.precision).copy()
-        return p if np.count_nonzero(self.precision) == np.count_nonzero(p) else None
-
-    def pull(self, away: Matrix) -> Matrix:
-        """Return P d for each row d of `away` (S, D)."""
-        p = self._diagonal
-        return away @ self.precision if p is None else away * p
-
-    def trace(self, inverse_cholesky: Matrix) -> float:
-        """Return tr(P A⁻¹), given L⁻¹ (D, D) of A = L Lᵀ."""
-        U, p = inverse_cholesky, self._diagonal
-        if p is None:
-            return float(np.einsum("ij,ij->", U @ self.precision, U))
-        return float(np.einsum("ij,ij->j", U, U) @ p)
-
-
-@dataclass(frozen=True, eq=False)
 class Mode:
     """Where the search ended: θ (D,), ln p(D|θ), its gradient and Hessian there, and how it went."""
 
@@ -103,11 +66,6 @@ class Mode:
     converged: bool
     n_iter: int
     status: str
-    path: Matrix | None = None  # (I, D) where each iteration stood, the start first
-
-    def precision(self, prior: SolverPrior) -> Matrix:
-        """Return A = H + P, (D, D)."""
-        return self.hessian + prior.precision
 
 
 def newton_step(gradient: Vector, A: Matrix) -> tuple[Vector, float]:
@@ -130,7 +88,7 @@ def newton_step(gradient: Vector, A: Matrix) -> tuple[Vector, float]:
 
 def maximise(
     evaluate: Callable[[Vector], Terms],
-    prior: SolverPrior,
+    prior: Gaussian,
     start: Vector,
     *,
     evaluated: Terms | None = None,
@@ -148,7 +106,6 @@ def maximise(
     theta = np.array(start, dtype=np.float64)
     value, gradient, hessian = evaluate(theta) if evaluated is None else evaluated
     n_iter, status, previous, idle = 1, "iterations exhausted", np.inf, 0
-    path = [theta]
     while True:
         g = gradient - prior.precision @ (theta - prior.mean)
         step, decrement = newton_step(g, hessian + prior.precision)
@@ -161,19 +118,8 @@ def maximise(
         if near:
             value, gradient = value + _gain(gradient, step, hessian), gradient - hessian @ step
             theta, decrement, n_iter = theta + step, decrement**2, n_iter + 1
-            path.append(theta)
         if near or decrement < tolerance or stalled:
-            return Mode(
-                theta,
-                value,
-                gradient,
-                hessian,
-                decrement,
-                converged=True,
-                n_iter=n_iter,
-                status="converged",
-                path=np.stack(path),
-            )
+            return Mode(theta, value, gradient, hessian, decrement, True, n_iter, "converged")  # noqa: FBT003
         if n_iter >= max_iter:
             break
         accepted = _search(evaluate, prior, theta, step, objective, float(g @ step))
@@ -182,8 +128,7 @@ def maximise(
             break
         theta, (value, gradient, hessian) = accepted
         previous, n_iter = decrement, n_iter + 1
-        path.append(theta)
-    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status, np.stack(path))
+    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status)
 
 
 def _gain(gradient: Vector, step: Vector, hessian: Matrix) -> float:
@@ -193,7 +138,7 @@ def _gain(gradient: Vector, step: Vector, hessian: Matrix) -> float:
 
 def _search(
     evaluate: Callable[[Vector], Terms],
-    prior: SolverPrior,
+    prior: Gaussian,
     theta: Vector,
     step: Vector,
     objective: float,
@@ -225,7 +170,7 @@ def _batches(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def ascend(
-    chunks: Iterator[Chunk], likelihood: Likelihood, prior: SolverPrior, *, n_rows: float | None = None
+    chunks: Iterator[Chunk], likelihood: Likelihood, prior: Gaussian, *, n_rows: float | None = None
 ) -> tuple[Mode, float]:
     """Return the averaged iterate after one pass over the chunks, the curvature met on the way, and the weight seen.
 
@@ -306,7 +251,7 @@ def find_separation(
     """
     likelihood: Likelihood = Categorical(n_classes) if n_classes > 2 or one_hot else Bernoulli()
     D = likelihood.n_outputs * n_functions
-    flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
+    flat = Gaussian(np.zeros(D), np.zeros((D, D)))
 
     def evaluate(theta: Vector) -> Terms:
         return data.accumulate(likelihood_terms(likelihood, theta))

@@ -12,8 +12,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_design, column_names
-from blr.fitting.newton import SolverPrior
-from blr.gaussian import GaussianPrior, class_mean, exchangeable
+from blr.gaussian import Gaussian, GaussianPrior, class_mean, exchangeable
 from blr.likelihood.likelihoods import (
     Bernoulli,
     Categorical,
@@ -250,20 +249,20 @@ class Problem:
         return None if shared is None else shared.precision(self.n_functions)
 
     @cached_property
-    def solver_prior(self) -> SolverPrior:
+    def solver_prior(self) -> Gaussian:
         """The prior in the solver's coordinates."""
         D = self.n_solved
         if self.prior is None:
-            return SolverPrior(np.zeros(D), np.zeros((D, D)))
+            return Gaussian(np.zeros(D), np.zeros((D, D)))
         if self.binary:
-            return SolverPrior(self.prior_mean, self.prior.precision(D))
+            return Gaussian(self.prior_mean, self.prior.precision(D))
         T = self.transform
         mean = (T.T @ self.prior_mean.reshape(self.n_classes, -1)).ravel()
         if T.shape[0] == T.shape[1]:
-            return SolverPrior(mean, self.prior.precision(D))
+            return Gaussian(mean, self.prior.precision(D))
         assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
         blocks = scipy.linalg.block_diag(*[self.shared_precision] * T.shape[1])
-        return SolverPrior(mean, blocks)
+        return Gaussian(mean, blocks)
 
     def design(self, Phi: ArrayLike) -> Matrix:
         """Return Phi (N, M), checked against the model; a batch without rows is no error."""

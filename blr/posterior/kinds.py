@@ -594,14 +594,12 @@ class Posterior:
 class LaplacePosterior(Posterior):
     """The Laplace approximation: a Gaussian with its mean at the mode w_MAP, and the precision A there.
 
-    Without a prior, w_MAP is the mode of the likelihood.  `log_likelihood` is ln p(D|w_MAP), in nats.  `path` (I, C M)
-    is where Newton's iterations stood, in the solver's coordinates; None for a fit that was loaded, or made otherwise.
+    Without a prior, w_MAP is the mode of the likelihood.  `log_likelihood` is ln p(D|w_MAP), in nats.
     """
 
     kind: ClassVar[str] = "laplace"
 
     log_likelihood: float
-    path: Matrix | None = None
 
     @property
     def laplace(self) -> LaplacePosterior:

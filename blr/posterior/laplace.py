@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_vector
 from blr.covariances import packed_grams, unpacked_grams
-from blr.fitting.newton import Mode, SolverPrior, ascend, maximise
+from blr.fitting.newton import Mode, ascend, maximise
 from blr.fitting.problem import Problem, Stream, pose, sample_of
 from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical
@@ -64,15 +64,13 @@ _EXACT = 1e-11  # posterior sd that it may leave near the mode
 
 def posterior_at(problem: Problem, mode: Mode) -> LaplacePosterior:
     """Return the Laplace posterior about a mode found for the problem."""
-    gaussian = Gaussian(mode.theta, mode.precision(problem.solver_prior))
     return LaplacePosterior(
         problem=problem,
-        gaussian=gaussian,
+        gaussian=Gaussian(mode.theta, mode.hessian + problem.solver_prior.precision),
         log_likelihood=mode.log_likelihood,
         converged=mode.converged,
         n_iter=mode.n_iter,
         status=mode.status,
-        path=mode.path,
     )
 
 
@@ -136,10 +134,10 @@ def fit(
         threads=threads,
     )
     with single_threaded_blas():
-        path, close = _by_part(problem), CLOSE
-        if path is None:
-            path, close = _by_gradients(problem), 0.0
-        start, evaluated = _start(problem) if path is None else (path[-1], None)
+        near, close = _by_part(problem), CLOSE
+        if near is None:
+            near, close = by_gradients(problem, problem.solver_prior, np.zeros(problem.n_solved)), 0.0
+        start, evaluated = _start(problem) if near is None else (near, None)
         mode = maximise(
             problem.evaluate,
             problem.solver_prior,
@@ -147,31 +145,20 @@ def fit(
             evaluated=evaluated,
             tolerance=tolerance,
             max_iter=max_iter,
-            close=0.0 if path is None else close,
+            close=close,
         )
-        if path is not None and mode.path is not None:
-            mode = replace(mode, path=np.concatenate([path[:-1], mode.path]))
         return posterior_at(problem, mode)
 
 
-def _by_part(problem: Problem) -> Matrix | None:
-    """Return the way to weights close to the mode by every n-th row; None if rows are few, or it leads elsewhere."""
-    part = (
-        None if problem.mislabelled else part_of(problem)
-    )  # of labels that may be wrong there may be several modes
+def _by_part(problem: Problem) -> Vector | None:
+    """Return weights close to the mode by every n-th row; None if rows are few, or they lead elsewhere."""
+    # Of labels that may be wrong there may be several modes.
+    part = None if problem.mislabelled else part_of(problem)
     if part is None:
         return None
     start, evaluated = _start(part)
     rough = maximise(part.evaluate, part.solver_prior, start, evaluated=evaluated, tolerance=_ROUGH)
-    near = approach(problem, problem.solver_prior, rough.theta, rough.hessian) if rough.converged else None
-    return None if near is None or rough.path is None else np.concatenate([rough.path, near[None]])
-
-
-def _by_gradients(problem: Problem) -> Matrix | None:
-    """Return the start and the mode as far as gradients tell, where classes are many; None elsewhere."""
-    start = np.zeros(problem.n_solved)
-    near = by_gradients(problem, problem.solver_prior, start)
-    return None if near is None else np.stack([start, near])
+    return approach(problem, problem.solver_prior, rough.theta, rough.hessian) if rough.converged else None
 
 
 def _start(problem: Problem) -> tuple[Vector, Terms]:
@@ -291,7 +278,7 @@ def laplace_approximation(
             f"at the start {z} the log density is {value}, or a derivative is not finite; start at a point "
             "where all are finite"
         )
-    flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
+    flat = Gaussian(np.zeros(D), np.zeros((D, D)))
     mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)
     smallest = float(np.linalg.eigvalsh(mode.hessian)[0])
     if not smallest > 0:
@@ -322,7 +309,7 @@ def part_of(problem: Problem) -> Problem | None:
 
 
 def approach(
-    problem: Problem, prior: SolverPrior, start: Vector, hessian: Matrix, *, within: float = CLOSE
+    problem: Problem, prior: Gaussian, start: Vector, hessian: Matrix, *, within: float = CLOSE
 ) -> Vector | None:
     """Return weights (D,) so near the mode, by steps from `start`; None where the steps do not lead there.
 
@@ -359,7 +346,7 @@ def approach(
 
 
 def by_gradients(
-    problem: Problem, prior: SolverPrior, start: Vector, *, within: float = _CLOSER
+    problem: Problem, prior: Gaussian, start: Vector, *, within: float = _CLOSER
 ) -> Vector | None:
     """Return weights (D,) of many classes so near the mode, by Newton's steps that need no Hessian.
 
@@ -407,11 +394,10 @@ def mode_from(
         near = approach(problem, prior, start, known, within=CLOSE)
     if near is None:
         return maximise(problem.evaluate, prior, start, evaluated=evaluated, close=CLOSE)
-    mode = maximise(problem.evaluate, prior, near, close=CLOSE)
-    return mode if mode.path is None else replace(mode, path=np.concatenate([start[None], mode.path]))
+    return maximise(problem.evaluate, prior, near, close=CLOSE)
 
 
-def _solved(problem: Problem, prior: SolverPrior, theta: Vector, gradient: Vector) -> tuple[Vector, float]:
+def _solved(problem: Problem, prior: Gaussian, theta: Vector, gradient: Vector) -> tuple[Vector, float]:
     """Return a Newton step of many classes, roughly, and its length in posterior sd."""
     likelihood, data, M = problem.likelihood, problem.require_data(), problem.n_functions
     assert many_classes(likelihood)  # noqa: S101  the caller has asked

@@ -215,7 +215,8 @@ def _at_nodes(
     gathered, log_normaliser = np.zeros((n, K, d + 1)), np.zeros(n)
     for first in range(0, len(Z), _SOBOL_NODES):
         some = slice(first, first + _SOBOL_NODES)
-        columns, weight = np.ascontiguousarray(Z[some].T), w[some].astype(dtype)
+        columns: NDArray[np.floating] = np.ascontiguousarray(Z[some].T)
+        weight: NDArray[np.floating] = w[some].astype(dtype)
         rows = max(1, _SOBOL_ELEMENTS // (K * len(weight)))
         for start in range(0, n, rows):
             block = slice(start, start + rows)

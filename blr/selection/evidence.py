@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.fitting.newton import SolverPrior, maximise, newton_step
+from blr.fitting.newton import maximise, newton_step
 from blr.fitting.problem import Problem, pose
 from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision, is_column
 from blr.posterior.kinds import LaplacePosterior
@@ -280,7 +280,7 @@ def _ascend(
     evaluated, settled = state.evaluated or problem.evaluate(theta), False
     for _ in range(rounds):
         value, gradient, hessian = evaluated
-        prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
         step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
         curved = problem.likelihood.log_concave or _is_precision(hessian + prior.precision)
         if decrement < _NEAR and curved:
@@ -292,7 +292,7 @@ def _ascend(
             settled = change < tolerance and decrement < max(_AT_MODE, 0.1 * tolerance)
             if settled:
                 break
-            prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+            prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
             step = target - theta
         theta, evaluated = _guarded(problem, prior, theta, step, value)
     return _State(theta, log_alpha, g, evaluated, settled)
@@ -308,7 +308,7 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
     many = many_classes(problem.likelihood) and not problem.mislabelled
     again, within = many and not keep_skewness, _ROUGHLY
     for _ in range(_MAX_ROUNDS):
-        prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
         # From the second time on the quadratic model has told where the mode is: mostly no step is needed.  Of many
         # classes steps are cheaper than the Hessian that would tell.
         evaluated = problem.evaluate(theta) if within == CLOSE and not many else None
@@ -333,7 +333,7 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
     return None
 
 
-def _distance(evaluated: Terms, prior: SolverPrior, theta: Vector) -> float:
+def _distance(evaluated: Terms, prior: Gaussian, theta: Vector) -> float:
     """Return the distance to the mode, in posterior sd, where the likelihood's terms at theta are known."""
     _, gradient, hessian = evaluated
     return newton_step(gradient - prior.precision @ theta, hessian + prior.precision)[1]
@@ -349,7 +349,7 @@ def _is_precision(A: Matrix) -> bool:
 
 
 def _guarded(
-    problem: Problem, prior: SolverPrior, theta: Vector, step: Vector, value: float
+    problem: Problem, prior: Gaussian, theta: Vector, step: Vector, value: float
 ) -> tuple[Vector, Any]:
     """Take the step, halved until the posterior does not fall."""
     before = value - prior.energy(theta)

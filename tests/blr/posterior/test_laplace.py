@@ -559,22 +559,3 @@ def test_the_multinomial_coefficient_is_left_out() -> None:
 
     assert np.log(quad(joint, -3, 3, epsrel=1e-9)[0]) == pytest.approx(0.0, abs=0.01)
     assert coefficient > 0
-
-
-def test_the_path_leads_from_the_start_to_the_mode() -> None:
-    rng = np.random.default_rng(3)
-    Phi = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
-    t = (rng.random(60) < 1 / (1 + np.exp(-Phi @ [0.2, 1.5, -1.0]))).astype(int)
-    prior = GaussianPrior.isotropic(3, precision=0.2, intercept=0)
-    q = fit(Phi, t, prior)
-    assert q.path is not None
-    assert len(q.path) == q.n_iter
-    np.testing.assert_array_equal(q.path[0], 0)
-    np.testing.assert_array_equal(q.path[-1], q.mean)
-    P = np.diag([1e-4, 0.2, 0.2])  # of the intercept, and of the others
-    w = np.zeros(3)  # the textbook's step, PRML (4.92) with a prior
-    for step in q.path[1:3]:
-        y = 1 / (1 + np.exp(-Phi @ w))
-        A = Phi.T @ (Phi * (y * (1 - y))[:, None]) + P
-        w = w + np.linalg.solve(A, Phi.T @ (t - y) - P @ w)
-        np.testing.assert_allclose(step, w, atol=1e-10)

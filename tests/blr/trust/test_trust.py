@@ -13,7 +13,7 @@ from scipy.stats import genpareto
 
 import blr.trust.verdict
 from blr.arrays import Vector
-from blr.fitting.newton import SolverPrior, maximise
+from blr.fitting.newton import maximise
 from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import (
@@ -278,9 +278,9 @@ CASES = {
 
 def fitted(data: Rows, likelihood: Bernoulli | Categorical, precision: float = 1.0) -> Gaussian:
     D = likelihood.n_outputs * data.n_functions
-    prior = SolverPrior(np.zeros(D), precision * np.eye(D))
+    prior = Gaussian(np.zeros(D), precision * np.eye(D))
     mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
-    return Gaussian(mode.theta, mode.precision(prior))
+    return Gaussian(mode.theta, mode.hessian + prior.precision)
 
 
 def problem(dense: Twin, likelihood: Bernoulli | Categorical, N: int = 60, M: int = 3) -> Rows:
@@ -362,14 +362,12 @@ def test_one_weight_by_quadrature(likelihood: Bernoulli | Categorical) -> None:
     Phi = rng.normal(0.5, 1.0, size=(40, 1))
     K = 3 if isinstance(likelihood, Categorical) else 2
     t = np.eye(K)[rng.integers(0, K, 40)] if K == 3 else (rng.random(40) < 0.8).astype(float)
-    if K == 3:  # along one contrast; the other is held by its prior
-        prior = SolverPrior(np.zeros(2), np.diag([0.1, 1e12]))
-    else:
-        prior = SolverPrior(np.zeros(1), 0.1 * np.eye(1))
+    # Of three classes along one contrast; the other is held by its prior.
+    prior = Gaussian(np.zeros(K - 1), np.diag([0.1, 1e12][: K - 1]))
     data = Rows(Phi, t)
     D = len(prior.mean)
     mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
-    gaussian = Gaussian(mode.theta, mode.precision(prior))
+    gaussian = Gaussian(mode.theta, mode.hessian + prior.precision)
     found = corrections(data, likelihood, gaussian)
     sd = np.sqrt(gaussian.covariance[0, 0])
 
@@ -423,9 +421,9 @@ def laplace(dense: Twin, *, softmax: bool) -> tuple[Any, ...]:
         likelihood = Bernoulli()
     data = Rows(Phi, t, np.linspace(0.5, 1.5, len(Phi)))
     D = 3 * likelihood.n_outputs
-    prior = SolverPrior(np.full(D, 0.2), np.eye(D))
+    prior = Gaussian(np.full(D, 0.2), np.eye(D))
     mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
-    return data, likelihood, prior, Gaussian(mode.theta, mode.precision(prior))
+    return data, likelihood, prior, Gaussian(mode.theta, mode.hessian + prior.precision)
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.2, 0.7, 1.5])
