@@ -36,7 +36,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 
-from blr.census.audit import Strata, allocated, audited_share, cut_levels, level_edges, uncertainty
+from blr.census.audit import allocated, audited_share, cut_levels, level_edges, uncertainty
 from flows.reviews.audit_draw import MOST_STRATA, PER_STRATUM
 
 HERE = Path(__file__).resolve().parent
@@ -158,7 +158,7 @@ def judged(cell: Cell, p: Floats, y: Rows, rng: np.random.Generator) -> Cell:
     """Return the cell with its outcomes."""
     given, K = p.argmax(axis=1), p.shape[1]
     stratum, sizes = design(p, cell.n)
-    strata = Strata(np.bincount(stratum), sizes)
+    strata = (np.bincount(stratum), sizes)
     every = np.ones(len(sizes), dtype=bool)
     outcomes = []
     for k in range(K):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
-from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares
+from blr.census.bins import BinShares, bin_selection, bin_shares
 from blr.census.counts import Counted, count_classes
 from blr.census.purity import selection
 from blr.census.shares import (
@@ -301,7 +301,7 @@ def _add_bins(sums: Sums, split: Split, counted: Counted, feature: int) -> None:
     here, there = (
         np.searchsorted(edges, rows.X[:, feature], side="right") for rows in (split.labelled, split.target)
     )
-    shares = bin_shares(split.labelled, split.target, counted, BinnedRows(here, there, BINS))
+    shares = bin_shares(split.labelled, split.target, counted, here, there, BINS)
     low, high = shares.interval()
     mean, K = shares.draws.mean(axis=0), split.labelled.n_classes
     for b in np.unique(there):

@@ -19,7 +19,6 @@ Shapes: K classes, G levels of the probability, H strata; samples (..., H) for m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,8 @@ from scipy.special import gammaincinv
 from blr.arrays import Mask, Matrix, Places, Vector
 
 Counts = NDArray[np.int64]
+Strata = tuple[Counts, Counts]
+"""How many objects each stratum has (H,), and how many of them were looked at (H,), at least one."""
 Possible = tuple[Mask, Mask, Mask]
 """In which strata (H,) an unseen object may count as a hit, as a miss, and as neither."""
 _Totals = tuple[Vector, Vector, Vector, Vector, Vector]
@@ -162,27 +163,6 @@ def joined_strata(n_rows: Counts, n_seen: Counts, kind: Places) -> Places:
         group[group == names[max(i, other)]] = names[min(i, other)]
 
 
-@dataclass(frozen=True, eq=False)
-class Strata:
-    """How many objects each stratum has, `n_rows` (H,), and how many of them were looked at, `n_seen` (H,)."""
-
-    n_rows: Counts
-    n_seen: Counts
-
-    def __post_init__(self) -> None:
-        """Check the numbers: each stratum needs an object that was seen."""
-        n, N = self.n_seen, self.n_rows
-        if n.shape != N.shape or n.ndim != 1 or not len(n):
-            raise ValueError(
-                f"n_rows, n_seen: got shapes {N.shape} and {n.shape}, expected one number for each stratum"
-            )
-        if (n < 1).any() or (n > N).any():
-            raise ValueError(
-                "n_seen: got a stratum with no answer, or with more answers than objects; expected between 1 "
-                "and n_rows in each stratum; join small strata first (`joined_strata`)"
-            )
-
-
 def audited_share(
     hits: Counts,
     misses: Counts,
@@ -196,19 +176,20 @@ def audited_share(
     `hits` and `misses` (..., H) count the objects seen in each stratum; what is neither does not count.  `possible`
     says what the unseen objects may be; without it all objects are hits or misses.  The share is NaN where neither a
     hit nor a miss was seen.
-
-    Raises
-    ------
-    ValueError
-        If counts are negative or larger than the number seen, or the level is not between 0 and 1.
     """
+    N, n = strata
+    if n.shape != N.shape or (n < 1).any() or (n > N).any():
+        raise ValueError(
+            f"strata: got {n.tolist()} answers of {N.tolist()} objects, expected between 1 and all objects of each "
+            "stratum; join small strata first (`joined_strata`)"
+        )
     a, b = np.asarray(hits, dtype=np.float64), np.asarray(misses, dtype=np.float64)
-    H = len(strata.n_rows)
+    H = len(N)
     if a.shape != b.shape or a.shape[-1:] != (H,):
         raise ValueError(f"hits, misses: got shapes {a.shape} and {b.shape}, expected (..., {H}) for both")
-    if (a < 0).any() or (b < 0).any() or (a + b > strata.n_seen).any():
+    if (a < 0).any() or (b < 0).any() or (a + b > n).any():
         raise ValueError(
-            "hits, misses: got counts that are negative or whose sum is larger than n_seen; expected counts "
+            "hits, misses: got counts that are negative or whose sum is larger than the number seen; expected counts "
             "of the objects that were seen"
         )
     if not 0 < level < 1:
@@ -216,7 +197,7 @@ def audited_share(
     every = np.ones(H, dtype=bool)
     known = possible or (every, every, ~every)
     flat_a, flat_b = a.reshape(-1, H), b.reshape(-1, H)
-    A, B = (x @ (strata.n_rows / strata.n_seen) for x in (flat_a, flat_b))
+    A, B = (x @ (N / n) for x in (flat_a, flat_b))
     with np.errstate(invalid="ignore"):
         share = A / (A + B)
     tail = (1 + level) / 2
@@ -232,7 +213,7 @@ def audited_share(
 
 def _extremes(a: Vector, b: Vector, strata: Strata, possible: Possible) -> tuple[Vector, Vector]:
     """Return the smallest and the largest share (R,) that the objects seen leave possible."""
-    unseen = strata.n_rows - strata.n_seen
+    unseen = strata[0] - strata[1]
     seen_a, seen_b = a.sum(axis=1), b.sum(axis=1)
     more_a, more_b = float(unseen @ possible[0]), float(unseen @ possible[1])
     with np.errstate(invalid="ignore"):
@@ -306,7 +287,7 @@ def _total_quantile(totals: _Totals, r: Vector, tail: float) -> Vector:
 
 def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _Totals:
     """Return the totals after one object more was put where it raises A/(A + B) most: a hit, or neither."""
-    N, n = strata.n_rows.astype(np.float64), strata.n_seen.astype(np.float64)
+    N, n = (x.astype(np.float64) for x in strata)
     W, rest = N / N.sum(), 1 - n / N
     H, rows = len(N), np.arange(len(a))
     open_ = rest > 0

@@ -9,7 +9,7 @@ Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,21 +40,13 @@ _FINE = 8
 
 
 @dataclass(frozen=True, eq=False)
-class BinnedRows:
-    """In which of `n_bins` bins the labelled rows (n,) and the target's rows (N,) are."""
-
-    labelled: Places
-    target: Places
-    n_bins: int
-
-
-@dataclass(frozen=True, eq=False)
 class BinShares:
     """Draws (S, B, K) of the shares of the classes in bins, and what is known of these.
 
     `n_objects` (B,) of the target and `n_labelled` (B,) labelled rows are in a bin; `probability` (N, K) is that of the
-    target's rows at the expected class shares of the whole.  `alternatives`: where the counts of the whole span several
-    assumptions, those under each, whose draws are pooled in that order; all else here is of the first.
+    target's rows at the expected class shares of the whole.  `labelled_bin` (n,) and `target_bin` (N,) are the rows'
+    bins.  `alternatives`: where the counts of the whole span several assumptions, those under each, whose draws are
+    pooled in that order; all else here is of the first.
     """
 
     draws: Floats
@@ -63,7 +55,8 @@ class BinShares:
     probability: Matrix
     labelled: LabelledRows
     target: TargetRows
-    places: BinnedRows
+    labelled_bin: Places
+    target_bin: Places
     alternatives: tuple[BinShares, ...] = ()
 
     def interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
@@ -73,49 +66,84 @@ class BinShares:
         return low, high
 
 
-def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, places: BinnedRows) -> BinShares:
+def bin_shares(
+    labelled: LabelledRows,
+    target: TargetRows,
+    counted: Counted,
+    labelled_bin: Places,
+    target_bin: Places,
+    n_bins: int,
+) -> BinShares:
     """Return the shares of the classes in bins, under the assumption of the counts of the whole.
 
-    Raises
-    ------
-    ValueError
-        If the counts of the whole cannot be said.
+    `labelled_bin` (n,) and `target_bin` (N,) are the rows' bins.  ValueError if the counts of the whole cannot be said.
     """
     if counted.shares is None:
         raise ValueError(
             "got a census without counts for the whole, expected its class shares, since the bins are parts "
             "of the whole; audit the output"
         )
+    bins = labelled_bin, target_bin, n_bins
     if counted.alternatives:
         alone = [
             (one.labelled, Counted(one.shares, one.assumes, counted.reason)) for one in counted.alternatives
         ]
-        under_each = tuple(bin_shares(rows, target, part, places) for rows, part in alone)
+        under_each = tuple(bin_shares(rows, target, part, *bins) for rows, part in alone)
         draws = np.concatenate([one.draws for one in under_each])
         return replace(under_each[0], draws=draws, alternatives=under_each)
-    pi = counted.shares.mean
-    expected = _Expected.of(labelled, target, counted)
-    weight = np.bincount(places.target, target.weight, minlength=places.n_bins)
+    # Calibrated probabilities move with the class shares where objects of a class look alike; else they stay.
+    p, p_labelled = (scaled(rows.probability, counted.shares.scaling) for rows in (target, labelled))
+    before = labelled.shares if counted.assumes == "shares" else None
+    # A labelled row counts as often as such objects are in the target: by the class's share, or by their density ratio.
+    own = labelled.weight * np.ones(len(labelled.y))
+    if counted.assumes == "features" and counted.told_apart is not None:
+        own = labelled.weight * counted.told_apart.ratio
+
+    def at_shares(p: Matrix, shares: Vector) -> Matrix:
+        return p if before is None else moved(p, shares / before)
+
+    def expected(shares: Vector) -> Matrix:
+        """Return the means (B, K - 1) of the target's probabilities at class shares (K,) of the whole."""
+        return _bin_means(at_shares(p, shares)[:, :-1], target, target_bin, n_bins)
+
+    def residuals(shares: Vector) -> tuple[Vector, Matrix]:
+        """Return weights (n,) of labelled rows, and class minus probability (n, K - 1)."""
+        weight = own if before is None else own * (shares / before)[labelled.y]
+        return weight, (np.eye(len(shares))[labelled.y] - at_shares(p_labelled, shares))[:, :-1]
+
+    weight = np.bincount(target_bin, target.weight, minlength=n_bins)
     fraction = weight / weight.sum()
     n_objects = fraction * target.n_objects
-    p = expected.of_target(pi)
+    p_mean = at_shares(p, counted.shares.mean)
     chosen = np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]
     whole = counted.shares.draws[chosen]
-    draws = _drawn(whole, expected, _realised(p, target, places, n_objects), fraction, places)
+    realised = _realised(p_mean, target, target_bin, n_objects)
+    draws = _drawn(whole, expected, residuals, realised, fraction, labelled_bin)
     draws = np.clip(np.concatenate([draws, 1 - draws.sum(axis=2, keepdims=True)], axis=2), 0, None)
     draws /= np.maximum(draws.sum(axis=2, keepdims=True), 1e-300)
-    n_labelled = np.bincount(places.labelled, minlength=places.n_bins)
-    return BinShares(draws, n_objects, n_labelled, p, labelled, target, places)
+    n_labelled = np.bincount(labelled_bin, minlength=n_bins)
+    return BinShares(draws, n_objects, n_labelled, p_mean, labelled, target, labelled_bin, target_bin)
 
 
 def _drawn(
-    whole: Matrix, expected: _Expected, realised: Floats, fraction: Vector, places: BinnedRows
+    whole: Matrix,
+    expected: Callable[[Vector], Matrix],
+    residuals: Callable[[Vector], tuple[Vector, Matrix]],
+    realised: Floats,
+    fraction: Vector,
+    place: Places,
 ) -> Floats:
-    """Return draws (S, B, K - 1) of the shares in bins, for draws (S, K) of those of the whole."""
+    """Return draws (S, B, K - 1) of the shares in bins, for draws (S, K) of those of the whole.
+
+    `place` (n,) are the bins of the labelled rows.
+    """
     rng = np.random.default_rng(_SEED)
     pi = whole.mean(axis=0)
-    found, error = expected.difference(pi, places), expected.error(pi, places)
     spread = _spread(pi)
+    found, error = (
+        _difference(*residuals(pi), place, len(fraction)),
+        _error(*residuals(pi), place, len(fraction), spread),
+    )
     ridge = _RIDGE * np.eye(len(pi) - 1)
     tau = _TAU[rng.choice(len(_TAU), len(whole), p=_weights(found, error, spread))]
     draws = np.empty((len(whole), *found.shape))
@@ -128,82 +156,33 @@ def _drawn(
         total = np.einsum("b,bij->ij", fraction**2, covariance) + ridge
         gain = fraction[:, None, None] * covariance @ np.linalg.inv(total)
         for s in np.flatnonzero(tau == t):
-            difference = expected.difference(whole[s], places)
-            means = _bin_means(expected.of_target(whole[s])[:, :-1], expected.target, places)
-            x = means + np.einsum("bij,bj->bi", shrink, difference)
+            difference = _difference(*residuals(whole[s]), place, len(fraction))
+            x = expected(whole[s]) + np.einsum("bij,bj->bi", shrink, difference)
             x += np.einsum("bij,bj->bi", root, rng.standard_normal(x.shape))
             draws[s] = x + np.einsum("bij,j->bi", gain, whole[s, :-1] - fraction @ x)
     return draws
 
 
-@dataclass(frozen=True, eq=False)
-class _Expected:
-    """What the model expects at class shares (K,) of the whole, and how far labelled rows differ from it.
+def _difference(weight: Vector, residual: Matrix, place: Places, B: int) -> Matrix:
+    """Return the mean residual of labelled rows in bins, (B, K - 1); 0 in a bin without."""
+    total = np.bincount(place, weight, minlength=B)
+    sums = [np.bincount(place, weight * r, minlength=B) for r in residual.T]
+    return np.asarray(np.column_stack(sums) / np.maximum(total, 1e-300)[:, None])
 
-    `p` (N, K) and `p_labelled` (n, K) are calibrated; with the shares `before` they move with those, without they stay.
-    The weight of a labelled row is the frequency of such objects in the target: by the class's share, or by their
-    density ratio.
-    """
 
-    labelled: LabelledRows
-    target: TargetRows
-    p: Matrix
-    p_labelled: Matrix
-    before: Vector | None
-    ratio: Vector
-
-    @classmethod
-    def of(cls, labelled: LabelledRows, target: TargetRows, counted: Counted) -> _Expected:
-        assert counted.shares is not None  # noqa: S101
-        scaling, ratio = counted.shares.scaling, np.ones(len(labelled.y))
-        if counted.assumes == "features" and counted.told_apart is not None:
-            ratio = counted.told_apart.ratio
-        return cls(
-            labelled,
-            target,
-            scaled(target.probability, scaling),
-            scaled(labelled.probability, scaling),
-            labelled.shares if counted.assumes == "shares" else None,
-            ratio,
-        )
-
-    def _moved(self, p: Matrix, shares: Vector) -> Matrix:
-        return p if self.before is None else moved(p, shares / self.before)
-
-    def of_target(self, shares: Vector) -> Matrix:
-        """Return the probabilities (N, K) of the target's rows."""
-        return self._moved(self.p, shares)
-
-    def _residuals(self, shares: Vector) -> tuple[Vector, Matrix]:
-        """Return weights (n,), and class minus probability (n, K - 1)."""
-        weight = self.labelled.weight * self.ratio
-        if self.before is not None:
-            weight = weight * (shares / self.before)[self.labelled.y]
-        p = self._moved(self.p_labelled, shares)
-        return weight, (np.eye(len(shares))[self.labelled.y] - p)[:, :-1]
-
-    def difference(self, shares: Vector, places: BinnedRows) -> Matrix:
-        """Return the mean of class less probability of labelled rows in bins, (B, K - 1); 0 in a bin without."""
-        (weight, residual), B = self._residuals(shares), places.n_bins
-        total = np.bincount(places.labelled, weight, minlength=B)
-        sums = [np.bincount(places.labelled, weight * r, minlength=B) for r in residual.T]
-        return np.asarray(np.column_stack(sums) / np.maximum(total, 1e-300)[:, None])
-
-    def error(self, shares: Vector, places: BinnedRows) -> Floats:
-        """Return the covariance (B, K - 1, K - 1) of these means."""
-        weight, residual = self._residuals(shares)
-        mean, spread = self.difference(shares, places), _spread(shares)
-        found = np.empty((places.n_bins, *spread.shape))
-        for b in range(places.n_bins):
-            w, r = weight[places.labelled == b], residual[places.labelled == b]
-            n = w.sum() ** 2 / max((w**2).sum(), 1e-300)
-            if not n:
-                found[b] = _UNKNOWN * np.eye(len(spread))
-                continue
-            centred = (w / w.sum())[:, None] * (r - mean[b])
-            # One more row with the spread of an object drawn at random: few residuals may all be small.
-            found[b] = centred.T @ centred * n / max(n - 1, 0.5) + spread / n**2
-        return found + _RIDGE * np.eye(len(spread))
+def _error(weight: Vector, residual: Matrix, place: Places, B: int, spread: Matrix) -> Floats:
+    """Return the covariance (B, K - 1, K - 1) of these means; `spread` is that of the class of an object."""
+    mean, found = _difference(weight, residual, place, B), np.empty((B, *spread.shape))
+    for b in range(B):
+        w, r = weight[place == b], residual[place == b]
+        n = w.sum() ** 2 / max((w**2).sum(), 1e-300)
+        if not n:
+            found[b] = _UNKNOWN * np.eye(len(spread))
+            continue
+        centred = (w / w.sum())[:, None] * (r - mean[b])
+        # One more row with the spread of an object drawn at random: few residuals may all be small.
+        found[b] = centred.T @ centred * n / max(n - 1, 0.5) + spread / n**2
+    return found + _RIDGE * np.eye(len(spread))
 
 
 def _spread(shares: Vector) -> Matrix:
@@ -212,11 +191,10 @@ def _spread(shares: Vector) -> Matrix:
     return np.asarray(np.diag(s) - np.outer(s, s) + _RIDGE * np.eye(len(s)))
 
 
-def _bin_means(values: Matrix, target: TargetRows, places: BinnedRows) -> Matrix:
+def _bin_means(values: Matrix, target: TargetRows, place: Places, B: int) -> Matrix:
     """Return the means (B, M) of values (N, M) in bins; for an empty bin the mean of all."""
-    B = places.n_bins
-    weight = np.bincount(places.target, target.weight, minlength=B)
-    sums = np.column_stack([np.bincount(places.target, target.weight * v, minlength=B) for v in values.T])
+    weight = np.bincount(place, target.weight, minlength=B)
+    sums = np.column_stack([np.bincount(place, target.weight * v, minlength=B) for v in values.T])
     return np.where(weight[:, None] > 0, sums / np.maximum(weight, 1e-300)[:, None], target.mean(values))
 
 
@@ -231,16 +209,16 @@ def _weights(found: Matrix, error: Floats, spread: Matrix) -> Vector:
     return np.asarray(p / p.sum())
 
 
-def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> Floats:
+def _realised(p: Matrix, target: TargetRows, place: Places, n: Vector) -> Floats:
     """Return the covariance (B, K - 1, K - 1) of the classes of a bin's objects, and of a sample of these."""
     q = p[:, :-1]
     K = q.shape[1]
     pairs = np.einsum("ni,nj->nij", q, q).reshape(len(q), -1)
-    square = _bin_means(pairs, target, places).reshape(-1, K, K)
-    mean = _bin_means(q, target, places)
+    square = _bin_means(pairs, target, place, len(n)).reshape(-1, K, K)
+    mean = _bin_means(q, target, place, len(n))
     own = np.einsum("bi,ij->bij", mean, np.eye(K)) - square
     between = square - np.einsum("bi,bj->bij", mean, mean)
-    rows = np.maximum(np.bincount(places.target, minlength=places.n_bins), 1)
+    rows = np.maximum(np.bincount(place, minlength=len(n)), 1)
     objects = np.maximum(n, 1.0)
     thinned = np.maximum(0.0, 1 / rows - 1 / objects)
     return np.asarray(own / objects[:, None, None] + between * thinned[:, None, None])
@@ -262,8 +240,8 @@ def bin_taken(
     """
     if shares.alternatives:
         return Selection.pooled([bin_taken(one, b, k, of_target, of_labelled) for one in shares.alternatives])
-    labelled, target, places = shares.labelled, shares.target, shares.places
-    inside, ours = places.target == b, places.labelled == b
+    labelled, target = shares.labelled, shares.target
+    inside, ours = shares.target_bin == b, shares.labelled_bin == b
     chosen = of_target[inside]
     weight, p = target.weight[inside], shares.probability[inside]
     taken_expected = (weight * chosen) @ p / np.maximum(weight @ p, 1e-300)
@@ -297,7 +275,7 @@ def bin_threshold(
 
     As `blr.census.purity.threshold_for` does for the whole: the lowest for a purity, the highest for a completeness.
     """
-    inside = shares.places.target == b
+    inside = shares.target_bin == b
     if not inside.any():
         return None
     p = np.sort(shares.target.probability[inside, k])
@@ -337,9 +315,7 @@ def learnt_thresholds(
     weight = labelled.weight * (shares / labelled.shares)[labelled.y]
     target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
     known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), labelled.scaling)
-    found = bin_shares(
-        labelled, target, Counted(known, "shares", "as given"), BinnedRows(places, places, n_bins)
-    )
+    found = bin_shares(labelled, target, Counted(known, "shares", "as given"), places, places, n_bins)
     thresholds = {}
     for b in range(n_bins):
         best = bin_threshold(found, b, k, purity=purity, completeness=completeness)

@@ -14,7 +14,6 @@ import numpy as np
 import catalogs
 from blr.arrays import Places
 from blr.census.bins import (
-    BinnedRows,
     BinShares,
     bin_selection,
     bin_shares,
@@ -127,8 +126,8 @@ def census_bins(
         return CensusBins(
             by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()
         )
-    places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
-    shares = bin_shares(labelled, target, counted, places)
+    places = bins.places(of_labelled), bins.places(of_target)
+    shares = bin_shares(labelled, target, counted, *places, len(bins.names))
     if counted.assumes == "features":
         asked, selected = CensusAsked(), {}
     stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
@@ -158,7 +157,7 @@ def _stated(
     shares: BinShares, k: int, model: Model, asked: CensusAsked, selected: Selected
 ) -> Iterator[_Stated]:
     """Yield the columns of class k, then the thresholds of the bins for stated values."""
-    name, every = model.classes[k], range(shares.places.n_bins)
+    name, every = model.classes[k], range(len(shares.n_objects))
     for key, column in selected.items():
         if column.class_name == name:
             taken = [

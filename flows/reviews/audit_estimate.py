@@ -93,7 +93,7 @@ class Sample:
     @cached_property
     def strata(self) -> Strata:
         """The groups of strata: rows and answers (J,)."""
-        return Strata(
+        return (
             np.bincount(self.group, weights=[s["n_rows"] for s in self.design.strata]).astype(np.int64),
             np.bincount(self.group[self.stratum], minlength=int(self.group.max()) + 1),
         )
@@ -107,7 +107,7 @@ class Sample:
 
     def share(self, hits: Mask, misses: Mask, possible: Possible, level: float = LEVEL) -> AuditedInterval:
         """Return the share of hits (n,) among hits and misses (n,); `possible` is by the design's strata (H,)."""
-        J = len(self.strata.n_rows)
+        J = len(self.strata[0])
         place = self.group[self.stratum]
         counts = [np.bincount(place[rows], minlength=J) for rows in (hits, misses)]
         hit, miss, neither = (np.bincount(self.group, weights=rows) > 0 for rows in possible)
@@ -171,7 +171,7 @@ class Sample:
         """Return prediction sets learnt from the answers; an object stands for its part of its stratum."""
         known = self.answer >= 0
         place = self.group[self.stratum]
-        weight = (self.strata.n_rows / np.maximum(self.strata.n_seen, 1))[place]
+        weight = (self.strata[0] / np.maximum(self.strata[1], 1))[place]
         rule = learn_sets(self.probability[known], self.answer[known], level=level, weight=weight[known])
         return AuditedSets(
             level=level,

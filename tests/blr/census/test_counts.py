@@ -10,7 +10,7 @@ from scipy.special import expit
 from scipy.stats import beta, binom
 
 from blr.census import counts
-from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
+from blr.census.bins import bin_selection, bin_shares, joined_selection
 from blr.census.counts import Counted, Propensity, count_classes, count_with_labels
 from blr.census.purity import (
     _SEED,
@@ -129,9 +129,9 @@ def test_purity_thresholds_and_bins_pool_the_draws() -> None:
     assert found is not None
     assert found[1].purity.mean() == pytest.approx(0.9, abs=0.01)
     np.testing.assert_array_equal(found[1].purity, selected(counted, labelled, target, found[0]).purity)
-    places = BinnedRows(*((rows.X[:, 1] > 0).astype(np.intp) for rows in (labelled, target)), 2)
-    bins = bin_shares(labelled, target, counted, places)
-    each = [bin_shares(one.labelled, target, Counted(one.shares, one.assumes, ""), places) for one in parts]
+    places = *((rows.X[:, 1] > 0).astype(np.intp) for rows in (labelled, target)), 2
+    bins = bin_shares(labelled, target, counted, *places)
+    each = [bin_shares(one.labelled, target, Counted(one.shares, one.assumes, ""), *places) for one in parts]
     np.testing.assert_array_equal(bins.draws, np.concatenate([one.draws for one in each]))
     taken = {b: bin_selection(bins, b, 1, 0.5) for b in (0, 1)}
     np.testing.assert_array_equal(
@@ -142,7 +142,7 @@ def test_purity_thresholds_and_bins_pool_the_draws() -> None:
     assert joined.purity.mean() == pytest.approx(both.purity.mean(), abs=0.03)
     # Under "features" the weights stand for the target, so its bins are those of that assumption.
     stated = count_classes(labelled, target, assumes="features")
-    np.testing.assert_allclose(bin_shares(labelled, target, stated, places).draws, each[1].draws, atol=1e-10)
+    np.testing.assert_allclose(bin_shares(labelled, target, stated, *places).draws, each[1].draws, atol=1e-10)
 
 
 @pytest.mark.parametrize("assumes", ["shares", "same"])
@@ -333,8 +333,8 @@ def test_few_objects_of_which_nothing_can_be_said_may_be_of_any_class() -> None:
 def test_bins_add_up_to_the_whole() -> None:
     labelled, target, known, _ = field(6)
     found = count_with_labels(labelled, target, known, assumes="shares")
-    places = BinnedRows((labelled.X[:, 0] > 1).astype(np.intp), (target.X[:, 0] > 1).astype(np.intp), 2)
-    shares = bin_shares(labelled, target, found, places)
+    places = *((rows.X[:, 0] > 1).astype(np.intp) for rows in (labelled, target)), 2
+    shares = bin_shares(labelled, target, found, *places)
     total = np.einsum("b,sbk->sk", shares.n_objects / 1500, shares.draws).mean(axis=0)
     np.testing.assert_allclose(total, found.shares.mean, atol=0.01)
 
