@@ -29,9 +29,8 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from blr.census.bins import BinShares, bin_selection, bin_shares
 from blr.census.counts import Counted, count_classes
-from blr.census.purity import selection
+from blr.census.purity import Parts, selection
 from blr.census.shares import (
-    Alternative,
     LabelledRows,
     ShareDraws,
     TargetRows,
@@ -259,17 +258,20 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
         add("features", count_classes(split.labelled, split.target, assumes="features").shares)
     if counted.shares is None or change in {"bright third", "bright third, x 1/4", "a class without labels"}:
         return
-    parts = counted.parts(split.labelled)
+    parts = counted.parts
     _add_selections(sums, split, parts)
     _add_bins(sums, split, counted, repeat % min(3, split.target.X.shape[1]))
     if counted.alternatives:
         # What the answer that spans two assumptions holds, and what the first alone would hold there.
-        for kind, some, shares in ((SPANNING, parts, counted.shares), (ALONE, parts[:1], parts[0].shares)):
+        for kind, some, shares in (
+            (SPANNING, parts, counted.shares),
+            (ALONE, parts[:1], (counted.alternatives or (counted,))[0].shares),
+        ):
             add(f"default{kind}", shares)
             _add_selections(sums, split, some, kind)
 
 
-def _add_selections(sums: Sums, split: Split, parts: Sequence[Alternative], kind: str = "") -> None:
+def _add_selections(sums: Sums, split: Split, parts: Parts, kind: str = "") -> None:
     p, N = split.target.probability, len(split.truth)
     for k in range(p.shape[1]):
         for threshold in THRESHOLDS:
@@ -277,14 +279,12 @@ def _add_selections(sums: Sums, split: Split, parts: Sequence[Alternative], kind
             if min(chosen.sum(), (split.truth == k).sum()) < FEWEST_SELECTED:
                 continue
             found = selection(
-                split.labelled,
+                parts,
                 split.labelled.probability[:, k] >= threshold,
                 k,
-                parts[0].shares.draws,
                 n_selected=int(chosen.sum()),
                 n_objects=N,
                 n_seen=N,
-                others=parts[1:],
             )
             right = split.truth == k
             for what, draws, true in (
@@ -301,7 +301,7 @@ def _add_bins(sums: Sums, split: Split, counted: Counted, feature: int) -> None:
     here, there = (
         np.searchsorted(edges, rows.X[:, feature], side="right") for rows in (split.labelled, split.target)
     )
-    shares = bin_shares(split.labelled, split.target, counted, here, there, BINS)
+    shares = bin_shares(split.target, counted, here, there, BINS)
     low, high = shares.interval()
     mean, K = shares.draws.mean(axis=0), split.labelled.n_classes
     for b in np.unique(there):

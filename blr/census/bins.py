@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Floats, Matrix, Places, Vector
 from blr.census.counts import Counted
-from blr.census.purity import MANY_OBJECTS, Selection, first_threshold, rounded_threshold
+from blr.census.purity import Selection, Stated, as_target, first_threshold, rounded_threshold
 from blr.census.shares import LabelledRows, ShareDraws, TargetRows, moved, scaled
 
 _DRAWS = 300
@@ -67,7 +67,6 @@ class BinShares:
 
 
 def bin_shares(
-    labelled: LabelledRows,
     target: TargetRows,
     counted: Counted,
     labelled_bin: Places,
@@ -83,12 +82,9 @@ def bin_shares(
             "got a census without counts for the whole, expected its class shares, since the bins are parts "
             "of the whole; audit the output"
         )
-    bins = labelled_bin, target_bin, n_bins
+    labelled, bins = counted.labelled, (labelled_bin, target_bin, n_bins)
     if counted.alternatives:
-        alone = [
-            (one.labelled, Counted(one.shares, one.assumes, counted.reason)) for one in counted.alternatives
-        ]
-        under_each = tuple(bin_shares(rows, target, part, *bins) for rows, part in alone)
+        under_each = tuple(bin_shares(target, part, *bins) for part in counted.alternatives)
         draws = np.concatenate([one.draws for one in under_each])
         return replace(under_each[0], draws=draws, alternatives=under_each)
     # Calibrated probabilities move with the class shares where objects of a class look alike; else they stay.
@@ -261,16 +257,10 @@ def bin_taken(
     n = shares.n_objects[b]
     n_selected = round(float(weight @ chosen / max(weight.sum(), 1e-300)) * n)
     n_class = np.maximum(np.rint(shares.draws[:, b, k] * n).astype(np.int64), 1)
-    return Selection(
-        n_selected,
-        rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
-        rng.binomial(n_class, drawn[:, k]) / n_class,
-    )
+    return Selection.of(n_selected, purity, drawn[:, k], n_class, rng)
 
 
-def bin_threshold(
-    shares: BinShares, b: int, k: int, *, purity: float | None = None, completeness: float | None = None
-) -> tuple[float, Selection] | None:
+def bin_threshold(shares: BinShares, b: int, k: int, stated: Stated) -> tuple[float, Selection] | None:
     """Return the threshold with a stated purity or completeness in a bin; None where none has it, or no row is there.
 
     As `blr.census.purity.threshold_for` does for the whole: the lowest for a purity, the highest for a completeness.
@@ -280,7 +270,7 @@ def bin_threshold(
         return None
     p = np.sort(shares.target.probability[inside, k])
     select = partial(bin_selection, shares, b, k)
-    return first_threshold(p, _STEPS, _FINE, select, purity=purity, completeness=completeness)
+    return first_threshold(p, _STEPS, _FINE, select, stated)
 
 
 def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:
@@ -301,9 +291,7 @@ def learnt_thresholds(
     n_bins: int,
     k: int,
     shares: Vector,
-    *,
-    purity: float | None = None,
-    completeness: float | None = None,
+    stated: Stated,
 ) -> tuple[Mapping[int, float], Selection] | None:
     """Return the threshold of class `k` by the bin's place, and the selection that all make together; None if none.
 
@@ -312,15 +300,14 @@ def learnt_thresholds(
     `places` (n,) are the bins of the labelled rows, `shares` (K,) those of the classes in the whole target.  As in
     `blr.census.purity.learnt_threshold`, thresholds are rounded: up for a purity, down for a completeness.
     """
-    weight = labelled.weight * (shares / labelled.shares)[labelled.y]
-    target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
+    target = as_target(labelled, shares)
     known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), labelled.scaling)
-    found = bin_shares(labelled, target, Counted(known, "shares", "as given"), places, places, n_bins)
+    found = bin_shares(target, Counted(labelled, known, "shares", "as given"), places, places, n_bins)
     thresholds = {}
     for b in range(n_bins):
-        best = bin_threshold(found, b, k, purity=purity, completeness=completeness)
+        best = bin_threshold(found, b, k, stated)
         if best is not None:
-            thresholds[b] = rounded_threshold(best[0], up=purity is not None)
+            thresholds[b] = rounded_threshold(best[0], up=stated[0] == "purity")
     if not thresholds:
         return None
     chosen = {b: bin_selection(found, b, k, t) for b, t in thresholds.items()}

@@ -26,7 +26,6 @@ from scipy.special import expit, fdtrc
 from blr.arrays import Matrix, Vector
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.shares import (
-    Alternative,
     LabelledRows,
     ShareDraws,
     TargetRows,
@@ -99,19 +98,22 @@ _SAME_COLUMN = 1e-6
 class Counted:
     """The class shares, with the assumption that they hold under; `shares` None where they cannot be said.
 
-    `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows, each class at
-    its share of the target, with the target; None where there are too few rows.  `contradicted`: objects of a class do
-    not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with as many draws
-    of each; () where they rest on one.  `counted` (K,) are objects of the target with labels, which the shares hold as
-    they are; None without any.  Where hardly any is without, the shares are of labels and `assumes` is None.
+    `labelled` are the labelled rows with the weights under it: under "features" a row counts as often as its like is in
+    the target.  `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows,
+    each class at its share of the target, with the target; None where there are too few rows.  `contradicted`: objects
+    of a class do not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with
+    as many draws of each; () where they rest on one.  `counted` (K,) are objects of the target with labels, which the
+    shares hold as they are; None without any.  Where hardly any is without, the shares are of labels and `assumes` is
+    None.
     """
 
+    labelled: LabelledRows
     shares: ShareDraws | None
     assumes: Assumption | None
     reason: str
     told_apart: Propensity | None = None
     contradicted: bool = False
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[Counted, ...] = ()
     counted: Vector | None = None
 
     @property
@@ -119,11 +121,11 @@ class Counted:
         """Whether the shares are of labels alone, and nothing is estimated."""
         return self.counted is not None and self.assumes is None
 
-    def parts(self, labelled: LabelledRows) -> tuple[Alternative, ...]:
-        """Return the alternatives, or the one assumption with the labelled rows as they are; () without shares."""
-        if self.shares is None or self.assumes is None or self.assumes == "shares or features":
-            return self.alternatives
-        return (Alternative(self.assumes, labelled, self.shares),)
+    @property
+    def parts(self) -> tuple[tuple[LabelledRows, Matrix], ...]:
+        """Labelled rows and draws of the shares under each of the alternatives, or under the one assumption."""
+        parts = self.alternatives or (self,)
+        return tuple((one.labelled, one.shares.draws) for one in parts if one.shares is not None)
 
 
 def count_classes(
@@ -148,7 +150,7 @@ def count_classes(
             "them and count by eye"
         )
     if lacking:
-        return Counted(None, assumes, lacking)
+        return Counted(labelled, None, assumes, lacking)
     if assumes == "features":
         return _if_features(labelled, target)
     shares = shares_if_shares(labelled, target)
@@ -157,14 +159,16 @@ def count_classes(
     alike = propensity(labelled, target, weight)
     refused = _refusal(labelled, target, weight, alike, assumes)
     if refused:
-        return Counted(None, assumes, refused, alike, contradicted=True)
+        return Counted(labelled, None, assumes, refused, alike, contradicted=True)
     seen = _contradiction(labelled, target, shares, alike)
     if assumes is None and seen:
         return _spanning(labelled, target, shares, alike, seen)
     if assumes == "same":
         return _if_same(labelled, target, shares, alike, seen)
     said = f"no test contradicts it: {_tries(alike)}" if assumes is None else _stated(seen)
-    return Counted(shares, "shares", f"{ASSUMPTIONS['shares']}; {said}", alike, contradicted=bool(seen))
+    return Counted(
+        labelled, shares, "shares", f"{ASSUMPTIONS['shares']}; {said}", alike, contradicted=bool(seen)
+    )
 
 
 def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:
@@ -235,6 +239,7 @@ def _spanning(
     features = _if_features(labelled, target)
     if features.shares is None or features.told_apart is None:
         return Counted(
+            labelled,
             None,
             None,
             f'a test contradicts "shares", for {seen}; and "features" gives no count: {features.reason}',
@@ -243,11 +248,12 @@ def _spanning(
         )
     weighted = replace(labelled, weight=labelled.weight * features.told_apart.ratio)
     alternatives = (
-        Alternative("shares", labelled, shares),
-        Alternative("features", weighted, features.shares),
+        Counted(labelled, shares, "shares", ""),
+        Counted(weighted, features.shares, "features", ""),
     )
-    draws = np.concatenate([one.shares.draws for one in alternatives])
+    draws = np.concatenate([shares.draws, features.shares.draws])
     return Counted(
+        labelled,
         ShareDraws(draws, shares.scaling),
         "shares or features",
         f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
@@ -282,6 +288,7 @@ def _if_same(
     k = int(apart.argmax())
     if apart[k] > _APART:
         return Counted(
+            labelled,
             None,
             "same",
             f'"same" is contradicted: a class has the share {freed.mean[k]:.3f} by objects that look like it, '
@@ -289,13 +296,16 @@ def _if_same(
             'assumes = "shares", or leave it out',
             alike,
         )
-    return Counted(same, "same", f"{ASSUMPTIONS['same']}: {_stated(seen)}", alike, contradicted=bool(seen))
+    return Counted(
+        labelled, same, "same", f"{ASSUMPTIONS['same']}: {_stated(seen)}", alike, contradicted=bool(seen)
+    )
 
 
 def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
     sets = propensity(labelled, target, labelled.weight)
     if sets.auc > TOO_FAR:
         return Counted(
+            labelled,
             None,
             "features",
             f"the labelled objects overlap too little with these: {_tries(sets)}, expected at most "
@@ -305,7 +315,7 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
         )
     shares = shares_if_features(labelled, target, sets.ratio)
     return Counted(
-        shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets
+        labelled, shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets
     )
 
 
@@ -361,7 +371,9 @@ def count_with_labels(
         shares=_together(found.shares, counts, n_other),
         reason=said,
         alternatives=tuple(
-            replace(one, shares=_together(one.shares, counts, n_other)) for one in found.alternatives
+            replace(one, shares=_together(one.shares, counts, n_other))
+            for one in found.alternatives
+            if one.shares is not None
         ),
         counted=counts,
     )
@@ -382,10 +394,11 @@ def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -
     shares = ShareDraws(draws, labelled.scaling, extremes=True)
     left = f". The other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
     return Counted(
+        labelled,
         shares,
         None,
         f"{_labelled(counts.sum())}{left}{why}",
-        alternatives=(Alternative("shares", labelled, shares),),
+        alternatives=(Counted(labelled, shares, "shares", ""),),
         counted=counts,
     )
 

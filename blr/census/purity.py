@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
 from blr.arrays import Matrix, Vector
-from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
+from blr.census.shares import LEVEL, LabelledRows, TargetRows
+
+Parts = Sequence[tuple[LabelledRows, Matrix]]
+"""Labelled rows with the weights under an assumption, and draws (S, K) of the class shares under it: for each that may
+hold."""
+Stated = tuple[str, float]
+"""What a selection is to have, "purity" or "completeness", and how much of it."""
 
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
@@ -54,6 +60,22 @@ class Selection:
         return float(low), float(high)
 
     @classmethod
+    def of(
+        cls,
+        n_selected: int,
+        purity: Vector,
+        completeness: Vector,
+        n_class: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> Selection:
+        """Return the draws for the objects themselves: of `n_selected`, and of `n_class` (S,) of the class."""
+        return cls(
+            n_selected,
+            rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
+            rng.binomial(n_class, completeness) / n_class,
+        )
+
+    @classmethod
     def pooled(cls, selections: Sequence[Selection]) -> Selection:
         """Return the selection of the same objects with the draws of all, which were made under several assumptions."""
         purity, completeness = (
@@ -63,32 +85,34 @@ class Selection:
 
 
 def selection(
-    labelled: LabelledRows,
+    parts: Parts,
     chosen: NDArray[np.bool_],
     k: int,
-    shares: Matrix,
     *,
     n_selected: int,
     n_objects: int,
     n_seen: float = 0.0,
-    others: Sequence[Alternative] = (),
 ) -> Selection:
     """Return how pure and complete a selection of class `k` is in a target of `n_objects`.
 
-    `chosen` (n,) says which labelled rows it takes, by probabilities of fits without them; `shares` (S, K) are draws of
-    the class shares.  The fraction of each class that is taken has a Beta posterior, and purity is the share of class k
-    among all that is taken.  How many are taken in all was counted on `n_seen` rows of the target (0: on none), and
-    draws that lead to expect other numbers count less.  Both are drawn once more for the objects themselves, of which
-    there are so many.  `others` are further assumptions that may hold instead: as many draws are made under each.
+    `chosen` (n,) says which labelled rows it takes, by probabilities of fits without them.  The fraction of each class
+    that is taken has a Beta posterior, and purity is the share of class k among all that is taken.  How many are taken
+    in all was counted on `n_seen` rows of the target (0: on none), and draws that lead to expect other numbers count
+    less.  Both are drawn once more for the objects themselves, of which there are so many.  As many draws are made of
+    each of the `parts`.
     """
-    if others:
-        every = [(labelled, shares), *((one.labelled, one.shares.draws) for one in others)]
-        return Selection.pooled(
-            [
-                selection(rows, chosen, k, draws, n_selected=n_selected, n_objects=n_objects, n_seen=n_seen)
-                for rows, draws in every
-            ]
-        )
+    return Selection.pooled([_selection(*part, chosen, k, n_selected, n_objects, n_seen) for part in parts])
+
+
+def _selection(
+    labelled: LabelledRows,
+    shares: Matrix,
+    chosen: NDArray[np.bool_],
+    k: int,
+    n_selected: int,
+    n_objects: int,
+    n_seen: float,
+) -> Selection:
     rng = np.random.default_rng(_SEED)
     shares = shares[np.arange(max(len(shares), _FEWEST_DRAWS)) % len(shares)]
     taken = _taken(labelled, chosen, k, rng, len(shares))
@@ -96,14 +120,8 @@ def selection(
         kept = _as_observed((shares * taken).sum(axis=1), n_selected / n_objects, n_seen, rng)
         shares, taken = shares[kept], taken[kept]
     of_class = shares * taken
-    purity = of_class[:, k] / of_class.sum(axis=1)
-    completeness = taken[:, k]
     n_class = np.maximum(np.rint(shares[:, k] * n_objects).astype(np.int64), 1)
-    return Selection(
-        n_selected,
-        rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
-        rng.binomial(n_class, completeness) / n_class,
-    )
+    return Selection.of(n_selected, of_class[:, k] / of_class.sum(axis=1), taken[:, k], n_class, rng)
 
 
 def _as_observed(expected: Vector, share: float, n_seen: float, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -151,50 +169,34 @@ def _taken(
 
 
 def threshold_for(
-    labelled: LabelledRows,
-    target: TargetRows,
-    k: int,
-    shares: Matrix,
-    *,
-    purity: float | None = None,
-    completeness: float | None = None,
-    observed: bool = True,
-    others: Sequence[Alternative] = (),
+    parts: Parts, target: TargetRows, k: int, stated: Stated, *, observed: bool = True
 ) -> tuple[float, Selection] | None:
     """Return the threshold whose selection has a stated purity or completeness; None where no threshold has it.
 
     For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
     whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
-    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.  `others` are
-    further assumptions, as in `selection`.
+    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.
     """
     p = np.sort(target.probability[:, k])
-    select = partial(_selected, labelled, target, k, shares, observed=observed, others=others)
-    return first_threshold(p, _STEPS, _FINE, select, purity=purity, completeness=completeness)
+    return first_threshold(p, _STEPS, _FINE, partial(_selected, parts, target, k, observed=observed), stated)
 
 
 def first_threshold(
-    p: Vector,
-    steps: Vector,
-    fine: int,
-    select: Callable[[float], Selection],
-    *,
-    purity: float | None,
-    completeness: float | None,
+    p: Vector, steps: Vector, fine: int, select: Callable[[float], Selection], stated: Stated
 ) -> tuple[float, Selection] | None:
     """Return the first threshold whose selection has what is stated, as `threshold_for` orders them; None if none has.
 
     Tried are quantiles of the probabilities p (N,), ascending, at `steps`, then as many as `fine` probabilities between
     the two quantiles where it is reached.
     """
+    what, least = stated
 
     def first(thresholds: Vector) -> tuple[float, float, Selection] | None:
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
-        tried = np.unique(thresholds)[:: 1 if purity is not None else -1].tolist()
+        tried = np.unique(thresholds)[:: 1 if what == "purity" else -1].tolist()
         for before, threshold in zip([tried[0], *tried], tried, strict=False):
             found = select(threshold)
-            reached = found.completeness if purity is None else found.purity
-            if reached.mean() >= (purity or completeness or 0.0):
+            if (found.purity if what == "purity" else found.completeness).mean() >= least:
                 return threshold, before, found
         return None
 
@@ -208,12 +210,7 @@ def first_threshold(
 
 
 def learnt_threshold(
-    labelled: LabelledRows,
-    k: int,
-    shares: Vector,
-    *,
-    purity: float | None = None,
-    completeness: float | None = None,
+    labelled: LabelledRows, k: int, shares: Vector, stated: Stated
 ) -> tuple[float, Selection] | None:
     """Return the threshold with a stated purity or completeness where the classes have `shares` (K,); None if none has.
 
@@ -221,16 +218,19 @@ def learnt_threshold(
     holds where the shares do, completeness whatever they are.  The threshold is rounded, so that single precision has
     it too: up for a purity, down for a completeness.
     """
-    weight = labelled.weight * (shares / labelled.shares)[labelled.y]
-    target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
-    draws = np.broadcast_to(shares, (_DRAWS, len(shares)))
-    found = threshold_for(
-        labelled, target, k, draws, purity=purity, completeness=completeness, observed=False
-    )
+    target = as_target(labelled, shares)
+    parts = [(labelled, np.broadcast_to(shares, (_DRAWS, len(shares))))]
+    found = threshold_for(parts, target, k, stated, observed=False)
     if found is None:
         return None
-    threshold = rounded_threshold(found[0], up=purity is not None)
-    return threshold, _selected(labelled, target, k, draws, threshold, observed=False)
+    threshold = rounded_threshold(found[0], up=stated[0] == "purity")
+    return threshold, _selected(parts, target, k, threshold, observed=False)
+
+
+def as_target(labelled: LabelledRows, shares: Vector) -> TargetRows:
+    """Return labelled rows as those of a target of any size, where the classes have `shares` (K,)."""
+    weight = labelled.weight * (shares / labelled.shares)[labelled.y]
+    return TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
 
 
 def rounded_threshold(threshold: float, *, up: bool) -> float:
@@ -240,25 +240,14 @@ def rounded_threshold(threshold: float, *, up: bool) -> float:
     return math.ldexp((math.ceil(steps) if up else math.floor(steps)) / _STEPS_OF_TWO, power)
 
 
-def _selected(
-    labelled: LabelledRows,
-    target: TargetRows,
-    k: int,
-    shares: Matrix,
-    threshold: float,
-    *,
-    observed: bool,
-    others: Sequence[Alternative] = (),
-) -> Selection:
+def _selected(parts: Parts, target: TargetRows, k: int, threshold: float, *, observed: bool) -> Selection:
     return selection(
-        labelled,
-        labelled.probability[:, k] >= threshold,
+        parts,
+        parts[0][0].probability[:, k] >= threshold,
         k,
-        shares,
         n_selected=n_selected(target, k, threshold),
         n_objects=target.n_objects,
         n_seen=target.n_effective if observed else 0.0,
-        others=others,
     )
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.census.results import StatedAssumption
 from blr.shift import em_shares
 
 LEVEL = 0.95
@@ -261,18 +260,6 @@ class ShareDraws:
         tail = 0.0 if self.extremes else (1 - level) / 2
         low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
         return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class Alternative:
-    """One of the assumptions that an answer spans, its class shares, and labelled rows with the weights under it.
-
-    Under "features" a labelled row counts as often as its like is in the target.
-    """
-
-    assumes: StatedAssumption
-    labelled: LabelledRows
-    shares: ShareDraws
 
 
 def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:

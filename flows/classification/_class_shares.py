@@ -286,12 +286,12 @@ def _learnt(
         return None
     column = SelectedColumn(class_name=name, threshold=None, stated=f"{what} {value:g}")
     if bins is None or bins.by is None:
-        found = learnt_threshold(rows, k, np.array(shares), **{what: value})
+        found = learnt_threshold(rows, k, np.array(shares), (what, value))
         return None if found is None else (replace(column, threshold=found[0]), found[1])
     by = parse(bins.by)
     values = bin_values(by, features, rows.X)
     own = bins_of(by.text, values, bins=bins.bins, edges=bins.edges)
-    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **{what: value})
+    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), (what, value))
     if learnt is None:
         return None
     of_bin, expected = learnt

@@ -22,7 +22,7 @@ from blr.census.bins import (
     joined_selection,
 )
 from blr.census.counts import Counted, count_with_labels
-from blr.census.purity import Selection, n_selected, selection, threshold_for
+from blr.census.purity import Parts, Selection, n_selected, selection, threshold_for
 from blr.census.results import (
     Assumption,
     BinCensus,
@@ -35,7 +35,7 @@ from blr.census.results import (
     SelectionQuality,
     StatedAssumption,
 )
-from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
+from blr.census.shares import LEVEL, LabelledRows, TargetRows
 from blr.threads import single_threaded_blas
 from catalogs.expressions.expression import parse
 from flows.classification._class_shares import (
@@ -127,7 +127,7 @@ def census_bins(
             by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()
         )
     places = bins.places(of_labelled), bins.places(of_target)
-    shares = bin_shares(labelled, target, counted, *places, len(bins.names))
+    shares = bin_shares(target, counted, *places, len(bins.names))
     if counted.assumes == "features":
         asked, selected = CensusAsked(), {}
     stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
@@ -168,7 +168,7 @@ def _stated(
             yield column.stated, key, found
     for what, by_class in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in by_class:
-            tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
+            tried = {b: bin_threshold(shares, b, k, (what, by_class[name])) for b in every}
             reached = {b: one for b, one in tried.items() if one is not None}
             yield f"{what} {by_class[name]:g}", "", reached
 
@@ -381,7 +381,7 @@ def _census(
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
-                else tuple(_selections(k, model, counted.parts(labelled), target, asked, selected)),
+                else tuple(_selections(k, model, counted.parts, target, asked, selected)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
@@ -393,26 +393,18 @@ def _census(
 def _selections(
     k: int,
     model: Model,
-    parts: Sequence[Alternative],
+    parts: Parts,
     target: TargetRows,
     asked: CensusAsked,
     selected: Selected,
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
     name = model.classes[k]
-    labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
+    labelled = parts[0][0]
 
     def found(chosen: np.ndarray, n: int) -> Selection:
-        return selection(
-            labelled,
-            chosen,
-            k,
-            draws,
-            n_selected=n,
-            n_objects=target.n_objects,
-            n_seen=target.n_effective,
-            others=others,
-        )
+        numbers = {"n_selected": n, "n_objects": target.n_objects}
+        return selection(parts, chosen, k, **numbers, n_seen=target.n_effective)
 
     for threshold in THRESHOLDS:
         n = n_selected(target, k, threshold)
@@ -426,10 +418,7 @@ def _selections(
                 yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
-            pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
-            best = threshold_for(
-                labelled, target, k, draws, purity=pure, completeness=complete, others=others
-            )
+            best = threshold_for(parts, target, k, (what, stated[name]))
             if best is not None:
                 yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")
 

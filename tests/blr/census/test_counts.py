@@ -47,16 +47,13 @@ def sets(
 
 
 def selected(counted: Counted, labelled: LabelledRows, target: TargetRows, threshold: float) -> Selection:
-    first, *others = counted.parts(labelled)
     return selection(
-        first.labelled,
+        counted.parts,
         labelled.probability[:, 1] >= threshold,
         1,
-        first.shares.draws,
         n_selected=n_selected(target, 1, threshold),
         n_objects=target.n_objects,
         n_seen=target.n_effective,
-        others=others,
     )
 
 
@@ -76,21 +73,9 @@ def test_where_nothing_is_rejected_all_is_as_under_shares_alone() -> None:
     assert (counted.assumes, counted.contradicted, counted.alternatives) == ("shares", False, ())
     assert counted.shares is not None
     np.testing.assert_array_equal(counted.shares.draws, shares_if_shares(labelled, target).draws)
-    (part,) = counted.parts(labelled)
-    assert part.labelled is labelled
-    alone = selection(
-        labelled, labelled.probability[:, 1] >= 0.5, 1, part.shares.draws, n_selected=9, n_objects=99
-    )
-    again = selection(
-        labelled,
-        labelled.probability[:, 1] >= 0.5,
-        1,
-        part.shares.draws,
-        n_selected=9,
-        n_objects=99,
-        others=(),
-    )
-    np.testing.assert_array_equal(alone.purity, again.purity)
+    ((rows, draws),) = counted.parts
+    assert rows is labelled
+    assert draws is counted.shares.draws
 
 
 def test_a_mild_bias_is_answered_by_both_assumptions_half_each() -> None:
@@ -117,21 +102,20 @@ def test_a_mild_bias_is_answered_by_both_assumptions_half_each() -> None:
 def test_purity_thresholds_and_bins_pool_the_draws() -> None:
     labelled, target, _ = sets(2, tilt=0.5)
     counted = count_classes(labelled, target)
-    parts = counted.parts(labelled)
+    parts = counted.alternatives
     both = selected(counted, labelled, target, 0.5)
-    alone = [selected(Counted(one.shares, one.assumes, ""), one.labelled, target, 0.5) for one in parts]
+    alone = [selected(one, one.labelled, target, 0.5) for one in parts]
     np.testing.assert_array_equal(both.purity, np.concatenate([one.purity for one in alone]))
     np.testing.assert_array_equal(both.completeness, np.concatenate([one.completeness for one in alone]))
     assert len(alone[0].purity) == len(alone[1].purity)
     assert both.n_selected == alone[0].n_selected
-    first, *others = parts
-    found = threshold_for(first.labelled, target, 1, first.shares.draws, purity=0.9, others=others)
+    found = threshold_for(counted.parts, target, 1, ("purity", 0.9))
     assert found is not None
     assert found[1].purity.mean() == pytest.approx(0.9, abs=0.01)
     np.testing.assert_array_equal(found[1].purity, selected(counted, labelled, target, found[0]).purity)
     places = *((rows.X[:, 1] > 0).astype(np.intp) for rows in (labelled, target)), 2
-    bins = bin_shares(labelled, target, counted, *places)
-    each = [bin_shares(one.labelled, target, Counted(one.shares, one.assumes, ""), *places) for one in parts]
+    bins = bin_shares(target, counted, *places)
+    each = [bin_shares(target, one, *places) for one in parts]
     np.testing.assert_array_equal(bins.draws, np.concatenate([one.draws for one in each]))
     taken = {b: bin_selection(bins, b, 1, 0.5) for b in (0, 1)}
     np.testing.assert_array_equal(
@@ -142,7 +126,7 @@ def test_purity_thresholds_and_bins_pool_the_draws() -> None:
     assert joined.purity.mean() == pytest.approx(both.purity.mean(), abs=0.03)
     # Under "features" the weights stand for the target, so its bins are those of that assumption.
     stated = count_classes(labelled, target, assumes="features")
-    np.testing.assert_allclose(bin_shares(labelled, target, stated, *places).draws, each[1].draws, atol=1e-10)
+    np.testing.assert_allclose(bin_shares(target, stated, *places).draws, each[1].draws, atol=1e-10)
 
 
 @pytest.mark.parametrize("assumes", ["shares", "same"])
@@ -172,7 +156,7 @@ def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.Mon
     monkeypatch.setattr(counts, "propensity", lambda *_: next(areas))
     monkeypatch.setattr(counts, "means_test", lambda *_: (9.0, 3, 0.0012))
     counted = count_classes(labelled, target)
-    assert (counted.shares, counted.assumes, counted.parts(labelled)) == (None, None, ())
+    assert (counted.shares, counted.assumes, counted.parts) == (None, None, ())
     assert counted.contradicted
     assert "p = 0.0012" in counted.reason
     assert "picks the labelled one in 80.0 ± 2.0 of 100 tries" in counted.reason
@@ -334,7 +318,7 @@ def test_bins_add_up_to_the_whole() -> None:
     labelled, target, known, _ = field(6)
     found = count_with_labels(labelled, target, known, assumes="shares")
     places = *((rows.X[:, 0] > 1).astype(np.intp) for rows in (labelled, target)), 2
-    shares = bin_shares(labelled, target, found, *places)
+    shares = bin_shares(target, found, *places)
     total = np.einsum("b,sbk->sk", shares.n_objects / 1500, shares.draws).mean(axis=0)
     np.testing.assert_allclose(total, found.shares.mean, atol=0.01)
 
@@ -356,7 +340,7 @@ def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarra
 def test_purity_of_very_many_rows_is_bayes_rule() -> None:
     labelled, chosen = labelled_of(80_000, 10_000, 100_000)
     shares = np.tile([0.7, 0.3], (4000, 1))
-    found = selection(labelled, chosen, 1, shares, n_selected=10**8, n_objects=10**9)
+    found = selection([(labelled, shares)], chosen, 1, n_selected=10**8, n_objects=10**9)
     assert abs(found.purity.mean() - 0.3 * 0.8 / (0.3 * 0.8 + 0.7 * 0.1)) < 1e-3
     assert abs(found.completeness.mean() - 0.8) < 1e-3
     assert found.purity.std() < 5e-3
@@ -364,7 +348,9 @@ def test_purity_of_very_many_rows_is_bayes_rule() -> None:
 
 def test_no_error_seen_is_not_no_error() -> None:
     labelled, chosen = labelled_of(50, 0, 50)
-    found = selection(labelled, chosen, 1, np.tile([0.5, 0.5], (4000, 1)), n_selected=1000, n_objects=2000)
+    found = selection(
+        [(labelled, np.tile([0.5, 0.5], (4000, 1)))], chosen, 1, n_selected=1000, n_objects=2000
+    )
     low, high = found.interval(found.purity)
     assert 0.9 < low < 0.975
     assert high == 1.0
@@ -380,7 +366,7 @@ def test_intervals_hold() -> None:
         of_class = rng.binomial(m, share)
         right, wrong = rng.binomial(of_class, recall), rng.binomial(m - of_class, taken)
         shares = np.tile([1 - of_class / m, of_class / m], (1000, 1))
-        found = selection(labelled, chosen, 1, shares, n_selected=right + wrong, n_objects=m)
+        found = selection([(labelled, shares)], chosen, 1, n_selected=right + wrong, n_objects=m)
         for draws, truth in ((found.purity, right / (right + wrong)), (found.completeness, right / of_class)):
             low, high = found.interval(draws)
             hits.append(low <= truth <= high)
@@ -425,21 +411,21 @@ def test_the_number_selected_tells_of_the_fractions() -> None:
     """The slow twin: draws weighted by the normal density of the observed share, without drawing again."""
     labelled, chosen = labelled_of(15, 2, 20)
     shares = np.tile([0.5, 0.5], (20_000, 1))
-    found = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000, n_seen=1000)
+    found = selection([(labelled, shares)], chosen, 1, n_selected=480, n_objects=1000, n_seen=1000)
     taken = _taken(labelled, chosen, 1, np.random.default_rng(_SEED), 20_000)
     variance = (0.48 * 0.52 + 1e-3) / 1000 + (LEFT_OUT_ERROR * 0.48) ** 2
     weight = np.exp(-0.5 * (taken.mean(axis=1) - 0.48) ** 2 / variance)
     purity = np.average(taken[:, 1] / taken.sum(axis=1), weights=weight)
     assert found.purity.mean() == pytest.approx(purity, abs=0.005)
     assert found.completeness.mean() == pytest.approx(np.average(taken[:, 1], weights=weight), abs=0.005)
-    unseen = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000)
+    unseen = selection([(labelled, shares)], chosen, 1, n_selected=480, n_objects=1000)
     assert found.completeness.std() < 0.97 * unseen.completeness.std()
 
 
 def test_a_number_that_no_draw_expects_leaves_enough_draws() -> None:
     labelled, chosen = labelled_of(50, 0, 50)
     shares = np.tile([0.999, 0.001], (1000, 1))
-    found = selection(labelled, chosen, 1, shares, n_selected=900, n_objects=1000, n_seen=1000)
+    found = selection([(labelled, shares)], chosen, 1, n_selected=900, n_objects=1000, n_seen=1000)
     assert len(np.unique(found.purity)) > 20
 
 
@@ -453,12 +439,12 @@ def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
     labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), x[:, None])
     target = TargetRows(np.column_stack([1 - q, q]), np.ones(N), z[:, None], N)
     shares = np.tile([0.5, 0.5], (200, 1))
-    threshold, pure = threshold_for(labelled, target, 1, shares, purity=0.95)
+    threshold, pure = threshold_for([(labelled, shares)], target, 1, ("purity", 0.95))
     assert abs(truth[q >= threshold].mean() - 0.95) < 0.015
     assert pure.n_selected == n_selected(target, 1, threshold) == (q >= threshold).sum()
-    threshold, _ = threshold_for(labelled, target, 1, shares, completeness=0.9)
+    threshold, _ = threshold_for([(labelled, shares)], target, 1, ("completeness", 0.9))
     assert abs((q >= threshold)[truth].mean() - 0.9) < 0.03
-    assert threshold_for(labelled, target, 1, np.tile([1.0, 1e-9], (1000, 1)), purity=0.9) is None
+    assert threshold_for([(labelled, np.tile([1.0, 1e-9], (1000, 1)))], target, 1, ("purity", 0.9)) is None
 
 
 def test_a_threshold_before_any_target_is_that_of_the_target_it_stands_for() -> None:
@@ -468,16 +454,15 @@ def test_a_threshold_before_any_target_is_that_of_the_target_it_stands_for() -> 
     score = expit(rng.normal(2.0 * (2 * y - 1), 1.5))
     labelled = LabelledRows(np.column_stack([1 - score, score]), y, np.ones(4000), np.zeros((4000, 1)))
     shares = np.array([0.8, 0.2])
-    for stated in ({"purity": 0.9}, {"completeness": 0.7}):
-        threshold, found = learnt_threshold(labelled, 1, shares, **stated)
+    for what, value in (("purity", 0.9), ("completeness", 0.7)):
+        threshold, found = learnt_threshold(labelled, 1, shares, (what, value))
         assert threshold == float(np.float32(threshold))
         recall = [np.mean(score[y == k] >= threshold) for k in (0, 1)]
         purity = 0.2 * recall[1] / (0.2 * recall[1] + 0.8 * recall[0])
         assert found.purity.mean() == pytest.approx(purity, abs=0.01)
         assert found.completeness.mean() == pytest.approx(recall[1], abs=0.01)
         reached = {"purity": purity, "completeness": recall[1]}
-        for what, value in stated.items():
-            assert value - 0.003 < reached[what] < value + 0.015
-    other = learnt_threshold(labelled, 1, np.array([0.5, 0.5]), completeness=0.7)
+        assert value - 0.003 < reached[what] < value + 0.015
+    other = learnt_threshold(labelled, 1, np.array([0.5, 0.5]), ("completeness", 0.7))
     assert other[0] == pytest.approx(threshold, rel=1e-9)  # whatever the shares
-    assert learnt_threshold(labelled, 1, shares, purity=0.99999) is None
+    assert learnt_threshold(labelled, 1, shares, ("purity", 0.99999)) is None
