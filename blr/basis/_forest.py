@@ -16,9 +16,9 @@ Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +41,11 @@ _LEAVES = 16, 128
 # first cache.
 _APART = 48
 _SPLITS = ("random", "best")
+_STORED: dict[str, type] = {
+    **dict.fromkeys(("feature", "child", "root"), np.int32),
+    **dict.fromkeys(("threshold", "value"), np.float32),
+    **dict.fromkeys(("centre", "spread"), np.float64),
+}
 _WORD = (1 << 64) - 1
 _ROUNDING = 1e-9  # share of a score by which another one is above it: of equal ones the first counts
 
@@ -72,13 +77,8 @@ class Forest(Basis):
     not_stored: ClassVar[tuple[str, ...]] = ("out_of_bag",)
 
     def __post_init__(self) -> None:
-        self._keep("feature", self.feature, np.int32)
-        self._keep("threshold", self.threshold, np.float32)
-        self._keep("child", self.child, np.int32)
-        self._keep("value", self.value, np.float32)
-        self._keep("root", self.root, np.int32)
-        self._keep("centre", self.centre)
-        self._keep("spread", self.spread)
+        for name, dtype in _STORED.items():
+            self._keep(name, getattr(self, name), dtype)
         m = len(self.feature)
         nodes, leaf = np.arange(m), self.child == np.arange(m)
         inner = self.child[~leaf]
@@ -128,8 +128,9 @@ class Forest(Basis):
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
         of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
-        growth = _Growth(Z, shares, weight, of_row, split, smallest, rng)
-        grown, a = growth.boosted(number) if boosted else growth.forest(number)
+        most = int(np.sqrt(Z.shape[1])) if split == "best" else 0
+        grow = partial(_tree, np.ascontiguousarray(Z.T), most, smallest)
+        grown, a = (_boosted if boosted else _bagged)(grow, shares, weight, of_row, number, rng)
         centre, spread = a.mean(axis=0), np.maximum(a.std(axis=0), 1e-9)
         return cls(
             standardisation,
@@ -271,104 +272,101 @@ def _logits(p: Matrix, trees: int) -> Matrix:
     return a[:, 1:] - a[:, :1] if p.shape[1] == 2 else a
 
 
-@dataclass(frozen=True, eq=False)
-class _Tree:
-    """A tree as `Forest` stores it, with the leaf `at` which each of all rows (N,) ends.
+_Nodes = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]
+"""Feature, threshold and child of the nodes (m,) of a tree, as `Forest` stores them."""
+_Grown = tuple[_Nodes, Vector, Matrix, NDArray[np.int32]]
+"""A tree's nodes, the weight (m,) and the sum of the weighted targets (m, C) in each, and where each row (N,) ends."""
 
-    `total` (m,) are the weights in each node, `sums` (m, C) the weighted targets.
+
+def _bagged(
+    grow: Callable[..., _Grown],
+    shares: Matrix,
+    weight: Vector | None,
+    of_row: NDArray[np.intp],
+    number: int,
+    rng: Generator,
+) -> tuple[list[tuple[_Nodes, Matrix]], Matrix]:
+    """Return trees with the class shares in each node, and the rows' out-of-bag logits (N, C).
+
+    The rows have class shares (N, K); `of_row` (N,) numbers their groups from 0 on.
     """
+    total, count, grown = np.zeros_like(shares), np.zeros(len(shares)), []
+    w, n_groups = np.ones(len(shares)) if weight is None else weight, int(of_row.max(initial=0)) + 1
+    for seed in rng.integers(2**31 - 1, size=number).tolist():
+        drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[of_row]
+        own = drawn * w
+        if not own.any():  # few rows have a weight: this tree sees them all
+            drawn, own = np.ones_like(drawn), w
+        nodes, in_node, sums, at = grow(seed, shares, own)
+        value, unseen = sums / in_node[:, None], drawn == 0
+        total[unseen] += value[at[unseen]]
+        count[unseen] += 1
+        grown.append((nodes, value))
+    # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
+    mean = np.average(shares, axis=0, weights=weight)
+    bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
+    return grown, _logits(bag, number)
 
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
-    child: NDArray[np.int32]
-    total: Vector
-    sums: Matrix
-    at: NDArray[np.int32]
+
+def _boosted(
+    grow: Callable[..., _Grown],
+    shares: Matrix,
+    weight: Vector | None,
+    of_row: NDArray[np.intp],
+    number: int,
+    rng: Generator,
+) -> tuple[list[tuple[_Nodes, Matrix]], Matrix]:
+    """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C); see `_bagged`."""
+    n_groups = int(of_row.max(initial=0)) + 1
+    w = np.ones(len(shares)) if weight is None else weight / weight.mean()
+    start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(shares))[:, None]
+    two = len(start) == 2
+    t, start = (shares.T[1:], start[1:] - start[:1]) if two else (shares.T, start)
+    fold, rounds = (rng.permutation(n_groups) % _FOLDS)[of_row], -(-number // _FOLDS)
+    unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(len(shares) // 16, *_LEAVES))
+    for k in range(min(_FOLDS, n_groups)):
+        own = w * (fold != k)
+        known = own.any()
+        if not known:  # no row is left to learn from: the fold keeps the shares of all rows
+            own = w
+        a = np.zeros(t.shape)
+        for seed in rng.integers(2**31 - 1, size=rounds).tolist():
+            p = scipy.special.expit(a + start) if two else scipy.special.softmax(a + start, axis=0)
+            nodes, in_node, sums, at = grow(seed, (t - p).T, own, leaves)
+            curvature = own * p * (1 - p)
+            h = np.stack([np.bincount(at, row, len(in_node)) for row in curvature], axis=1)
+            value = _RATE * sums / (h + _RIDGE)
+            a += value.T[:, at]
+            grown.append((nodes, value * rounds))
+        if known:
+            unseen[:, fold == k] = a[:, fold == k]
+    return grown, np.ascontiguousarray(unseen.T)
 
 
-@dataclass(frozen=True, eq=False)
-class _Growth:
-    """How trees are grown on rows Z (N, F) with class shares (N, K); `of_row` (N,) numbers the groups from 0 on."""
+def _tree(
+    X: NDArray[np.float32],
+    most: int,
+    smallest: int,
+    seed: int,
+    target: Matrix,
+    weight: Vector,
+    leaves: int = 0,
+) -> _Grown:
+    """Return a tree on features X (F, N) and targets (N, C) of the rows whose weight (N,) is above 0.
 
-    Z: NDArray[np.float32]
-    shares: Matrix
-    weight: Vector | None
-    of_row: NDArray[np.intp]
-    split: str
-    leaf: int
-    rng: Generator
-
-    def forest(self, number: int) -> tuple[list[tuple[_Tree, Matrix]], Matrix]:
-        """Return trees with the class shares in each node, and the rows' out-of-bag logits (N, C)."""
-        shares, weight, rng, n_groups = self.shares, self.weight, self.rng, self._n_groups
-        total, count, grown = np.zeros_like(shares), np.zeros(len(shares)), []
-        w = np.ones(len(shares)) if weight is None else weight
-        for seed in rng.integers(2**31 - 1, size=number).tolist():
-            drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[self.of_row]
-            own = drawn * w
-            if not own.any():  # few rows have a weight: this tree sees them all
-                drawn, own = np.ones_like(drawn), w
-            tree = self._tree(seed, shares, own)
-            value, unseen = tree.sums / tree.total[:, None], drawn == 0
-            total[unseen] += value[tree.at[unseen]]
-            count[unseen] += 1
-            grown.append((tree, value))
-        # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
-        mean = np.average(shares, axis=0, weights=weight)
-        bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
-        return grown, _logits(bag, number)
-
-    def boosted(self, number: int) -> tuple[list[tuple[_Tree, Matrix]], Matrix]:
-        """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C)."""
-        shares, weight, rng = self.shares, self.weight, self.rng
-        w = np.ones(len(shares)) if weight is None else weight / weight.mean()
-        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(shares))[:, None]
-        two = len(start) == 2
-        t, start = (shares.T[1:], start[1:] - start[:1]) if two else (shares.T, start)
-        fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
-        unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(len(shares) // 16, *_LEAVES))
-        for k in range(min(_FOLDS, self._n_groups)):
-            own = w * (fold != k)
-            known = own.any()
-            if not known:  # no row is left to learn from: the fold keeps the shares of all rows
-                own = w
-            a = np.zeros(t.shape)
-            for seed in rng.integers(2**31 - 1, size=rounds).tolist():
-                p = scipy.special.expit(a + start) if two else scipy.special.softmax(a + start, axis=0)
-                tree = self._tree(seed, (t - p).T, own, leaves)
-                curvature = own * p * (1 - p)
-                h = np.stack([np.bincount(tree.at, row, len(tree.total)) for row in curvature], axis=1)
-                value = _RATE * tree.sums / (h + _RIDGE)
-                a += value.T[:, tree.at]
-                grown.append((tree, value * rounds))
-            if known:
-                unseen[:, fold == k] = a[:, fold == k]
-        return grown, np.ascontiguousarray(unseen.T)
-
-    @property
-    def _n_groups(self) -> int:
-        return int(self.of_row.max(initial=0)) + 1
-
-    @cached_property
-    def _columns(self) -> NDArray[np.float32]:
-        return np.ascontiguousarray(self.Z.T)
-
-    def _tree(self, seed: int, target: Matrix, weight: Vector, leaves: int = 0) -> _Tree:
-        """Return a tree that is grown on the targets (N, C) of the rows whose weight (N,) is above 0.
-
-        With `leaves` it has so many at most, and the node that gains most is split next.
-        """
-        most = int(np.sqrt(self.Z.shape[1])) if self.split == "best" else 0
-        options = np.array([seed, most, self.leaf, leaves], np.int32)
-        C = target.shape[1]
-        wide = np.zeros((len(target), -(-(1 + C) // 4) * 4))
-        wide[:, 0], wide[:, 1 : 1 + C] = 1, target
-        m = 2 * (leaves or int(np.count_nonzero(weight))) - 1
-        feature, threshold, child = np.empty(m, np.int32), np.empty(m, np.float32), np.empty(m, np.int32)
-        sums, at = np.empty((m, wide.shape[1])), np.empty(len(target), np.int32)
-        grow = _grow if compiled.loops is None else compiled.loops.grow_tree
-        n = grow(self._columns, wide, weight, options, feature, threshold, child, sums, at)
-        return _Tree(feature[:n], threshold[:n], child[:n], sums[:n, 0], sums[:n, 1 : 1 + C], at)
+    The thresholds are the best of `most` features; 0: they are drawn.  With `leaves` it has so many at most, and the
+    node that gains most is split next.
+    """
+    options = np.array([seed, most, smallest, leaves], np.int32)
+    C = target.shape[1]
+    wide = np.zeros((len(target), -(-(1 + C) // 4) * 4))
+    wide[:, 0], wide[:, 1 : 1 + C] = 1, target
+    m = 2 * (leaves or int(np.count_nonzero(weight))) - 1
+    feature, threshold, child = np.empty(m, np.int32), np.empty(m, np.float32), np.empty(m, np.int32)
+    sums, at = np.empty((m, wide.shape[1])), np.empty(len(target), np.int32)
+    grow = _grow if compiled.loops is None else compiled.loops.grow_tree
+    n = grow(X, wide, weight, options, feature, threshold, child, sums, at)
+    return (feature[:n], threshold[:n], child[:n]), sums[:n, 0], sums[:n, 1 : 1 + C], at
 
 
 def _grow(
@@ -491,15 +489,11 @@ def _first_highest(score: Vector) -> int:
 
 
 def _stacked(
-    grown: Sequence[tuple[_Tree, Matrix]],
+    grown: Sequence[tuple[_Nodes, Matrix]],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return feature, threshold, child, the leaves' value, and root of all trees."""
-    root = np.cumsum([0, *(len(tree.child) for tree, _ in grown)])[:-1]
-    leaves = [value[tree.child == np.arange(len(tree.child))] for tree, value in grown]
-    return (
-        np.concatenate([tree.feature for tree, _ in grown]),
-        np.concatenate([tree.threshold for tree, _ in grown]),
-        np.concatenate([tree.child + start for (tree, _), start in zip(grown, root.tolist(), strict=True)]),
-        np.concatenate(leaves),
-        root,
-    )
+    root = np.cumsum([0, *(len(child) for (_, _, child), _ in grown)])[:-1]
+    feature, threshold, child = (np.concatenate(x) for x in zip(*(nodes for nodes, _ in grown), strict=True))
+    leaves = [value[child == np.arange(len(child))] for (_, _, child), value in grown]
+    starts = np.repeat(root, [len(child) for (_, _, child), _ in grown])
+    return feature, threshold, child + starts, np.concatenate(leaves), root

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -237,51 +237,30 @@ def _scale_of_rare(X: Matrix, weight: Vector | None) -> Vector:
     return scale
 
 
-def _keep_pair(map_of_features: Softening | Standardisation, what: str, first: str, second: str) -> None:
-    """Replace two fields (F,) by copies that nobody writes to; ValueError where the second is not positive."""
-    pair = {name: as_vector(getattr(map_of_features, name), name).copy() for name in (first, second)}
-    if pair[first].shape != pair[second].shape or not np.all(pair[second] > 0):
-        raise ValueError(
-            f"{what} needs one {first} and one positive {second} a feature, got {first}s {pair[first]} and "
-            f"{second}s {pair[second]}; learn them with {type(map_of_features).__name__}.learn(X)"
-        )
-    for name, array in pair.items():
-        array.setflags(write=False)
-        object.__setattr__(map_of_features, name, array)
+Softening = tuple[Vector, Vector]
+"""Centre and width (F,) of the map y = arcsinh((x − centre) / width)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Softening:
-    """The map y = arcsinh((x − centre) / width), with centre and width of shape (F,)."""
+def learn_softening(X: Matrix) -> Softening:
+    """Return the softening about the median of each column of X, shape (N, F), in units of its robust spread.
 
-    centre: Vector
-    width: Vector
+    The spread is that of the quartiles; of a column whose quartiles nearly agree, the standard deviation.
+    """
+    low, middle, high = np.percentile(X, [25, 50, 75], axis=0)
+    robust, spread = (high - low) / _QUARTILES, Standardisation.learn(X).scale
+    return middle, np.where(robust > _NARROWEST * spread, robust, spread)
 
-    def __post_init__(self) -> None:
-        _keep_pair(self, "a softening", "centre", "width")
 
-    @classmethod
-    def learn(cls, X: ArrayLike) -> Softening:
-        """Return the softening about the median of each column of X, shape (N, F), in units of its robust spread.
-
-        The spread is that of the quartiles; of a column whose quartiles nearly agree, the standard deviation.
-        """
-        X = as_matrix(X, "X")
-        low, middle, high = np.percentile(X, [25, 50, 75], axis=0)
-        robust, spread = (high - low) / _QUARTILES, Standardisation.learn(X).scale
-        return cls(middle, np.where(robust > _NARROWEST * spread, robust, spread))
-
-    def __call__(self, X: Matrix) -> Matrix:
-        """Return the softened features, shape (N, F), of X, shape (N, F)."""
-        with np.errstate(over="ignore"):
-            Y = (X - self.centre) / self.width
-        Y = np.ascontiguousarray(np.clip(Y, -_LARGEST, _LARGEST, out=Y))
-        compiled.arcsinhs(Y)
-        return Y
-
-    def slope(self, X: Matrix) -> Matrix:
-        """Return dy/dx, shape (N, F), at X, shape (N, F)."""
-        return 1 / np.hypot(self.width, X - self.centre)
+def softened(X: Matrix, softening: Softening | None) -> Matrix:
+    """Return the softened features, shape (N, F), of X, shape (N, F)."""
+    if softening is None:
+        return X
+    centre, width = softening
+    with np.errstate(over="ignore"):
+        Y = (X - centre) / width
+    Y = np.ascontiguousarray(np.clip(Y, -_LARGEST, _LARGEST, out=Y))
+    compiled.arcsinhs(Y)
+    return Y
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +272,19 @@ class Standardisation:
     softening: Softening | None = None
 
     def __post_init__(self) -> None:
-        _keep_pair(self, "standardisation", "mean", "scale")
+        given = [(self.mean, self.scale), *([] if self.softening is None else [self.softening])]
+        pairs = [(as_vector(place, "mean").copy(), as_vector(unit, "scale").copy()) for place, unit in given]
+        for pair in pairs:  # stored arrays may be views of a file
+            if any(x.shape != pairs[0][0].shape for x in pair) or not np.all(pair[1] > 0):
+                raise ValueError(
+                    f"a standardisation needs one mean and one positive scale a feature, got {pair[0]} and {pair[1]}; "
+                    "learn them with Standardisation.learn(X)"
+                )
+            for array in pair:
+                array.setflags(write=False)
+        object.__setattr__(self, "mean", pairs[0][0])
+        object.__setattr__(self, "scale", pairs[0][1])
+        object.__setattr__(self, "softening", pairs[1] if len(pairs) > 1 else None)
 
     @classmethod
     def learn(cls, X: ArrayLike, weight: Vector | None = None) -> Standardisation:
@@ -326,21 +317,20 @@ class Standardisation:
         `accumulate` sums a function of (X, targets, weight) over chunks of the rows, X (n, F) with the softening not
         yet applied.  `sample` (S, F) are some of the rows: they show which value is common.
         """
-        soften: Softening | Callable[[Matrix], Matrix] = softening or (lambda X: X)
-        some = soften(as_matrix(sample, "sample"))
+        some = softened(as_matrix(sample, "sample"), softening)
         origin, common = some[0].copy(), np.median(some[:: -(-len(some) // _MOST_ROWS)], axis=0)
         peak = np.abs(some - origin).max(axis=0)
         unit = np.where(peak > 0, peak, 1.0)
 
         def first(X: Matrix, _t: Matrix, weight: Vector | None) -> tuple[float, Vector]:
             w = np.ones(len(X)) if weight is None else weight
-            return float(w.sum()), w @ (soften(X) - origin)
+            return float(w.sum()), w @ (softened(X, softening) - origin)
 
         total, shift = accumulate(first)
         mean = origin + shift / total
 
         def second(X: Matrix, _t: Matrix, weight: Vector | None) -> tuple[Vector, Vector, Vector]:
-            w, Y = np.ones(len(X)) if weight is None else weight, soften(X)
+            w, Y = np.ones(len(X)) if weight is None else weight, softened(X, softening)
             rare = common != Y
             away = np.clip((Y - mean) / unit, -_MOST_UNITS, _MOST_UNITS)
             apart = np.clip((Y - common) / unit, -_MOST_UNITS, _MOST_UNITS)
@@ -354,36 +344,29 @@ class Standardisation:
         constant = scale <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant | (scale == 0), 1.0, scale), softening)
 
-    def after(self, softening: Softening) -> Standardisation:
-        """Return the map that softens first; mean and scale must be those of the softened features."""
-        return replace(self, softening=softening)
-
     def slope(self, X: Matrix) -> Matrix:
         """Return dz/dx, shape (N, F) or (F,), at X, shape (N, F)."""
-        return 1 / self.scale if self.softening is None else self.softening.slope(X) / self.scale
+        if self.softening is None:
+            return 1 / self.scale
+        centre, width = self.softening
+        return 1 / np.hypot(width, X - centre) / self.scale
 
     def to_dict(self) -> dict[str, Vector]:
         """Return the arrays that `from_dict` takes; those of the softening only where there is one."""
-        soft = self.softening
-        own = {"mean": self.mean, "scale": self.scale}
-        return own if soft is None else own | {"softening_centre": soft.centre, "softening_width": soft.width}
+        soft = zip(("softening_centre", "softening_width"), self.softening or (), strict=False)
+        return {"mean": self.mean, "scale": self.scale, **dict(soft)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Standardisation:
         """Return the map of `to_dict`."""
-        softened = "softening_centre" in stored
-        soft = Softening(stored["softening_centre"], stored["softening_width"]) if softened else None
-        if soft is not None and soft.centre.shape != np.shape(stored["mean"]):
-            raise ValueError(
-                f"the stored softening is of {soft.centre.size} feature(s), expected {np.size(stored['mean'])}"
-            )
+        soft = None
+        if "softening_centre" in stored:
+            soft = stored["softening_centre"], stored["softening_width"]
         return cls(stored["mean"], stored["scale"], soft)
 
     def __call__(self, X: Matrix) -> Matrix:
         """Return the standardised features, shape (N, F), of X, shape (N, F)."""
-        if self.softening is not None:
-            X = self.softening(X)
         with np.errstate(over="ignore"):
-            Z = X - self.mean
+            Z = softened(X, self.softening) - self.mean
             Z /= self.scale
         return np.clip(Z, -_LIMIT, _LIMIT, out=Z)

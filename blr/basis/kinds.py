@@ -21,7 +21,7 @@ from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._forest import Forest
 from blr.basis._kernels import RBF, Fourier, Laplacian, Nystroem, Sigmoid
 from blr.basis._polynomial import BSpline, Linear, Polynomial, Principal
-from blr.basis.base import Basis, Softening
+from blr.basis.base import Basis, learn_softening, softened
 
 _Kind = type[
     Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest
@@ -78,15 +78,11 @@ def fit_basis(
         options["rng"] = rng
     weights = None if weight is None else as_vector(weight, "weight")
     rows, names = as_matrix(X, "X"), column_names(X)
-    if not soften:
-        return _named(basis.fit(rows, weight=weights, **options), names)
-    softening = Softening.learn(rows)
-    fitted = basis.fit(softening(rows), weight=weights, **options)
-    return _named(replace(fitted, standardisation=fitted.standardisation.after(softening)), names)
-
-
-def _named(basis: Basis, names: tuple[str, ...] | None) -> Basis:
-    return basis if names is None else replace(basis, features=names)
+    softening = learn_softening(rows) if soften else None
+    fitted = basis.fit(softened(rows, softening), weight=weights, **options)
+    return replace(
+        fitted, features=names, standardisation=replace(fitted.standardisation, softening=softening)
+    )
 
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:

@@ -157,7 +157,8 @@ def test_rows_do_not_see_each_other(name: str) -> None:
     basis, X = fitted(name), galaxies(_BLOCK + 3, seed=9)
     whole = basis(X)
     alone = np.vstack([basis(x[None]) for x in X[_BLOCK - 2 :]])
-    np.testing.assert_allclose(whole[_BLOCK - 2 :], alone, rtol=1e-12, atol=1e-14)
+    # A product of one row is not rounded as one of many.
+    np.testing.assert_allclose(whole[_BLOCK - 2 :], alone, rtol=1e-12, atol=3e-14)
     pieces = np.vstack([basis.jacobian(X[:10]), basis.jacobian(X[10:])])
     np.testing.assert_allclose(basis.jacobian(X), pieces, rtol=1e-11, atol=1e-11)
 
