@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["SCALES", "ScaleFit", "fit_scales", "log_hyperprior"]
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -530,41 +532,64 @@ def log_hyperprior(scale: ArrayLike) -> Any:
 
 
 def fit_scales(
-    Phi: Any, t: Any, likelihood: str = "logistic", *, scales: Sequence[float] = SCALES, **rows: Any
+    Phi: Any,
+    t: Any,
+    likelihood: str = "logistic",
+    *,
+    scales: Sequence[float] = SCALES,
+    intercept: int | None = 0,
+    intercept_variance: float = _INTERCEPT_VARIANCE,
+    **rows: Any,
 ) -> ScaleFit:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
-    Column 0 of Phi is the intercept.  `scales` are evenly spaced in their logarithm, ascending.  `rows` are `trials`,
-    `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`.
+    `scales` are the standard deviations to try, ascending, evenly spaced in their logarithm.  `rows` are `trials`,
+    `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`; `intercept` and its variance as of
+    `fit_evidence`.
+
+    Raises
+    ------
+    ValueError
+        As `fit_evidence`; or if the scales are not two or more positive ascending numbers.
     """
-    problem, grid = pose(Phi, t, None, likelihood, **rows), np.asarray(scales, dtype=np.float64)
+    grid = np.asarray(scales, dtype=np.float64)
+    if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):
+        raise ValueError(f"scales must be two or more positive numbers in ascending order, got {scales!r}")
+    problem = pose(Phi, t, None, likelihood, **rows)
+    M = problem.n_functions
     # An intercept alone has no scale, and is refused.
-    groups = as_groups(None, problem.n_functions, problem.likelihood.n_outputs, 0, _INTERCEPT_VARIANCE)
+    groups = as_groups(None, M, problem.likelihood.n_outputs, intercept, intercept_variance)
+    prior = partial(GaussianPrior.isotropic, M, intercept=intercept, intercept_variance=intercept_variance)
+    column = int(groups.index.argmax())  # of a weight that is not the intercept's
     zero = np.zeros(problem.n_solved)
     if not isinstance(problem.data, Rows):
-        return _of_stream(problem, groups, grid) or _of_all(problem, grid, grid, zero)
+        return _of_stream(problem, groups, grid, column) or _of_all(problem, prior, grid, grid, zero)
     # The scale is the population's, not the sample's: every n-th row tells it nearly as well.
     step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
     if step < 2:
-        return _of_all(problem, grid, grid, zero)
+        return _of_all(problem, prior, grid, grid, zero)
     part = problem.data.chosen(np.arange(len(problem.data.Phi)) % step == 0)
     weight = len(part.Phi) if part.weight is None else part.weight.sum()
-    found = _of_all(replace(problem, data=part, n_effective=float(weight)), grid, grid, zero)
+    found = _of_all(replace(problem, data=part, n_effective=float(weight)), prior, grid, grid, zero)
     near = found.posteriors[0].mode
     if len(found.scale) > 1:
-        return _of_all(problem, grid, np.sort(found.scale), near)
-    (q,) = _along(problem, found.scale, near)
+        return _of_all(problem, prior, grid, np.sort(found.scale), near)
+    (q,) = _along(problem, prior, found.scale, near)
     # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
-    fixed = q.effective_parameters - problem.likelihood.n_outputs
+    fixed = q.effective_parameters - problem.likelihood.n_outputs * (intercept is not None)
     better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
     if better[0] < grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
-        q = max(q, *_along(problem, better, q.mode), key=lambda one: one.log_evidence)
-    return _single(q)
+        q = max(q, *_along(problem, prior, better, q.mode), key=lambda one: one.log_evidence)
+    return _single(q, _scale(q, column))
 
 
-def _of_all(problem: Problem, grid: Vector, scales: Vector, start: Vector) -> ScaleFit:
+_Prior = Callable[[float], GaussianPrior]
+"""The prior of a precision."""
+
+
+def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start: Vector) -> ScaleFit:
     """Return the fits at those of some scales of the grid that matter, or at one between where the data fix it."""
-    fits = _along(problem, scales, start)
+    fits = _along(problem, prior, scales, start)
     scales, spacing = scales[: len(fits)], float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
     log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(scales)
     share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
@@ -572,7 +597,8 @@ def _of_all(problem: Problem, grid: Vector, scales: Vector, start: Vector) -> Sc
     # Beyond the largest scale the hyperprior decides, not the data.
     fixed = share[best] > _FIXED and scales[best] < grid[-1]
     if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
-        return _single(_highest_near(fits, scales, spacing))
+        q, scale = _highest_near(fits, prior, scales, spacing)
+        return _single(q, scale)
     kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
     return ScaleFit(
         tuple(fits[i] for i in kept),
@@ -582,24 +608,18 @@ def _of_all(problem: Problem, grid: Vector, scales: Vector, start: Vector) -> Sc
     )
 
 
-def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> ScaleFit | None:
+def _of_stream(problem: Problem, groups: Groups, grid: Vector, column: int) -> ScaleFit | None:
     """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
     # Beyond the largest scale the hyperprior decides, not the data.
     inside = replace(groups, least=float(-2 * np.log(grid[-1])))
     q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
-    if q is None or q.effective_parameters < _MANY_PARAMETERS or _scale(q) >= (1 - _NEAR_ENOUGH) * grid[-1]:
+    if q is None or q.effective_parameters < _MANY_PARAMETERS:
         return None
-    return _single(q)
+    scale = _scale(q, column)
+    return _single(q, scale) if scale < (1 - _NEAR_ENOUGH) * grid[-1] else None
 
 
-def _at_scale(problem: Problem, scale: float) -> Problem:
-    prior = GaussianPrior.isotropic(
-        problem.n_functions, precision=scale**-2, intercept_variance=_INTERCEPT_VARIANCE
-    )
-    return replace(problem, prior=prior)
-
-
-def _along(problem: Problem, scales: Vector, start: Vector) -> list[LaplacePosterior]:
+def _along(problem: Problem, prior: _Prior, scales: Vector, start: Vector) -> list[LaplacePosterior]:
     """Return the fits at the scales, ascending, each started where the one before ended, the first at weights `start`.
 
     The last ones are left out where the evidence has fallen too far, and no weight is left that could make it rise.
@@ -608,7 +628,7 @@ def _along(problem: Problem, scales: Vector, start: Vector) -> list[LaplacePoste
     theta, evaluated = start, None
     with single_threaded_blas():
         for scale in scales.tolist():
-            posed = _at_scale(problem, scale)
+            posed = replace(problem, prior=prior(scale**-2))
             mode = mode_from(posed, theta, evaluated)
             fits.append(posterior_at(posed, mode))
             theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
@@ -618,8 +638,10 @@ def _along(problem: Problem, scales: Vector, start: Vector) -> list[LaplacePoste
     return fits
 
 
-def _highest_near(fits: Sequence[LaplacePosterior], scales: Vector, spacing: float) -> LaplacePosterior:
-    """Return the fit at the scale of highest evidence, near the best of the fits.
+def _highest_near(
+    fits: Sequence[LaplacePosterior], prior: _Prior, scales: Vector, spacing: float
+) -> tuple[LaplacePosterior, float]:
+    """Return the fit at the scale of highest evidence, near the best of the fits, and the scale.
 
     It is looked for at the top of the parabola in ln s through the best fit and its neighbours, which are `spacing`
     apart.  Each fit starts where the best one ended.
@@ -635,11 +657,12 @@ def _highest_near(fits: Sequence[LaplacePosterior], scales: Vector, spacing: flo
             top = _top_of_parabola(*((x, found[x].log_evidence) for x in (below, near, above)))
         if abs(top - near) < _AT_THE_TOP:
             break
-        posed = _at_scale(found[near].problem, float(np.exp(top)))
+        posed = replace(found[near].problem, prior=prior(float(np.exp(top)) ** -2))
         with single_threaded_blas():
             hessian = found[near].gaussian.precision - found[near].problem.solver_prior.precision
             found[top] = posterior_at(posed, mode_from(posed, found[near].mode, hessian=hessian))
-    return max(found.values(), key=lambda q: q.log_evidence)
+    best = max(found, key=lambda tried: found[tried].log_evidence)
+    return found[best], float(np.exp(best))
 
 
 def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: tuple[float, float]) -> float:
@@ -649,14 +672,14 @@ def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: t
     return b if left == right else b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
 
 
-def _scale(q: LaplacePosterior) -> float:
-    """Return the prior's standard deviation of a weight that is not the intercept's."""
+def _scale(q: LaplacePosterior, column: int) -> float:
+    """Return the prior's standard deviation of a weight."""
     assert q.prior is not None  # noqa: S101  fit_evidence gives one
-    return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[1] ** -1))
+    return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[column] ** -1))
 
 
-def _single(q: LaplacePosterior) -> ScaleFit:
+def _single(q: LaplacePosterior, scale: float) -> ScaleFit:
     """Return the fit of one scale, its integral over ln s by Laplace's method: ln s has a variance of 1/2γ."""
-    s = _scale(q)
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))
-    return ScaleFit((q,), np.array([s]), np.ones(1), float(q.log_evidence + log_hyperprior(s) + width))
+    evidence = float(q.log_evidence + log_hyperprior(scale) + width)
+    return ScaleFit((q,), np.array([scale]), np.ones(1), evidence)

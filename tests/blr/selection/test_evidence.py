@@ -378,6 +378,12 @@ def test_vote_counts_and_weights_are_taken() -> None:
     assert once.log_evidence == pytest.approx(twice.log_evidence, abs=1e-6)
 
 
+@pytest.mark.parametrize("scales", [[1.0], [2.0, 1.0], [0.0, 1.0], [[1.0, 2.0]]])
+def test_scales_must_ascend(scales: list[Any]) -> None:
+    with pytest.raises(ValueError, match="scales must be two or more positive numbers in ascending order"):
+        fit_scales(*problem(), scales=scales)
+
+
 def test_an_intercept_alone_has_no_scale() -> None:
     with pytest.raises(ValueError, match="which is the intercept"):
         fit_scales(np.ones((10, 1)), np.arange(10) % 2)
