@@ -20,7 +20,6 @@ from blr.likelihood.likelihoods import (
     MislabelledBernoulli,
     MislabelledCategorical,
     make_likelihood,
-    make_mislabelled,
 )
 from blr.likelihood.targets import as_confusion, label_likelihood, resolve_targets
 from blr.predictive.softmax import softmax_plugin
@@ -472,5 +471,5 @@ def make_problem(
     contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
     if prior is not None and name != "softmax":
         prior.resized(M)  # a prior of the wrong size is said here, before any work
-    make = make_mislabelled if mislabelled else make_likelihood
-    return Problem(make(name, K, contrasts=contrasts), prior, classes, M, n_effective, data, names)
+    made = make_likelihood(name, K, contrasts=contrasts, mislabelled=mislabelled)
+    return Problem(made, prior, classes, M, n_effective, data, names)

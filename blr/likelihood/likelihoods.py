@@ -422,23 +422,6 @@ Likelihood = Bernoulli | Categorical
 """What fitting knows of ln p(t | a); those of labels that may be wrong are subclasses."""
 
 
-def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:
-    """Return the likelihood of that name for K classes.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or a binary link is asked to tell more than two classes apart.
-    """
-    if name == "softmax":
-        return Categorical(n_classes, contrasts=contrasts)
-    if name not in LINKS:
-        raise ValueError(f"unknown likelihood '{name}'; expected 'softmax' or one of {', '.join(LINKS)}")
-    if n_classes != 2:
-        raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
-    return Bernoulli(LINKS[name])
-
-
 def log_odds(t: Matrix) -> tuple[Vector, Vector]:
     """Return ln t of both classes, (N,) each, of likelihoods t (N, 2); -inf where a class is impossible."""
     with np.errstate(divide="ignore"):
@@ -562,9 +545,17 @@ class MislabelledCategorical(Categorical):
         return self.fourth_cumulant_on(y, V) - self.fourth_cumulant_on(q, V)
 
 
-def make_mislabelled(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:
-    """Return the likelihood of that name for labels that may be wrong, `make_likelihood` of the others."""
-    plain = make_likelihood(name, n_classes, contrasts=contrasts)
-    if isinstance(plain, Categorical):
-        return MislabelledCategorical(n_classes, contrasts=contrasts)
-    return MislabelledBernoulli(plain.link)
+def make_likelihood(
+    name: str, n_classes: int, *, contrasts: bool = True, mislabelled: bool = False
+) -> Likelihood:
+    """Return the likelihood of that name for K classes, of labels that may be wrong where they are `mislabelled`.
+
+    ValueError if the name is unknown or a binary link is asked to tell more than two classes apart.
+    """
+    if name == "softmax":
+        return (MislabelledCategorical if mislabelled else Categorical)(n_classes, contrasts)
+    if name not in LINKS:
+        raise ValueError(f"unknown likelihood '{name}'; expected 'softmax' or one of {', '.join(LINKS)}")
+    if n_classes != 2:
+        raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
+    return (MislabelledBernoulli if mislabelled else Bernoulli)(LINKS[name])

@@ -43,33 +43,34 @@ Incomplete = tuple[Matrix, Mask, Vector]
 """Rows X (n, F), where they are missing (n, F), and their weights (n,)."""
 
 
-def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Matrix, bool]:
-    """Return mean (F,), covariance (F, F), and whether EM came to rest, of X (N, F) where not missing (N, F).
+_Sums = tuple[Matrix, Vector, Matrix, Matrix]
+"""All that EM needs of the rows of P patterns, 0 where a feature is missing: which features are present (P, F), 1 or 0,
+the weight (P,), and the weighted sums of z (P, F) and z zᵀ (P, F, F)."""
 
-    Rows count `weight` (N,) times.  Constant or collinear features get the least variance that makes the
-    covariance positive definite, and a positive definite one gets nothing.
+
+def likeliest_moments(parts: Iterable[Incomplete], sample: Incomplete) -> tuple[Vector, Matrix, bool]:
+    """Return mean (F,), covariance (F, F), and whether EM came to rest, of all rows, which come in parts, once.
+
+    `sample` tells their units.  Rows count by their weights.  Constant or collinear features get the least variance
+    that makes the covariance positive definite, and a positive definite one gets nothing.
     """
-    parts = ((X[some], missing[some], weight[some]) for some in _blocks(len(X)))
-    return likeliest_moments_of_parts(parts, (X, missing, weight))
-
-
-def likeliest_moments_of_parts(
-    parts: Iterable[Incomplete], sample: Incomplete
-) -> tuple[Vector, Matrix, bool]:
-    """Return what `likeliest_moments` does of all rows, which come in parts, once; `sample` tells their units."""
     centre, scale = _seen_moments(*sample)
-    found: dict[bytes, _PatternSums] = {}
+    found: dict[bytes, Any] = {}
     for X, missing, weight in parts:
-        sums = _PatternSums.of(np.where(missing, 0.0, (X - centre) / scale), missing, weight)
-        for i, present in enumerate(sums.present):
-            if present.any():
-                one, key = sums.rows(slice(i, i + 1)), present.tobytes()
-                found[key] = found[key].plus(one) if key in found else one
-    ordered = [found[key] for key in sorted(found)]
-    whole = _PatternSums(
-        *(np.concatenate([getattr(one, name) for one in ordered]) for name in vars(ordered[0]))
-    )
-    mean, correlation, converged = _maximise(_in_pieces(whole), uninformed(*sample))
+        Z = np.where(missing, 0.0, (X - centre) / scale)
+        for pattern, rows in missing_patterns(missing):
+            if not pattern.all():
+                z, w = Z[rows], weight[rows]
+                sums = w.sum(), w @ z, (z * w[:, None]).T @ z
+                present = (~pattern).astype(np.float64)
+                before = found.get(key := present.tobytes())
+                if before is not None:
+                    sums = tuple(a + b for a, b in zip(before[1:], sums, strict=True))
+                found[key] = (present, *sums)
+    whole = [np.array(x) for x in zip(*(found[key] for key in sorted(found)), strict=True)]
+    # So many patterns at a time as stay in cache.
+    pieces = (np.split(x, range(_TOGETHER, len(whole[1]), _TOGETHER)) for x in whole)
+    mean, correlation, converged = _maximise(list(zip(*pieces, strict=True)), uninformed(*sample))
     return centre + scale * mean, correlation * np.outer(scale, scale), converged
 
 
@@ -94,7 +95,7 @@ def uninformed(X: Matrix, missing: Mask, weight: Vector) -> Mask:
     return np.asarray(((variance < _BARELY * whole[:, None]) & (whole > 0)[:, None]).any(axis=1))
 
 
-def _maximise(pieces: Sequence[_PatternSums], apart: Mask) -> tuple[Vector, Matrix, bool]:
+def _maximise(pieces: Sequence[_Sums], apart: Mask) -> tuple[Vector, Matrix, bool]:
     """Return mean and covariance where EM rests, and whether it came to rest.
 
     Features `apart` (F,) do not vary with the others.
@@ -125,72 +126,32 @@ def _leap(now: Matrix, one: Matrix, two: Matrix) -> Matrix:
     return two
 
 
-def _step(pieces: Sequence[_PatternSums], moments: Matrix, held: Mask) -> Matrix:
+def _step(pieces: Sequence[_Sums], moments: Matrix, held: Mask) -> Matrix:
     """Return the moments (F + 1, F) after one step of EM from `moments`; covariances `held` (F, F) stay 0."""
     mean, covariance = moments[0], moments[1:]
-    sums = [piece.completed(mean, covariance) for piece in pieces]
-    total = sum(float(piece.weight.sum()) for piece in pieces)
+    sums = [_completed(*piece, mean, covariance) for piece in pieces]
+    total = sum(float(weight.sum()) for _, weight, _, _ in pieces)
     shift = sum(first for first, _ in sums) / total
     updated = sum(second for _, second in sums) / total - np.outer(shift, shift)
     updated[held] = 0.0
-    return np.vstack([mean + shift, _positive((updated + updated.T) / 2)])
+    updated = (updated + updated.T) / 2
+    lift = max(0.0, _LEAST_VARIANCE - np.linalg.eigvalsh(updated)[0])
+    return np.vstack([mean + shift, updated + lift * np.eye(len(updated))])
 
 
-def _positive(covariance: Matrix) -> Matrix:
-    """Return a covariance of unit-size features with all eigenvalues at least 1e-8."""
-    least = np.linalg.eigvalsh(covariance)[0]
-    lift = max(0.0, _LEAST_VARIANCE - least)
-    return covariance + lift * np.eye(len(covariance))
-
-
-@dataclass(frozen=True, eq=False)
-class _PatternSums:
-    """All that EM needs of the data: sums over the rows of each pattern, 0 where a feature is missing."""
-
-    present: Matrix  # (P, F), 1 or 0
-    weight: Vector  # (P,)
-    first: Matrix  # (P, F), sum of z
-    second: Matrix  # (P, F, F), sum of z zᵀ
-
-    @classmethod
-    def of(cls, Z: Matrix, missing: Mask, weight: Vector) -> _PatternSums:
-        """Return the sums over rows Z (N, F) with their patterns (N, F) and weights (N,)."""
-        parts = [(p, Z[rows], weight[rows]) for p, rows in missing_patterns(missing)]
-        return cls(
-            np.array([~p for p, _, _ in parts], dtype=np.float64),
-            np.array([w.sum() for _, _, w in parts]),
-            np.array([w @ z for _, z, w in parts]),
-            np.array([(z * w[:, None]).T @ z for _, z, w in parts]),
-        )
-
-    def rows(self, some: slice) -> _PatternSums:
-        """Return the sums of some of the patterns."""
-        return _PatternSums(self.present[some], self.weight[some], self.first[some], self.second[some])
-
-    def plus(self, other: _PatternSums) -> _PatternSums:
-        """Return the sums over the rows of both, of the same patterns."""
-        sums = ((self.weight, other.weight), (self.first, other.first), (self.second, other.second))
-        return _PatternSums(self.present, *(a + b for a, b in sums))
-
-    def completed(self, mean: Vector, covariance: Matrix) -> tuple[Vector, Matrix]:
-        """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present."""
-        D, n = self.present, self.weight
-        # R (P, F, F) regresses all features on those present: Σ_·o Σ_oo⁻¹, with Σ_oo filled up by the identity.
-        block = D[:, :, None] * covariance * D[:, None, :] + np.eye(mean.size) * (1 - D)[:, None, :]
-        R = np.linalg.solve(block, D[:, :, None] * covariance).transpose(0, 2, 1)
-        centre = D * mean
-        about = self.first - n[:, None] * centre
-        cross = centre[:, :, None] * (self.first - n[:, None] * centre / 2)[:, None, :]
-        scatter = self.second - cross - cross.transpose(0, 2, 1)
-        square = R @ scatter @ R.transpose(0, 2, 1) + n[:, None, None] * (covariance - R @ covariance)
-        return np.einsum("pfg,pg->f", R, about), square.sum(axis=0)
-
-
-def _in_pieces(whole: _PatternSums) -> list[_PatternSums]:
-    """Return the sums of so many patterns at a time as stay in cache."""
-    edges = range(_TOGETHER, len(whole.weight), _TOGETHER)
-    pieces = [np.split(array, edges) for array in vars(whole).values()]
-    return [_PatternSums(*arrays) for arrays in zip(*pieces, strict=True)]
+def _completed(
+    D: Matrix, n: Vector, first: Matrix, second: Matrix, mean: Vector, covariance: Matrix
+) -> tuple[Vector, Matrix]:
+    """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present, of `_Sums`."""
+    # R (P, F, F) regresses all features on those present: Σ_·o Σ_oo⁻¹, with Σ_oo filled up by the identity.
+    block = D[:, :, None] * covariance * D[:, None, :] + np.eye(mean.size) * (1 - D)[:, None, :]
+    R = np.linalg.solve(block, D[:, :, None] * covariance).transpose(0, 2, 1)
+    centre = D * mean
+    about = first - n[:, None] * centre
+    cross = centre[:, :, None] * (first - n[:, None] * centre / 2)[:, None, :]
+    scatter = second - cross - cross.transpose(0, 2, 1)
+    square = R @ scatter @ R.transpose(0, 2, 1) + n[:, None, None] * (covariance - R @ covariance)
+    return np.einsum("pfg,pg->f", R, about), square.sum(axis=0)
 
 
 def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vector]:
@@ -284,7 +245,8 @@ class FeatureMoments:
         """
         X, absent = present_values(X, missing)
         w = np.ones(len(X)) if weight is None else as_vector(weight, "weight")
-        return cls(*likeliest_moments(X, absent, w))
+        parts = ((X[some], absent[some], w[some]) for some in _blocks(len(X)))
+        return cls(*likeliest_moments(parts, (X, absent, w)))
 
     @classmethod
     def estimate_of_parts(cls, parts: Iterable[Incomplete], sample: Incomplete) -> FeatureMoments:
@@ -294,7 +256,7 @@ class FeatureMoments:
         """
         checked = ((*present_values(X, missing), weight) for X, missing, weight in parts)
         X, missing, weight = sample
-        return cls(*likeliest_moments_of_parts(checked, (*present_values(X, missing), weight)))
+        return cls(*likeliest_moments(checked, (*present_values(X, missing), weight)))
 
     @property
     def n_features(self) -> int:

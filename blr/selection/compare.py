@@ -374,35 +374,21 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the table, the best candidate by evidence first."""
-        names = [
-            "candidate",
-            "probability",
-            "log evidence",
-            "BIC",
-            "left out",
-            "± ",
-            "parameters",
-            "effective",
-            "trust",
-        ]
-        return html_table(
-            names,
-            [
-                [
-                    row.name,
-                    f"{row.weight:.3f}",
-                    f"{row.log_evidence:.1f}",
-                    f"{row.bic:.1f}",
-                    f"{row.loo:.1f}",
-                    f"{row.loo_standard_error:.1f}",
-                    str(row.n_parameters),
-                    f"{row.effective_parameters:.1f}",
-                    row.verdict,
-                ]
-                for row in sorted(self.rows, key=lambda row: -row.weight)
-            ],
-            "Log evidence, BIC and left-out log density in nats: higher is better",
-        )
+        shown = {
+            "candidate": "{0.name}",
+            "probability": "{0.weight:.3f}",
+            "log evidence": "{0.log_evidence:.1f}",
+            "BIC": "{0.bic:.1f}",
+            "left out": "{0.loo:.1f}",
+            "± ": "{0.loo_standard_error:.1f}",
+            "parameters": "{0.n_parameters}",
+            "effective": "{0.effective_parameters:.1f}",
+            "trust": "{0.verdict}",
+        }
+        ranked = sorted(self.rows, key=lambda row: -row.weight)
+        cells = [[form.format(row) for form in shown.values()] for row in ranked]
+        said = "Log evidence, BIC and left-out log density in nats: higher is better"
+        return html_table([*shown], cells, said)
 
 
 def rank(

@@ -232,8 +232,10 @@ def _by_rows(likelihood: Likelihood, a: Matrix, t: Matrix) -> tuple[Matrix, Matr
         return _mislabelled_rows(a, t)
     if isinstance(likelihood, Categorical):
         return _softmax_rows(a, np.ascontiguousarray(t.T))
-    if type(likelihood) is Bernoulli and likelihood.link is LOGISTIC:
-        return _logistic_rows(a, t[None])
+    if compiled.loops is not None and type(likelihood) is Bernoulli and likelihood.link is LOGISTIC:
+        value, pull = np.empty_like(a[:, 0]), np.empty_like(a[:, 0])
+        compiled.loops.logistic_rows(a[:, 0], np.ascontiguousarray(t), value, pull, None)
+        return value, pull[:, None]
     repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
     value, slope, _ = likelihood.derivatives(a.reshape(-1, 1), repeated)
     return value.reshape(len(a), -1), slope.reshape(a.shape)
@@ -268,19 +270,6 @@ def _softmax_rows(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
     a *= (-1 / total)[:, None]
     a += t
     return value, a
-
-
-def _logistic_rows(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
-    """Return ln p (S, n) and its gradient by the activations (S, 1, n), of a (S, 1, n) and t (1, n)."""
-    if compiled.loops is not None:
-        value, pull = np.empty_like(a[:, 0]), np.empty_like(a[:, 0])
-        activation, shares = np.ascontiguousarray(a[:, 0]), np.ascontiguousarray(t[0])
-        compiled.loops.logistic_rows(activation, shares, value, pull, None)
-        return value, pull[:, None]
-    size, positive = np.abs(a), a >= 0
-    e = np.exp(-size)
-    value = -np.log1p(e) - size * np.where(positive, 1 - t, t)
-    return value[:, 0], t - np.where(positive, 1, e) / (1 + e)
 
 
 MEAN_ERROR = 0.01, 0.03

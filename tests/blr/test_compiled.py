@@ -197,8 +197,8 @@ def test_integrals_of_two_classes(n: int, sd: float, both: Callable[..., Any]) -
 def test_rows_of_draws_of_two_classes(n: int, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng(n)
     a = np.concatenate([[0.0, 90.0, -90.0], 20 * rng.normal(size=5 * n - 3)])[: 5 * n]
-    a, t = a.reshape(5, 1, n), rng.choice([0.0, 0.3, 1.0], n)[None]
-    close(*both(lambda: verdict._logistic_rows(a.copy(), t)), 1e-12)
+    a, t = a.reshape(5, 1, n), rng.choice([0.0, 0.3, 1.0], n)
+    close(*both(lambda: verdict._by_rows(Bernoulli(), a.copy(), t)), 1e-12)
 
 
 def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> None:
