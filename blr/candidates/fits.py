@@ -121,8 +121,8 @@ class Problem:
 
     candidate: Candidate
     data: TrainingSet
-    seed: int
-    threads: int | None
+    seed: int = 0
+    threads: int | None = None
 
     @cached_property
     def columns(self) -> tuple[int, ...]:
@@ -280,11 +280,6 @@ class Part:
     log_weight: float
     weight: float = 1.0
 
-    @property
-    def described(self) -> CandidatePart:
-        """What a later fit of the same part needs."""
-        return CandidatePart(scale=self.scale, weight=self.weight, width=self.width)
-
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
@@ -321,18 +316,11 @@ class FinalMember:
 
 
 def fit_candidate(
-    candidate: Candidate,
-    data: TrainingSet,
-    selection: Selection,
-    *,
-    seed: int = 0,
-    threads: int | None = None,
-    what: str = "the candidate",
-    progress: Progress = SILENT,
+    problem: Problem, selection: Selection, *, what: str = "the candidate", progress: Progress = SILENT
 ) -> FittedCandidate:
     """Fit one candidate to the training rows, and judge it on each row left out; `what` is its name for `progress`."""
     progress.start(f"fitting {what}", 0, "steps")
-    problem, refined = Problem(candidate, data, seed, threads), selection.posterior != "laplace"
+    data, refined = problem.data, selection.posterior != "laplace"
     step = partial(progress.advance, 1)
     integrated = selection.scale == "integrated"
     parts, log_evidence = fitted_parts(problem, integrated=integrated, refined=refined, on_step=step)
@@ -499,15 +487,12 @@ def left_out_of_sample(problem: Problem, parts: Sequence[Part], *, on_rows: Call
 
 
 def refit_candidate(
-    candidate: Candidate,
-    data: TrainingSet,
+    problem: Problem,
     fitted: FittedCandidate,
     selection: Selection,
     *,
     same_rows: bool,
     compared: Matrix | None = None,
-    seed: int = 0,
-    threads: int | None = None,
     what: str = "the candidate",
     progress: Progress = SILENT,
 ) -> list[FinalMember]:
@@ -520,7 +505,6 @@ def refit_candidate(
     kind, step = selection.posterior, partial(progress.advance, 1)
     done = "refining" if kind == "refined" else "sampling the posterior of"
     progress.start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
-    problem = Problem(candidate, data, seed, threads)
     members, in_memory = [], fitted.parts if same_rows else ()
     for number, part in enumerate(fitted.row.parts):
         if in_memory:
@@ -530,9 +514,9 @@ def refit_candidate(
             laplace = q = problem.at_scale(basis, part.scale)
         (rng,) = problem.generator().spawn(1)
         if q.kind != kind:
-            q = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step)
+            q = _final(kind, laplace, fitted.drafts[number : number + 1], rng, step)
         q = q.widened() if isinstance(q, RefinedPosterior) else q
-        p = off = np.zeros((0, len(data.classes)))
+        p = off = np.zeros((0, len(problem.data.classes)))
         error = np.zeros(0)
         if compared is not None:
             Phi = basis(compared[:, problem.columns])
@@ -542,24 +526,17 @@ def refit_candidate(
     return members
 
 
-def _start(laplace: LaplacePosterior, draft: Sequence[Gaussian]) -> Posterior | None:
-    """Return the draft that a refinement starts from; None without a draft, or where it has other functions.
-
-    Of other rows a basis may have other functions: steps lie at the different values of a feature.
-    """
-    if draft and draft[0].mean.size == laplace.gaussian.mean.size:
-        return replace(laplace, gaussian=draft[0])
-    return None
-
-
 def _final(
-    kind: str, laplace: LaplacePosterior, start: Posterior | None, rng: np.random.Generator, step: Step
+    kind: str, laplace: LaplacePosterior, draft: Sequence[Gaussian], rng: np.random.Generator, step: Step
 ) -> Posterior:
-    """Return the posterior of a kind."""
+    """Return the posterior of a kind; a refinement starts from the draft, where there is one."""
     if kind == "laplace":
         return laplace
     if kind == "sampled":
         return sample_posterior(laplace, rng=rng, on_step=step)
+    # Of other rows a basis may have other functions: steps lie at the different values of a feature.
+    known = draft and draft[0].mean.size == laplace.gaussian.mean.size
+    start = replace(laplace, gaussian=draft[0]) if known else None
     return refine(laplace, start=start, draft=True, on_step=step)
 
 
@@ -575,11 +552,8 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
         if q.trust.verdict == "red":
             return np.zeros_like(p), np.abs(p - q.laplace.prediction(Phi).probability).max(axis=1)
         return np.zeros_like(p), averaged(q.problem, Phi, q.draws)[1].max(axis=1)
-    if isinstance(q, LaplacePosterior):
-        refined = refine(q).widened()
-        p_refined = refined.prediction(Phi, most_nodes=COMPARED_NODES).probability
-        return p - p_refined, refined.typical_error(Phi)
-    return np.zeros_like(p), q.typical_error(Phi)
+    refined = refine(q).widened()
+    return p - refined.prediction(Phi, most_nodes=COMPARED_NODES).probability, refined.typical_error(Phi)
 
 
 def _row(
@@ -610,7 +584,7 @@ def _row(
         loo_standard_error=_finite(error),
         effective_parameters=_finite(best.effective_parameters),
         log_loss=float(loss),
-        parts=tuple(part.described for part in parts),
+        parts=tuple(CandidatePart(scale=p.scale, weight=p.weight, width=p.width) for p in parts),
         verdict=None if trust is None else trust.verdict,
         reasons=()
         if trust is None

@@ -130,20 +130,16 @@ class Training:
         """The rows of the fits: "judged", and "kept" too if the model is fitted again to all rows."""
         return {"judged": self.judged} | ({} if self.again is None else {"kept": self.kept})
 
+    def _problem(self, index: int, data: TrainingSet) -> Problem:
+        return Problem(self.candidates[index], data, self.seed, self.threads)
+
     def _what(self, index: int) -> str:
         return f"candidate {index + 1} of {len(self.candidates)}"
 
     def fit(self, index: int) -> FittedCandidate:
         """Fit one candidate, and judge it on rows that its fits have not seen."""
-        return fit_candidate(
-            self.candidates[index],
-            self.judged,
-            self.selection,
-            seed=self.seed,
-            threads=self.threads,
-            what=self._what(index),
-            progress=self.progress,
-        )
+        problem = self._problem(index, self.judged)
+        return fit_candidate(problem, self.selection, what=self._what(index), progress=self.progress)
 
     def choose(self, fitted: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
         """Return the table of the candidates, with each one's share of the model and posterior probability."""
@@ -153,14 +149,11 @@ class Training:
         """Give a candidate the posterior that the selection asks for; return its members, by their fit."""
         return {
             which: refit_candidate(
-                self.candidates[index],
-                data,
+                self._problem(index, data),
                 fitted[index],
                 self.selection,
                 same_rows=which == "judged",
                 compared=compared_rows(data, self.target) if data is self.kept else None,
-                seed=self.seed,
-                threads=self.threads,
                 what=self._what(index),
                 progress=self.progress,
             )
@@ -237,7 +230,7 @@ class Training:
         )
 
     def _crossed(self, fitted: Sequence[FittedCandidate], *, scaled: bool) -> Matrix | None:
-        fold = Problem(self.candidates[0], self.judged, self.seed, self.threads).fold
+        fold = self._problem(0, self.judged).fold
         if not fold.any():  # one group
             return None
         parts = [one.row for one in fitted], [one.left_out for one in fitted]

@@ -469,7 +469,7 @@ def without_each(data: TrainingSet) -> LeftOut:
 @pytest.mark.parametrize(("K", "of_group"), [(2, 1), pytest.param(3, 3, marks=pytest.mark.long)])
 def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
     data = incomplete(150, K, of_group=of_group)
-    found, twin = fit_candidate(Candidate(), data, LAPLACE).left_out, without_each(data)
+    found, twin = fit_candidate(Problem(Candidate(), data), LAPLACE).left_out, without_each(data)
     assert np.abs(found.filled - twin.filled).mean() < 1e-3
     assert np.abs(found.filled - twin.filled).max() < 0.03
     assert np.abs(found.at(1.0) - twin.at(1.0)).mean() < 3e-3
@@ -483,7 +483,7 @@ def test_complete_rows_have_one_prediction() -> None:
     known = np.zeros((60, 2), dtype=bool)
     whole = TrainingSet.of(replace(data.rows, missing=known), data.features, data.classes)
     for own, candidate in ((whole, Candidate()), (data, Candidate(features=("u",)))):
-        found = fit_candidate(candidate, own, LAPLACE).left_out
+        found = fit_candidate(Problem(candidate, own), LAPLACE).left_out
         assert found.at(1.0) is found.filled
 
 
@@ -496,8 +496,8 @@ def test_few_rows_of_a_stack_are_left_out_by_refits_without_their_fold(
     data = incomplete(n, K, of_group=of_group)
     data = TrainingSet.of(replace(data.rows, missing=np.zeros((n, 2), bool)), ("u", "v"), data.classes)
     candidate, y = Candidate("polynomial"), data.rows.target
-    fitted = fit_candidate(candidate, data, Selection(posterior=posterior))
-    fold = Problem(candidate, data, 0, None).fold
+    fitted = fit_candidate(Problem(candidate, data), Selection(posterior=posterior))
+    fold = Problem(candidate, data).fold
     expected = np.zeros((n, K))
     for k in range(FOLDS):
         seen = fold != k
@@ -516,7 +516,7 @@ def test_few_rows_of_a_stack_are_left_out_by_refits_without_their_fold(
 
 def test_folds_have_as_many_rows_of_each_class() -> None:
     data = incomplete(103, 3)
-    fold = Problem(Candidate(), data, 0, None).fold
+    fold = Problem(Candidate(), data).fold
     counts = np.array([np.bincount(fold[data.rows.target == k], minlength=FOLDS) for k in range(3)])
     assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
     assert np.ptp(counts.sum(axis=0)) <= 1
@@ -525,6 +525,6 @@ def test_folds_have_as_many_rows_of_each_class() -> None:
 @pytest.mark.parametrize(("n", "by"), [(40, "loo"), (2 * FEW_OF_CLASS, "stack")])
 def test_many_rows_and_other_choices_take_one_step(n: int, by: Literal["loo", "stack"]) -> None:
     data = incomplete(n)
-    fitted = fit_candidate(Candidate(), data, Selection(by=by, scale="maximised"))
+    fitted = fit_candidate(Problem(Candidate(), data), Selection(by=by, scale="maximised"))
     expected = leave_one_out_probability(fitted.parts[0].served, group=data.rows.group)[0]
     np.testing.assert_allclose(fitted.left_out.filled, expected)
