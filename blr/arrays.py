@@ -98,10 +98,7 @@ def column_names(x: Any) -> tuple[str, ...] | None:
 def features_of(x: Any, names: Sequence[str] | None) -> Any:
     """Return the columns of a table that are called `names`, in their order; any other array as it is.
 
-    Raises
-    ------
-    ValueError
-        If the table lacks one of them.
+    ValueError if the table lacks one of them.
     """
     columns = None if names is None else _columns(x)
     if names is None or columns is None:
@@ -136,10 +133,7 @@ def _columns(x: Any) -> dict[str, Any] | None:
 def without_names(x: Any, name: str) -> Any:
     """Return a table as a matrix (N, F), NaN where values are masked or null; any other array as it is.
 
-    Raises
-    ------
-    ValueError
-        If the table has no columns, or one that is not a number a row.
+    ValueError if the table has no columns, or one that is not a number a row.
     """
     columns = _columns(x)
     if columns is None:

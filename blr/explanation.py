@@ -63,11 +63,8 @@ def contributions(
 
     Up to ten features are exact; of more, 256 orders of the features are drawn.  Beyond the labels' range the logit is
     the mixture of its two continuations, as probabilities are.
-
-    Raises
-    ------
-    ValueError
-        If x or missing is not of the classifier's features, nothing is present, or the classes are not two of its own.
+    ValueError if x or missing is not of the classifier's features, nothing is present, or the classes are not two of
+    its own.
     """
     x, missing = _checked_row(classifier, x, missing)
     K = len(classifier.classes)

@@ -23,11 +23,7 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
     A is scaled to unit diagonal first, so features of scale 1e-12 and 1e12 may stand side by side.  Collinear
     ones leave A singular to rounding: the diagonal is then raised by the least power of ten of the machine
     precision that lets the factorisation pass, and that relative amount is returned (0 where none was needed).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If A is not positive definite within 1e-6 of its diagonal.
+    LinAlgError if A is not positive definite within 1e-6 of its diagonal.
     """
     diagonal = np.diag(A)
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0):

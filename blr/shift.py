@@ -271,10 +271,7 @@ def sandwich(q: Posterior) -> SandwichPosterior:
 def quantile(parts: Parts, q: float) -> float:
     """Return the q-quantile of all values, as `numpy.quantile` does.
 
-    Raises
-    ------
-    ValueError
-        If there are no values.
+    ValueError if there are no values.
     """
     n = sum(len(part) for part in parts())
     if not n:

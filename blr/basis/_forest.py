@@ -155,10 +155,7 @@ class Forest(Basis):
     def training_design(self, X: ArrayLike) -> Matrix:
         """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
 
-        Raises
-        ------
-        RuntimeError
-            If the basis was stored, which leaves these logits out, or X has another number of rows.
+        RuntimeError if the basis was stored, which leaves these logits out, or X has another number of rows.
         """
         Phi = self(X)
         if self.out_of_bag is None or len(self.out_of_bag) != len(Phi):

@@ -81,10 +81,7 @@ Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
 def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> DensityRatio:
     """Return how the labelled rows differ from rows X (T, F) of a target, by the features and their products.
 
-    Raises
-    ------
-    ValueError
-        If there are too few rows.
+    ValueError if there are too few rows.
     """
     other = data.moments.impute(X, missing)
     degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1

@@ -105,10 +105,7 @@ def cut_levels(n_rows: Counts, deviation: Matrix, n_strata: int, begins: Mask | 
 def allocated(n_rows: Counts, deviation: Vector, n: int) -> Counts:
     """Return how many objects (H,) are drawn of strata with `n_rows` (H,): `n` together, or all there are.
 
-    Raises
-    ------
-    ValueError
-        If there are more than n/2 strata.
+    ValueError if there are more than n/2 strata.
     """
     H, N = len(n_rows), n_rows.astype(np.float64)
     if n >= N.sum():

@@ -133,10 +133,7 @@ def count_classes(
 ) -> Counted:
     """Return the class shares of a target under a stated assumption, or under those that tests leave.
 
-    Raises
-    ------
-    ValueError
-        If the assumption cannot be stated.
+    ValueError if the assumption cannot be stated.
     """
     if assumes not in (None, "same", "shares", "features"):
         raise ValueError(
@@ -338,11 +335,7 @@ def count_with_labels(
 
     The rows with a label of class k stand, with their weights, for all of the target's objects that have this label.
     The assumption is then one on the objects without a label, and tests compare these alone with the labelled rows.
-
-    Raises
-    ------
-    ValueError
-        If `known` does not fit the target, or the assumption cannot be stated.
+    ValueError if `known` does not fit the target, or the assumption cannot be stated.
     """
     K = labelled.n_classes
     if known.shape != target.weight.shape or (len(known) and not -1 <= known.min() <= known.max() < K):

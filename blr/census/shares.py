@@ -55,11 +55,7 @@ class LabelledRows:
 
     `y` (n,) is the place of the class, `weight` (n,) how much a row counts, `X` (n, F) the features, NaN where one is
     missing.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit each other, or probabilities are not finite.
+    ValueError if the arrays do not fit each other, or probabilities are not finite.
     """
 
     probability: Matrix
@@ -129,11 +125,7 @@ class TargetRows:
     """A sample of a target's `n_objects` classified objects: probabilities (N, K) at the training's class shares.
 
     `weight` (N,) is how many objects a row stands for, `X` (N, F) its features, NaN where one is missing.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit each other, or probabilities are not finite.
+    ValueError if the arrays do not fit each other, or probabilities are not finite.
     """
 
     probability: Matrix

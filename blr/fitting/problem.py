@@ -118,12 +118,8 @@ def totals(
     These are the data themselves, the classes, the rows that they are worth, and whether labels may be wrong.
     There is no such pass where data have `n_effective`, the sum of their weights: they are known then.  Where data say
     that they are `mislabelled`, their targets are likelihoods of what was recorded (n, K) already.
-
-    Raises
-    ------
-    ValueError
-        If the targets of some chunk are no fractions, or do not fit the classes; if there is a confusion for data whose
-        targets are likelihoods already.
+    ValueError if the targets of some chunk are no fractions, or do not fit the classes; if there is a confusion for
+    data whose targets are likelihoods already.
     """
     names = (0, 1) if classes is None and binary else tuple(classes or ())
     known = getattr(data, "n_effective", None)

@@ -23,11 +23,8 @@ _ROUNDING = 1e-8
 def as_confusion(confusion: ArrayLike, n_classes: int) -> Matrix:
     """Return confusion matrices (K, K) or, one a row of data, (N, K, K), checked; a number is a rate for all classes.
 
-    Raises
-    ------
-    ValueError
-        If the shape does not fit, an entry is no probability, a matrix' rows do not sum to one, or a class is recorded
-        as itself half of the time or less: labels then do not say which class is which.
+    ValueError if the shape does not fit, an entry is no probability, a matrix' rows do not sum to one, or a class is
+    recorded as itself half of the time or less: labels then do not say which class is which.
     """
     C = np.asarray(confusion, dtype=np.float64)
     if C.ndim == 0:
@@ -66,10 +63,7 @@ def even_confusion(rate: ArrayLike) -> Matrix:
 def label_likelihood(recorded: Matrix, confusion: Matrix) -> Matrix:
     """Return p(recorded | true class k), (N, K), of one-hot labels (N, K).
 
-    Raises
-    ------
-    ValueError
-        If labels are shares of several classes, or the matrices are not one a row.
+    ValueError if labels are shares of several classes, or the matrices are not one a row.
     """
     hard = (recorded == 0) | (recorded == 1)
     if not hard.all():
@@ -205,13 +199,8 @@ def resolve_targets(
     """Return the targets of `t`: (N,) labels, soft labels or successes; (N, K) one-hot, soft or counts.
 
     `confusion` (K, K), or (N, K, K), is p(recorded | true class); one that leaves every label right changes nothing.
-
-    Raises
-    ------
-    ValueError
-        If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
-        weights negative, or there is one class only; if `confusion` is no such matrix, or stands beside
-        votes or shares.
+    ValueError if labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts
+    or weights negative, or there is one class only; if `confusion` is no such matrix, or stands beside votes or shares.
     """
     if classes is not None and len(set(classes)) < len(classes):
         raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
