@@ -139,33 +139,25 @@ NOT_PLAIN = (b'"', b"\n#", b"\r#", b"\n\n", b"\n\r", b"\r\r")
 """In none of these bytes, nor with a comment or an empty line at the beginning, every line is a row."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """Whole records, some thousands, comments and empty lines included: `records` where these are not the lines."""
+Block = tuple[bytes, list[bytes] | None]
+"""Whole records, some thousands, comments and empty lines included; the records where these are not the lines."""
 
-    data: bytes
-    quoted: list[bytes] | None = None
 
-    @property
-    def records(self) -> list[bytes]:
-        """The records, with their ends."""
-        return self.data.splitlines(keepends=True) if self.quoted is None else self.quoted
+def is_plain(block: Block) -> bool:
+    """Say whether every line is a row, and no field quoted: most blocks of most tables, and quick to go through."""
+    data, records = block
+    if records is not None or data.startswith((COMMENT, b"\n", b"\r")):
+        return False
+    # Searching for one byte is much faster than for two.
+    return not any(mark in data for mark in NOT_PLAIN if mark[-1:] in data)
 
-    @cached_property
-    def plain(self) -> bool:
-        """Whether every line is a row, and no field quoted: most blocks of most tables, and quick to go through."""
-        if self.quoted is not None or self.data.startswith((COMMENT, b"\n", b"\r")):
-            return False
-        # Searching for one byte is much faster than for two.
-        return not any(mark in self.data for mark in NOT_PLAIN if mark[-1:] in self.data)
 
-    @property
-    def end(self) -> bytes | None:
-        """What all lines end with; None where they differ."""
-        feeds, returns = self.data.count(b"\n"), self.data.count(b"\r")
-        if not (feeds and returns):
-            return b"\r" if returns else b"\n"
-        return b"\r\n" if feeds == returns == self.data.count(b"\r\n") else None
+def line_end(data: bytes) -> bytes | None:
+    """Return what all lines end with; None where they differ."""
+    feeds, returns = data.count(b"\n"), data.count(b"\r")
+    if not (feeds and returns):
+        return b"\r" if returns else b"\n"
+    return b"\r\n" if feeds == returns == data.count(b"\r\n") else None
 
 
 def whole_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
@@ -197,7 +189,7 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
     size = 0
     for data in whole_lines(stream, path):
         if not pending and b'"' not in data:
-            yield Block(data)
+            yield data, None
             continue
         records = []
         for line in data.splitlines(keepends=True):
@@ -211,7 +203,7 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
                 pending, size = [], 0
             elif size > LONGEST_RECORD:
                 raise unclosed(path, pending[0])
-        yield Block(b"".join(records), records)
+        yield b"".join(records), records
     if pending:
         raise unclosed(path, pending[0])
 
@@ -339,15 +331,16 @@ def append_values(
     names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns).encode()
     above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
-        for block in blocks(old, dialect, source):
-            if above is None and stay is None and block.plain and block.end is not None:
-                rows = block.data.splitlines()
+        for data, records in blocks(old, dialect, source):
+            plain = above is None and stay is None and is_plain((data, records))
+            if plain and (end := line_end(data)) is not None:
+                rows = data.splitlines()
                 pairs = zip(rows, taken(values, len(rows), source), strict=True)
-                new.write(block.end.join(map(dialect.delimiter.encode().join, pairs)))
-                new.write(block.end if block.data.endswith(block.end) else b"")
+                new.write(end.join(map(dialect.delimiter.encode().join, pairs)))
+                new.write(end if data.endswith(end) else b"")
                 continue
             written = []
-            for record in block.records:
+            for record in data.splitlines(keepends=True) if records is None else records:
                 if above is not None and len(above) < dialect.header:
                     above.append(record)
                 elif above is not None:

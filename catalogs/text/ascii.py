@@ -21,7 +21,7 @@ from astropy.table import MaskedColumn, Table
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition, recognised_provenance
 from catalogs.errors import DamagedFileError, FormatError, require_columns
-from catalogs.files import reading
+from catalogs.files import Stamp, reading, stamp
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.parquet.metadata import columns_of
@@ -39,17 +39,12 @@ ZERO_IN_FRONT = re.compile(r"(?:^|\s)[-+]?0\d+(?=\s|$)", re.MULTILINE)
 NAME_OF_NUMBER = re.compile(r"[-+]?0\d+")
 
 
-def read_table(path: Path, layout: Layout, missing: tuple[str, ...] = ()) -> pa.Table:
+@lru_cache(maxsize=2)
+def _read(path: Path, layout: Layout, missing: tuple[str, ...], _seen: Stamp) -> pa.Table:
     """Return the whole table, its metadata with astropy's words on it; the last two that were read are kept.
 
     FormatError where it is too large or has two columns of a name, DamagedFileError where it is no such table.
     """
-    seen = path.stat()
-    return _read(path, layout, missing, (seen.st_size, seen.st_mtime_ns, seen.st_ino))
-
-
-@lru_cache(maxsize=2)
-def _read(path: Path, layout: Layout, missing: tuple[str, ...], _state: tuple[int, ...]) -> pa.Table:
     lines = _lines(path)
     with _explained(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # units that are not standard pass through as they are spelt
@@ -170,7 +165,7 @@ class AsciiPartition(Partition):
 
     def table(self) -> pa.Table:
         """Return the whole table; DamagedFileError where it is not what it was."""
-        table = read_table(self.path, self.layout, self.missing)
+        table = _read(self.path, self.layout, self.missing, stamp(self.path))
         if table.num_rows != self.n_rows or tuple(table.column_names) != tuple(c.name for c in self.columns):
             raise DamagedFileError(
                 f"{self.path} has other rows or columns than when it was opened, expected it to stay "
@@ -189,7 +184,7 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
             f"{path} is not a table of columns separated by spaces or of fixed width; expected a header, and "
             "as many words in every row; fetch it again"
         )
-    whole = read_table(path, layout, tuple(missing))
+    whole = _read(path, layout, tuple(missing), stamp(path))
     columns = columns_of(whole.schema, {})
     partition = AsciiPartition(path, path.name, whole.num_rows, columns, layout, tuple(missing))
     metadata = texts_of(whole) | {"layout": layout.kind} | recognised_provenance(columns)

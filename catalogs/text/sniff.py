@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
@@ -32,8 +31,6 @@ from catalogs.text._records import (
 
 ECSV_MARK = b"# %ECSV"
 
-
-# Types are inferred once, from all rows, and then fixed.
 
 # Whether a file is a text table, and which texts are not: pages, documents, letters of two bytes.
 
@@ -96,27 +93,18 @@ BLANKS = tuple(" " * n for n in range(65))
 """Fields of nothing, and of blanks only, as where a table is padded to be read by people."""
 
 
-class Kind(Enum):
-    """What the values of a column can be said to be."""
-
-    NOTHING = "no values"
-    TRUTH = "true, false"
-    COUNT = "whole numbers, none negative, in 63 bits"
-    INTEGER = "whole numbers in 64 bits"
-    LARGE = "whole numbers, none negative, in 64 bits"
-    REAL = "numbers"
-    TEXT = "text"
-
-
-ARROW: Mapping[Kind, pa.DataType] = {
-    Kind.NOTHING: pa.null(),
-    Kind.TRUTH: pa.bool_(),
-    Kind.COUNT: pa.int64(),
-    Kind.INTEGER: pa.int64(),
-    Kind.LARGE: pa.uint64(),
-    Kind.REAL: pa.float64(),
-    Kind.TEXT: pa.string(),
-}
+Kind = Literal["truth", "count", "integer", "large", "real", "text"]
+"""What the values of a column can be said to be: counts are whole numbers in 63 bits, large ones need 64."""
+COUNTS: set[Kind] = {"count", "integer", "large"}
+HOLDING: Sequence[tuple[set[Kind], pa.DataType]] = (
+    (set(), pa.null()),
+    ({"truth"}, pa.bool_()),
+    ({"count", "integer"}, pa.int64()),
+    ({"count", "large"}, pa.uint64()),
+    (COUNTS, pa.string()),
+    ({*COUNTS, "real"}, pa.float64()),
+)
+"""The type of a column whose values are of some kinds: of the first that has them all; text where none has."""
 
 
 def convert(
@@ -151,18 +139,22 @@ def infer_types(
     missing: Sequence[str] = (),
 ) -> tuple[dict[str, pa.DataType], int]:
     """Return the columns' types, and the number of rows."""
-    widest = dict.fromkeys(names, Kind.NOTHING)
+    kinds: dict[str, set[Kind]] = {name: set() for name in names}
     rows = 0
     for data in blocks:
         table = convert(data, names, delimiter, missing=missing)
         rows += table.num_rows
-        kinds = {n: plain(c.type) for n, c in zip(names, table.columns, strict=True) if not may_be_whole(c)}
-        if doubtful := [n for n in names if n not in kinds]:
+        doubtful = [n for n, c in zip(names, table.columns, strict=True) if may_be_whole(c)]
+        if doubtful:
             types = dict.fromkeys(doubtful, pa.string())
             texts = convert(data, names, delimiter, types=types, wanted=doubtful, missing=missing)
-            kinds |= {n: whole(texts.column(n), table.column(n), missing) for n in doubtful}
-        widest = {name: wider(kind, kinds[name]) for name, kind in widest.items()}
-    return {name: ARROW[kind] for name, kind in widest.items()}, rows
+        for name, column in zip(names, table.columns, strict=True):
+            if name in doubtful:
+                kinds[name].add(whole(texts.column(name), column, missing))
+            elif not pt.is_null(column.type):  # times are text, as they are written
+                other: Kind = "truth" if pt.is_boolean(column.type) else "text"
+                kinds[name].add("real" if pt.is_floating(column.type) else other)
+    return {n: next((t for some, t in HOLDING if kinds[n] <= some), pa.string()) for n in names}, rows
 
 
 def may_be_whole(column: pa.ChunkedArray) -> bool:
@@ -182,37 +174,15 @@ def whole(texts: pa.ChunkedArray, numbers: pa.ChunkedArray, missing: Sequence[st
     written = pc.utf8_trim_whitespace(texts.filter(pc.invert(gone)))
     if pt.is_integer(numbers.type):
         if pc.any(pc.match_substring_regex(written, ZERO_IN_FRONT)).as_py():
-            return Kind.TEXT
-        return Kind.INTEGER if pc.min(numbers).as_py() < 0 else Kind.COUNT
+            return "text"
+        return "integer" if pc.min(numbers).as_py() < 0 else "count"
     if not pc.all(pc.match_substring_regex(written, INTEGER)).as_py():
-        return Kind.REAL
+        return "real"
     try:
         pc.cast(written, pa.uint64())
     except pa.ArrowInvalid:
-        return Kind.TEXT  # identifiers that no integer holds are names
-    return Kind.LARGE
-
-
-def plain(datatype: pa.DataType) -> Kind:
-    """Return the kind of all other values; times are text, as they are written."""
-    if pt.is_null(datatype):
-        return Kind.NOTHING
-    if pt.is_boolean(datatype):
-        return Kind.TRUTH
-    return Kind.REAL if pt.is_floating(datatype) else Kind.TEXT
-
-
-def wider(a: Kind, b: Kind) -> Kind:
-    """Return the kind that holds both; text where nothing else does."""
-    if a is b:
-        return a
-    both = {a, b} - {Kind.NOTHING}
-    if len(both) <= 1:
-        return both.pop() if both else Kind.NOTHING
-    for pair, kind in (({Kind.COUNT, Kind.INTEGER}, Kind.INTEGER), ({Kind.COUNT, Kind.LARGE}, Kind.LARGE)):
-        if both == pair:
-            return kind
-    return Kind.REAL if Kind.REAL in both and not both & {Kind.TRUTH, Kind.TEXT} else Kind.TEXT
+        return "text"  # identifiers that no integer holds are names
+    return "large"
 
 
 # CDS and the Machine-Readable Tables of the AAS describe columns byte by byte, in the file or in a ReadMe beside it

@@ -56,6 +56,7 @@ from catalogs.text._records import (
     fields,
     find_dialect,
     is_data,
+    is_plain,
     quoted,
     value_lines,
 )
@@ -129,23 +130,18 @@ class TextPartition(Partition):
                 self.dialect,
                 columns,
                 chain.from_iterable(lines),
-                header=self.header(annotation),
+                header=partial(self.header, annotation=annotation),
                 kept=self.kept,
                 slim=self.slim,
             )
 
-    def header(self, annotation: Annotation) -> Callable[[list[bytes]], list[bytes]]:
-        """Return what makes, of the lines above the names, those of an annotated copy."""
+    def header(self, above: list[bytes], annotation: Annotation) -> list[bytes]:
+        """Return what stands above the names of an annotated copy."""
         if self.format == CSV:
-            return (lambda _: []) if self.slim else list
+            return [] if self.slim else above
         dropped = [n for n in self.dialect.names if self.kept is not None and n not in self.kept]
-        return partial(
-            annotated_header,
-            columns=annotation.columns,
-            provenance=annotation.provenance,
-            dropped=dropped,
-            slim=self.slim,
-        )
+        columns, provenance = annotation.columns, annotation.provenance
+        return annotated_header(above, columns, provenance, dropped=dropped, slim=self.slim)
 
 
 def data_blocks(
@@ -157,15 +153,15 @@ def data_blocks(
     """
     with reading(path) as stream:
         above = dialect.header + 1
-        for block in blocks(stream, dialect, path):
-            if block.plain and not above:
-                yield block.data
+        for block, records in blocks(stream, dialect, path):
+            if not above and is_plain((block, records)):
+                yield block
                 continue
-            records = block.records
-            data = [record for record in records[above:] if is_data(record)]
-            if aside is not None and len(data) < len(records) - above:
-                aside([record for record in records[above:] if not is_data(record)])
-            above = max(above - len(records), 0)
+            lines = block.splitlines(keepends=True) if records is None else records
+            data = [record for record in lines[above:] if is_data(record)]
+            if aside is not None and len(data) < len(lines) - above:
+                aside([record for record in lines[above:] if not is_data(record)])
+            above = max(above - len(lines), 0)
             if data:
                 yield b"".join(data)
 
@@ -244,8 +240,13 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         renamed = find_dialect(head, path, "latin1")
         types = {new: types[old] for new, old in zip(renamed.names, dialect.names, strict=True)}
         dialect, utf8 = renamed, False
-    if not n_rows:
-        require_comments(path, dialect, head)
+    rows = like_rows(head[dialect.header + 1 :], dialect)
+    if rows and not n_rows:
+        shown = rows[0][:60].decode("latin-1").strip()
+        raise FormatError(
+            f"{path}: all lines below the names are comments such as '{shown}', with as many fields as there "
+            "are names; expected rows: put fields that begin with # into quotation marks"
+        )
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
     partition = TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
@@ -263,17 +264,6 @@ def commented_out(catalog: Catalog) -> str:
     n = sum(p.commented_out for p in catalog.partitions if isinstance(p, TextPartition))
     lines = "1 line begins" if n == 1 else f"{n:,} lines begin"
     return f"{lines} with # and may be rows, but are taken for comments" if n else ""
-
-
-def require_comments(path: Path, dialect: Dialect, head: Sequence[bytes]) -> None:
-    """Raise a `FormatError` where all rows would be comments, since their first field begins as one does."""
-    rows = like_rows(head[dialect.header + 1 :], dialect)
-    if rows:
-        shown = rows[0][:60].decode("latin-1").strip()
-        raise FormatError(
-            f"{path}: all lines below the names are comments such as '{shown}', with as many fields as there "
-            "are names; expected rows: put fields that begin with # into quotation marks"
-        )
 
 
 # ECSV: text tables whose header says types, units and descriptions (astropy's APE 6).
