@@ -82,7 +82,6 @@ COMPARISON: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def missing(value: Value) -> Array | bool:
-    """Return where a number is missing."""
     if isinstance(value, np.ma.MaskedArray):
         return np.ma.getmaskarray(value) | missing(np.asarray(value.data))
     if isinstance(value, np.ndarray) and value.dtype.kind in "fV":
@@ -378,7 +377,6 @@ class Translator:
         }
 
     def root(self) -> Node:
-        """Parse and translate the whole text."""
         self.check_finished()
         try:
             tree = ast.parse("".join(anonymous(self.tokens))[self.lead :], mode="eval")
@@ -413,11 +411,9 @@ class Translator:
             raise complaint(self.text, last.end(), "the expression is not complete; add what is missing")
 
     def place(self, node: ast.expr) -> int:
-        """Return where a node starts in the text."""
         return node.col_offset + self.lead
 
     def token(self, at: int) -> Token:
-        """Return the token at a place."""
         return self.tokens[bisect_right(self.starts, at) - 1]
 
     def refuse(self, node: ast.expr, got: str, remedy: str) -> ExpressionError:
@@ -425,7 +421,6 @@ class Translator:
         return complaint(self.text, self.place(node), f"got {got}; {remedy}")
 
     def node(self, node: ast.expr, depth: int) -> Node:
-        """Translate one node."""
         if depth > MAX_DEPTH:
             raise self.refuse(
                 node, f"more than {MAX_DEPTH} operations inside each other", "split the expression"
@@ -487,7 +482,6 @@ class Translator:
         return replace(base, index=index)
 
     def unary(self, node: ast.UnaryOp, depth: int) -> Node:
-        """Translate an operation with one side."""
         operand = self.node(node.operand, depth + 1)
         if operand.kind == "text":
             raise self.refuse(node, "text in arithmetic", "compare text with == or in")
@@ -508,7 +502,6 @@ class Translator:
         return Node("binary", symbol, (left, right), at=self.place(node))
 
     def logical(self, node: ast.BoolOp, depth: int) -> Node:
-        """Translate `and`, `or`."""
         symbol = "and" if isinstance(node.op, ast.And) else "or"
         return Node(
             "logical", symbol, tuple(self.node(v, depth + 1) for v in node.values), at=self.place(node)
@@ -562,7 +555,6 @@ class Translator:
         return Node("number", -value.value, at=self.place(node)) if sign else value
 
     def call(self, node: ast.Call, depth: int) -> Node:
-        """Translate a call of one of our functions."""
         word = self.token(self.place(node.func))[0] if isinstance(node.func, ast.Name) else ""
         if word not in FUNCTIONS:
             known = nearest(word, FUNCTIONS) if word else f"known are: {', '.join(FUNCTIONS)}"

@@ -416,7 +416,6 @@ def _check(table: Table, column: FitsColumn, counts: Integers, places: Integers,
 
 
 def _gather(source: Source, heap: int, places: Integers, sizes: Integers) -> Bytes:
-    """Return the cells' bytes one after another."""
     held = sizes > 0
     places, sizes = places[held], sizes[held]
     if not len(sizes):

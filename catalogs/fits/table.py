@@ -364,7 +364,6 @@ class _Field:
             yield integer_card(f"TNULL{self.number}", self.left_out)
 
     def values(self, rows: Bytes) -> npt.NDArray[Any]:
-        """Return the values of some rows of characters."""
         raw = np.ascontiguousarray(rows[:, self.start : self.start + self.width])
         whole = raw.view(f"S{self.width}").reshape(-1)
         text: npt.NDArray[np.bytes_] = np.strings.strip(whole)

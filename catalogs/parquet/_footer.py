@@ -90,7 +90,6 @@ class Struct:
     fields: dict[int, tuple[int, Any]]
 
     def get(self, number: int, default: Any = None) -> Any:
-        """Return a field's value, or the default where it is not set."""
         return self.fields[number][1] if number in self.fields else default
 
     def list(self, number: int) -> list[Any]:
@@ -119,7 +118,6 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> tuple[Struct, 
 
 
 def encode(struct: Struct) -> bytes:
-    """Return the bytes of a structure."""
     out = bytearray()
     put_struct(out, struct)
     return bytes(out)
@@ -167,7 +165,6 @@ def _struct(
 
 
 def _value(data: bytes, at: int, kind: int, depth: int, packed: tuple[int, ...] | None) -> tuple[Any, int]:
-    """Return a value of a type, and where it ends."""
     if kind in INTEGERS:
         return _zigzag(data, at)
     if kind == STRUCT:
@@ -205,7 +202,6 @@ def _types(data: bytes, at: int, kind: int, depth: int) -> tuple[int, tuple[int,
 
 
 def _end(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Return where a value of a type ends."""
     if kind == STRUCT:
         _check(data, 0, depth + 1)
         while head := data[at]:
@@ -251,7 +247,6 @@ def put_integer(out: bytearray, value: int) -> None:
 
 
 def put_value(out: bytearray, kind: int, value: Any) -> None:
-    """Append a value of a type."""
     if kind in INTEGERS:
         put_integer(out, value)
     elif kind == BINARY:
@@ -283,7 +278,6 @@ def put_items(out: bytearray, kind: int, items: Items) -> None:
 
 
 def put_struct(out: bytearray, struct: Struct) -> None:
-    """Append a structure."""
     last = 0
     for number, (kind, value) in struct.fields.items():
         step = number - last

@@ -441,7 +441,6 @@ class _Reservoir:
         self.parts: dict[str, Array] = {}
 
     def add(self, values: Mapping[str, Array], keys: Array) -> None:
-        """Take those of a batch that are among the smallest."""
         joined = np.concatenate([self.keys, keys])
         chosen = np.sort(np.argpartition(joined, self.size)[: self.size]) if len(joined) > self.size else None
         self.keys = joined if chosen is None else joined[chosen]
@@ -452,7 +451,6 @@ class _Reservoir:
             self.parts[name] = whole if chosen is None else whole[chosen]
 
     def rows(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return the sample."""
         return {
             name: part if np.ma.getmaskarray(part).any() else np.ma.getdata(part)
             for name in names

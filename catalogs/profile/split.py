@@ -75,7 +75,6 @@ def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
 
 
 def _canonical(column: Array) -> Array:
-    """Return the text (N,) of each value."""
     values = np.ma.getdata(column)
     if values.dtype.kind in "iub":
         texts = [str(int(v)) for v in values]

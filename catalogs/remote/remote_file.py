@@ -150,26 +150,21 @@ class _Spoken(io.RawIOBase):
         self._stream, self._url = stream, url
 
     def readinto(self, buffer: Any) -> int:
-        """Read as much as there is room for."""
         with speaking_of(self._url):
             got = self._stream.read(len(buffer))
         buffer[: len(got)] = got
         return len(got)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go elsewhere."""
         return int(self._stream.seek(offset, whence))
 
     def tell(self) -> int:
-        """Say where."""
         return int(self._stream.tell())
 
     def seekable(self) -> bool:
-        """Say that pieces may be asked for."""
         return True
 
     def readable(self) -> bool:
-        """Say that it may be read."""
         return True
 
 

@@ -60,7 +60,6 @@ def pattern_of(word: str) -> str:
 
 
 def is_value(word: str) -> bool:
-    """Say whether a word is a number or an angle."""
     return VALUE.fullmatch(word.strip()) is not None
 
 
@@ -224,7 +223,6 @@ def is_open(line: bytes, dialect: Dialect, *, inside: bool) -> bool:
 
 
 def unclosed(path: Path, record: bytes) -> DamagedFileError:
-    """Return the error for a quotation that never ends."""
     shown = record[:60].decode("utf-8", "replace").strip()
     return DamagedFileError(
         f"{path}: a quotation in the record that begins '{shown}' is never closed; "
@@ -238,7 +236,6 @@ def is_data(record: bytes) -> bool:
 
 
 def fields(record: str, delimiter: str) -> list[str]:
-    """Return the fields of a record."""
     return next(csv.reader([record.rstrip("\r\n")], delimiter=delimiter, strict=False), [])
 
 

@@ -75,7 +75,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _by_astropy(path: Path, layout: Layout, lines: list[str], missing: Sequence[str]) -> Any:
-    """Return astropy's table."""
     fill = [(text, "0") for text in missing]
     if layout.kind == "blanks":
         return _by_blanks(layout, lines, fill)

@@ -169,7 +169,6 @@ class Outline:
             raise self.endless(f"what follows row {self.n_rows} of a table", LONGEST_ROW)
 
     def endless(self, what: str, most: int) -> DamagedFileError:
-        """Return the error for an element that does not end."""
         return DamagedFileError(
             f"{self.path} is damaged: {what} has more than {most >> 20} MB, expected it to end before; fetch "
             "the file again"
@@ -203,7 +202,6 @@ class Outline:
             self.queue.append((begins, "TABLEDATA" if tag in BINARIES else tag, content, position))
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """Begin an element."""
         if self.head is not None:
             self.prolog, self.head = self.head[: self.parser.CurrentByteIndex], None
         name = without_prefix(tag)
@@ -442,7 +440,6 @@ def check_own_fields(path: Path, file: VOTableFile, table: TableElement) -> None
 
 
 def own_infos(table: TableElement) -> dict[str, str]:
-    """Return the provenance that an earlier annotation left."""
     return {i.name: str(i.value) for i in table.infos if i.name and i.name.startswith(OWN)}
 
 
@@ -475,7 +472,6 @@ def refers(group: Group, fields: Collection[str]) -> bool:
 
 
 def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:
-    """Add fields to a table."""
     taken = {f.ID for f in table.fields}
     for column in columns:
         kind, size = field_type(column.datatype)
@@ -490,7 +486,6 @@ def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewCol
 
 
 def resources_of(file: VOTableFile) -> list[Resource]:
-    """Return all resources of a document."""
     resources = list(file.resources)
     for resource in resources:  # which grows by those inside others
         resources.extend(resource.resources)

@@ -50,7 +50,6 @@ class Lists:
     gone: Array
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self.lengths)
 
 
@@ -59,7 +58,6 @@ Cells = Array | Lists
 
 
 def is_text(field: Field) -> bool:
-    """Say whether a field holds text."""
     return field.datatype in TEXTS
 
 
@@ -87,12 +85,10 @@ def memory_type(field: Field) -> np.dtype[Any]:
 
 
 def memory_bytes(field: Field) -> int:
-    """Return about how many bytes a cell takes."""
     return OBJECT_BYTES if is_text(field) or is_list(field) else memory_type(field).itemsize
 
 
 def arrow_type(field: Field) -> pa.DataType:
-    """Return the type of a field in Arrow."""
     if is_text(field):
         return pa.string()
     item = arrow_array(np.ma.zeros(0, memory_type(field))).type
@@ -100,7 +96,6 @@ def arrow_type(field: Field) -> pa.DataType:
 
 
 def arrow_cells(field: Field, cells: Cells) -> pa.Array:
-    """Return the values of a field as Arrow."""
     if isinstance(cells, Lists):
         ends = np.concatenate([[0], np.cumsum(cells.lengths)]).astype(np.int32)
         return pa.ListArray.from_arrays(
@@ -345,7 +340,6 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
         return 0
 
     def blocks(self, fields: Sequence[int]) -> Iterator[list[Cells]]:  # noqa: ARG002
@@ -393,7 +387,6 @@ class BinaryRows(Rows):
                 raise self.damaged(str(error)) from error
 
     def record(self, data: bytes, bounds: Array, number: int) -> Array:
-        """Return the records (n,) of that number."""
         records, bits, _ = self.layout
         if not bits:
             return np.frombuffer(data, records[0], len(bounds))
@@ -407,7 +400,6 @@ class BinaryRows(Rows):
         return np.frombuffer(data, np.uint8)[places].view(records[number]).reshape(-1)
 
     def column(self, data: bytes, bounds: Array, record: Array, number: int, gone: Array | None) -> Cells:
-        """Return the values of a field in some rows."""
         field, place = self.table_fields[number], self.layout[2][number]
         # The null bit of a text is ignored, as astropy does: a text may be empty, and many writers set the bit then.
         nowhere = None if gone is None or is_text(field) else gone[:, number]
@@ -496,7 +488,6 @@ class BinaryRows(Rows):
         return np.array(found, np.int64).reshape(n, len(plan), 2), row_at
 
     def damaged(self, what: str) -> DamagedFileError:
-        """Return the error for rows that cannot be read."""
         return DamagedFileError(
             f"{self.data.path} is damaged: {what}; expected rows of its {len(self.table_fields)} fields in "
             f"{self.data.serialisation}: fetch it again"
@@ -517,7 +508,6 @@ class FitsRows(BinaryRows):
 
     @cached_property
     def decoded_file(self) -> Source:
-        """The FITS file."""
         done = 0
         with tempfile.TemporaryFile() as file:
             try:
@@ -547,7 +537,6 @@ class FitsRows(BinaryRows):
         return table
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the rows as they are stored."""
         begin = self.table.hdu.data_offset
         for piece in self.decoded_file.pieces(begin, begin + self.table.n_rows * self.table.row_bytes):
             yield piece.tobytes()
