@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.catalog import Compute, NewValues, checked, is_provenance
+from catalogs.catalog.catalog import Compute, checked, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
-from catalogs.memory.tables import Stored
+from catalogs.memory.tables import New, Stored
 from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.parquet.metadata import PANDAS
 
@@ -85,6 +85,10 @@ class PandasFrame:
         for i in range(frame.shape[1]):
             if (ready := arrow_ready(frame.iloc[:, i])) is not None:
                 plain.isetitem(i, ready.array)
+
+        def text(name: Any) -> str | None:
+            return None if name is None else str(name)
+
         plain.columns = pd.Index([str(c) for c in frame.columns], dtype="str", name=text(frame.columns.name))
         index = frame.index
         if not isinstance(index, pd.MultiIndex) and (ready := arrow_ready(index.to_series())) is not None:
@@ -121,32 +125,25 @@ class PandasFrame:
 
     def left_out(self) -> Iterator[str]:
         """Yield what else the Parquet of a frame does not say."""
-        odd = [name for name in (*self.frame.columns, *self.frame.columns.names) if not is_text(name)]
-        odd += [name for name in self.frame.index.names if not is_text(name)]
-        if odd:
+        names = (*self.frame.columns, *self.frame.columns.names, *self.frame.index.names)
+        if odd := [name for name in names if not (name is None or isinstance(name, str))]:
             yield f"names of columns that are not text become text ({odd[0]!r} becomes '{odd[0]}')"
         if getattr(self.frame.index, "freq", None) is not None:
             yield "the index comes back without its frequency"
 
-    def annotated(
-        self,
-        columns: Sequence[NewColumn],
-        values: NewValues,
-        replaced: Collection[str],
-        provenance: Mapping[str, str],
-    ) -> pd.DataFrame:
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pd.DataFrame:
         """Return a copy of the frame without the columns `replaced`, with the new ones behind the others."""
         kept = [i for i, (name, _) in enumerate(self.series()) if name not in replaced]
-        labels: Any = [c.name for c in columns]
+        labels: Any = [c.name for c in new]
         if self.frame.columns.nlevels > 1:
             blank = [""] * (self.frame.columns.nlevels - 1)
-            labels = pd.MultiIndex.from_tuples([(c.name, *blank) for c in columns])
-        arrays = [values[c.name] for c in columns]
+            labels = pd.MultiIndex.from_tuples([(c.name, *blank) for c in new])
         series = [
-            pd.Series(a.astype(object), dtype="str") if a.dtype.kind == "T" else pd.Series(a) for a in arrays
+            pd.Series(a.astype(object), dtype="str") if a.dtype.kind == "T" else pd.Series(a)
+            for a in new.values()
         ]
-        new = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.frame.index, axis=0)
-        both = pd.concat([self.frame.iloc[:, kept], new], axis=1)
+        made = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.frame.index, axis=0)
+        both = pd.concat([self.frame.iloc[:, kept], made], axis=1)
         both.columns.names = self.frame.columns.names
         both.attrs = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)} | dict(provenance)
         return both
@@ -189,16 +186,6 @@ def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[st
         if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(column["field_name"]).type):
             column["numpy_type"] = "Int64"
     return described
-
-
-def is_text(name: object) -> bool:
-    """Say whether a name is text or missing."""
-    return name is None or isinstance(name, str)
-
-
-def text(name: Any) -> str | None:
-    """Return a name as text."""
-    return None if name is None else str(name)
 
 
 # The computation of an annotation on pandas frames, as LSDB's and Dask's `map_partitions` hand them out.

@@ -54,6 +54,9 @@ from catalogs.parquet import dataset as parquet
 from catalogs.parquet.metadata import SHAPE
 from catalogs.parquet.writer import new_table
 
+New = Mapping[NewColumn, np.ndarray[Any, Any]]
+"""New columns with their values (n,)."""
+
 # A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
 
 
@@ -94,18 +97,12 @@ class ArrowTable:
             )
         return self.table, {}, (), {}
 
-    def annotated(
-        self,
-        columns: Sequence[NewColumn],
-        values: NewValues,
-        replaced: Collection[str],
-        provenance: Mapping[str, str],
-    ) -> pa.Table:
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pa.Table:
         """Return the table without the columns `replaced`, with the new ones behind the others."""
-        kept = [i for i, name in enumerate(self.names) if name not in replaced]
-        table, new = self.table.select(kept), new_table(values, columns)
-        for made in new.schema:
-            table = table.append_column(made, new[made.name])
+        table = self.table.select([i for i, name in enumerate(self.names) if name not in replaced])
+        added = new_table({c.name: values for c, values in new.items()}, list(new))
+        for made in added.schema:
+            table = table.append_column(made, added[made.name])
         rest = {k: v for k, v in (self.table.schema.metadata or {}).items() if not is_provenance(k.decode())}
         return table.replace_schema_metadata({**rest, **provenance})
 
@@ -121,39 +118,24 @@ Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...], Mapping[str, str]]
 """A table as Parquet holds it, and what `Catalog` says of one: `changed`, `left_behind` and `read_back`."""
 
 
-class InMemory(Protocol):
+class _InMemory(Protocol):
     """A table in memory of some library."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names that its columns have as a catalogue's."""
-        ...
+    def names(self) -> tuple[str, ...]: ...  # as a catalogue's columns
 
     @property
-    def provenance(self) -> Mapping[str, str]:
-        """What earlier annotations left in it."""
-        ...
+    def provenance(self) -> Mapping[str, str]: ...  # what earlier annotations left in it
 
-    def arrow(self, names: Sequence[str]) -> pa.Table:
-        """Return the values of those columns."""
-        ...
+    def arrow(self, names: Sequence[str]) -> pa.Table: ...  # the values of those columns
 
-    def stored(self) -> Stored:
-        """Return the whole table as a file has it."""
-        ...
+    def stored(self) -> Stored: ...  # the whole table as a file has it
 
-    def annotated(
-        self,
-        columns: Sequence[NewColumn],
-        values: NewValues,
-        replaced: Collection[str],
-        provenance: Mapping[str, str],
-    ) -> Any:
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Any:
         """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
-        ...
 
 
-def in_memory(table: Any) -> InMemory:
+def in_memory(table: Any) -> _InMemory:
     """Return a table in memory by what its library is."""
     if isinstance(table, Table):
         return AstropyTable(table)
@@ -186,16 +168,10 @@ def open_table(table: Any) -> Catalog:
     catalog = parquet.open_file(folder / FILE_NAME)
     weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
     metadata = {**catalog.metadata, **provenance_of(source)}
-    return replace(
-        catalog,
-        metadata=metadata,
-        changed=changed,
-        left_behind=left_behind,
-        read_back=read_back,
-    )
+    return replace(catalog, metadata=metadata, changed=changed, left_behind=left_behind, read_back=read_back)
 
 
-def provenance_of(table: InMemory) -> dict[str, str]:
+def provenance_of(table: _InMemory) -> dict[str, str]:
     """Return what a table says of earlier annotations; where it says nothing, whose columns look like a whole one.
 
     Readers of FITS, Parquet and VOTable do not give all of a file's metadata to the tables that they make.
@@ -254,23 +230,19 @@ def annotate_table(
     read, compute = with_user_bits(read, compute, replaced, columns)
     # Without any column there is nothing to count rows by.
     arrow_table = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
-    batches = (as_batch(arrow_table.slice(start, rows)) for start in range(0, max(1, len(arrow_table)), rows))
 
-    def work(batch: pa.RecordBatch) -> NewValues:
+    def work(part: pa.Table) -> NewValues:
+        arrays = [pa.concat_arrays(c.chunks) if c.num_chunks else pa.nulls(0, c.type) for c in part.columns]
+        plain = [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+        batch = pa.record_batch(plain, names=part.column_names)  # as batches of files are
         return checked(columns, compute(batch.select(list(read))), batch.num_rows)
 
-    parts = list(in_order(batches, work, threads))
-    values = {c.name: np.concatenate([part[c.name] for part in parts]) for c in columns}
+    starts = range(0, max(1, len(arrow_table)), rows)
+    parts = list(in_order((arrow_table.slice(start, rows) for start in starts), work, threads))
+    new = {c: np.concatenate([part[c.name] for part in parts]) for c in columns}
     entries = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
-    annotated: AnyTable = source.annotated(columns, values, replaced, entries)
+    annotated: AnyTable = source.annotated(new, replaced, entries)
     return annotated
-
-
-def as_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return rows as one batch, dictionaries decoded, as batches of files are."""
-    arrays = [pa.concat_arrays(c.chunks) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
-    plain = [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
-    return pa.record_batch(plain, names=table.column_names)
 
 
 REMEDY = "catalogs.annotate_table keeps masks"
@@ -325,7 +297,16 @@ class AstropyTable:
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return those columns: units, UCDs and descriptions as field metadata."""
         columns = [self.plain[name] for name in names]
-        arrays = [flattened(as_arrow(c, self.values(c))) for c in columns]
+        arrays = []
+        for c in columns:
+            try:
+                arrays.append(flattened(arrow_array(self.values(c))))
+            except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
+                raise FormatError(
+                    f"'{c.name}', of {c.dtype}, has no single type that Arrow knows: "
+                    f"{' '.join(str(error).split())}; expected numbers, texts, or arrays of one kind: convert or "
+                    "remove the column"
+                ) from error
         fields = [arrow_field(c, array) for c, array in zip(columns, arrays, strict=True)]
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -358,19 +339,13 @@ class AstropyTable:
             if what := as_read_back(c, stored.field(c.name), part=c.name.partition(".")[0] in mixins):
                 yield c.name, what
 
-    def annotated(
-        self,
-        columns: Sequence[NewColumn],
-        values: NewValues,
-        replaced: Collection[str],
-        provenance: Mapping[str, str],
-    ) -> Table:
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Table:
         """Return a copy of the table without the columns `replaced`, with the new ones behind the others."""
         table = self.table.copy()
         table.remove_columns([name for name in table.colnames if name in replaced])
-        for c in columns:
+        for c, values in new.items():
             about = {"unit": c.unit, "description": c.description, "meta": {"ucd": c.ucd} if c.ucd else None}
-            table[c.name] = AstropyColumn(values[c.name], **about)
+            table[c.name] = AstropyColumn(values, **about)
         table.meta = with_provenance(table.meta, provenance)
         return table
 
@@ -390,18 +365,6 @@ def as_read_back(column: AstropyColumn, stored: pa.Field, *, part: bool) -> str 
     if column.dtype.kind == "O" and not is_list:
         return f"astropy's Table.read returns it as {stored.type}, or cannot read it"
     return None
-
-
-def as_arrow(column: AstropyColumn, values: np.ma.MaskedArray[Any, Any]) -> pa.Array:
-    """Return a column's values as Arrow."""
-    try:
-        return arrow_array(values)
-    except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
-        raise FormatError(
-            f"'{column.name}', of {column.dtype}, has no single type that Arrow knows: "
-            f"{' '.join(str(error).split())}; expected numbers, texts, or arrays of one kind: convert or "
-            "remove the column"
-        ) from error
 
 
 def is_blank_filled(column: AstropyColumn) -> bool:
