@@ -77,21 +77,11 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
     Those among `others` mean something else, unless they are spelt nearly alike.  So does a name with the letter or
     the number of another band: `rmag` is no other spelling of `gmag`.
     """
-    names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=len(names) or 1, cutoff=0.5)
-    match = next(
-        (
-            k
-            for c in close
-            for k in names
-            if k.lower() == c
-            and not _of_another_band(name, k)
-            and (k not in others or difflib.SequenceMatcher(None, name.lower(), c).ratio() > NEARLY)
-        ),
-        None,
-    )
-    if match is not None:
-        return f"did you mean '{brief(match)}'?"
+    names, word = sorted(known), name.lower()
+    close = difflib.get_close_matches(word, [k.lower() for k in names], n=len(names) or 1, cutoff=0.5)
+    for k in (k for c in close for k in names if k.lower() == c and not _of_another_band(name, k)):
+        if k not in others or difflib.SequenceMatcher(None, word, k.lower()).ratio() > NEARLY:
+            return f"did you mean '{brief(k)}'?"
     shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"
 

@@ -19,10 +19,10 @@ import stat
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, DamagedFileError, nearest
@@ -363,21 +363,17 @@ def hive_constants(keys: Sequence[str]) -> list[dict[str, HiveValue]]:
 
     A column of whole numbers in all files is one of integers, else it is text.
     """
-    found: list[dict[str, str | None]] = []
+    found: list[dict[str, str]] = []
     for key in keys:
         matches = (match for folder in key.split("/")[:-1] if (match := HIVE.fullmatch(folder)))
-        pairs = ((unquote(match[1]), unquote(match[2])) for match in matches)
-        found.append({name: None if value == HIVE_NULL else value for name, value in pairs})
-    texts = {
-        name
-        for pairs in found
-        for name, value in pairs.items()
-        if value is not None and not INTEGER.fullmatch(value)
-    }
-    return [
-        {name: value if value is None or name in texts else int(value) for name, value in pairs.items()}
-        for pairs in found
-    ]
+        found.append({unquote(match[1]): unquote(match[2]) for match in matches})
+    stated = ((name, value) for pairs in found for name, value in pairs.items() if value != HIVE_NULL)
+    texts = {name for name, value in stated if not INTEGER.fullmatch(value)}
+
+    def value_of(name: str, value: str) -> HiveValue:
+        return None if value == HIVE_NULL else value if name in texts else int(value)
+
+    return [{name: value_of(name, value) for name, value in pairs.items()} for pairs in found]
 
 
 Stamp = tuple[int, int, int]
@@ -408,14 +404,8 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
         magic = raw.read(3)
         raw.seek(0)
         try:
-            if magic.startswith(GZIP):
-                with gzip.GzipFile(fileobj=raw) as stream:
-                    yield cast("IO[bytes]", stream)
-            elif magic.startswith(BZIP2):
-                with bz2.BZ2File(raw) as stream:
-                    yield cast("IO[bytes]", stream)
-            else:
-                yield raw
+            with _compressed(magic, raw, "rb") as stream:
+                yield stream
         except (EOFError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -430,15 +420,17 @@ def writing_like(path: Path, source: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing, compressed as `source` is; the same content gives the same bytes."""
     with open_bytes(source) as stream:
         magic = stream.read(3)
-    with path.open("wb") as raw:
-        if magic.startswith(GZIP):
-            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as stream:
-                yield cast("IO[bytes]", stream)
-        elif magic.startswith(BZIP2):
-            with bz2.BZ2File(raw, "wb") as stream:
-                yield cast("IO[bytes]", stream)
-        else:
-            yield raw
+    with path.open("wb") as raw, _compressed(magic, raw, "wb") as packed:
+        yield packed
+
+
+def _compressed(magic: bytes, raw: IO[bytes], mode: Literal["rb", "wb"]) -> AbstractContextManager[IO[bytes]]:
+    """Return a stream through the compression that some first bytes tell, if any."""
+    if magic.startswith(GZIP):
+        return cast("IO[bytes]", gzip.GzipFile("", mode, fileobj=raw, mtime=0))
+    if magic.startswith(BZIP2):
+        return cast("IO[bytes]", bz2.BZ2File(raw, mode))
+    return nullcontext(raw)
 
 
 def first_bytes(path: Path, size: int = 65536) -> bytes:

@@ -426,7 +426,20 @@ def checked(columns: Sequence[NewColumn], new: NewValues, n_rows: int) -> NewVal
             "for; return all new columns"
         )
     for column in columns:
-        _check_values(column, new[column.name], n_rows)
+        values = new[column.name]
+        if values.shape != (n_rows,):
+            raise ValueError(
+                f"compute returned shape {values.shape} for '{column.name}'; expected one value for each of the "
+                f"{n_rows} rows: compute all rows of the batch"
+            )
+        if pa.types.is_string(column.datatype):
+            if values.dtype.kind not in "UTO":
+                raise TypeError(f"compute returned {values.dtype} for '{column.name}'; expected text")
+        elif values.dtype != (expected := np.dtype(column.datatype.to_pandas_dtype())):
+            raise TypeError(
+                f"compute returned {values.dtype} for '{column.name}'; expected {expected}: convert the values "
+                "in compute, so that you decide how they are rounded"
+            )
     return {c.name: new[c.name] for c in columns}
 
 
@@ -479,24 +492,6 @@ def _oldest(pending: deque[Future[Result]]) -> Result:
             if future.done():
                 future.result()
     return pending.popleft().result()
-
-
-def _check_values(column: NewColumn, values: np.ndarray[Any, Any], n_rows: int) -> None:
-    if values.shape != (n_rows,):
-        raise ValueError(
-            f"compute returned shape {values.shape} for '{column.name}'; expected one value for each of the "
-            f"{n_rows} rows: compute all rows of the batch"
-        )
-    if pa.types.is_string(column.datatype):
-        if values.dtype.kind not in "UTO":
-            raise TypeError(f"compute returned {values.dtype} for '{column.name}'; expected text")
-        return
-    expected = np.dtype(column.datatype.to_pandas_dtype())
-    if values.dtype != expected:
-        raise TypeError(
-            f"compute returned {values.dtype} for '{column.name}'; expected {expected}: convert the values "
-            "in compute, so that you decide how they are rounded"
-        )
 
 
 def require_same_units(
@@ -562,6 +557,7 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
 
 KEY = re.compile(r"blr\.((?:previous\.)*)(.+)")
 PREVIOUS = "previous."
+REPLACED = ("model", "replaced_models")
 USER_BITS = 0xFF << 16
 """Bits 16 to 23, which are the users'."""
 Level = dict[str, str]
@@ -635,17 +631,11 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
         except CatalogError:
             return ()
         if names[: len(expected)] == [c.name for c in expected] and all(map(may_hold, columns, expected)):
-            return columns[: len(expected) + _n_selected(columns[len(expected) :], classes, prefix)]
+            n = len(expected)
+            for made in (selected_column(name, prefix) for name in classes):  # in the order of the classes
+                n += n < len(columns) and names[n] == made.name and may_hold(columns[n], made)
+            return columns[:n]
     return ()
-
-
-def _n_selected(columns: Sequence[Column], classes: Sequence[str], prefix: str) -> int:
-    """Return how many columns of selections follow an annotation, in the order of the classes."""
-    n = 0
-    for made in (selected_column(name, prefix) for name in classes):
-        if n < len(columns) and columns[n].name == made.name and may_hold(columns[n], made):
-            n += 1
-    return n
 
 
 def may_hold(column: Column, new_column: NewColumn) -> bool:
@@ -682,13 +672,8 @@ def with_replaced_models(
 ) -> dict[str, str]:
     """Return the entries with the models, other than theirs, whose columns are replaced."""
     gone = {name.casefold() for name in replaced}
-    model_lists = [
-        level.get(key, "")
-        for level in levels(old)
-        if own_names(level) & gone
-        for key in ("model", "replaced_models")
-    ]
-    models = (m for text in model_lists for m in text.split(", ") if m and m != entries.get("model"))
+    texts = [level.get(k, "") for level in levels(old) if own_names(level) & gone for k in REPLACED]
+    models = (m for text in texts for m in text.split(", ") if m and m != entries.get("model"))
     names = ", ".join(dict.fromkeys(models))
     return dict(entries) | ({"replaced_models": names} if names else {})
 
@@ -709,15 +694,11 @@ def with_user_bits(
         values = new_columns[new]
         if not np.issubdtype(values.dtype, np.integer):
             return new_columns  # This is an error, which another check reports.
-        kept = users_bits(batch.column(old)).astype(values.dtype)
-        return {**new_columns, new: (values & ~values.dtype.type(USER_BITS)) | kept}
+        flags = batch.column(old)
+        if not (pt.is_integer(flags.type) or pt.is_floating(flags.type)):
+            flags = pa.nulls(len(flags), pa.int64())
+        whole = pc.fill_null(pc.if_else(pc.is_finite(flags), flags, None), 0).cast(pa.int64(), safe=False)
+        kept = np.asarray(whole.to_numpy(zero_copy_only=False)) & USER_BITS
+        return {**new_columns, new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
 
     return tuple(dict.fromkeys([*read, old])), carried
-
-
-def users_bits(flags: pa.Array) -> np.ndarray[Any, Any]:
-    """Return the users' bits; none where there is no number."""
-    if not (pt.is_integer(flags.type) or pt.is_floating(flags.type)):
-        return np.zeros(len(flags), np.int64)
-    whole = pc.fill_null(pc.if_else(pc.is_finite(flags), flags, None), 0).cast(pa.int64(), safe=False)
-    return np.asarray(whole.to_numpy(zero_copy_only=False)) & USER_BITS

@@ -208,24 +208,18 @@ def centres(pixels: Pixels, order: int) -> tuple[Floats, Floats]:
     return np.asarray(lon.to_value(units.deg)), np.asarray(lat.to_value(units.deg))
 
 
-@dataclass(frozen=True, eq=False)
-class HealpixColumn:
-    """A column of a map: values (n,), NaN for none, or whole numbers; `unit` is '' for what has none."""
-
-    name: str
-    values: NDArray[Any]
-    unit: str
-    description: str
+MapColumn = tuple[str, NDArray[Any], str, str]
+"""A column of a map: its name, its values (n,), NaN for none, its unit, '' for none, and a description."""
 
 
 def write_healpix(
-    path: Path, pixels: Pixels, columns: Sequence[HealpixColumn], *, order: int, history: Sequence[str] = ()
+    path: Path, pixels: Pixels, columns: Sequence[MapColumn], *, order: int, history: Sequence[str] = ()
 ) -> None:
     """Write a map of nested pixels (n,) in equatorial coordinates, whole or not at all."""
     whole = [fits.Column("PIXEL", "J" if order <= 13 else "K", array=pixels)]
-    for column in columns:
-        code = "J" if column.values.dtype.kind in "iu" else "D"
-        whole.append(fits.Column(column.name, code, array=column.values, unit=column.unit or None))
+    for name, values, unit, _ in columns:
+        code = "J" if values.dtype.kind in "iu" else "D"
+        whole.append(fits.Column(name, code, array=values, unit=unit or None))
     hdu = fits.BinTableHDU.from_columns(whole, name="HEALPIX")
     full = len(pixels) == 12 * 4**order
     for key, value, comment in (
@@ -240,8 +234,8 @@ def write_healpix(
         ("LASTPIX", 12 * 4**order - 1, "last pixel of the sky"),
     ):
         hdu.header[key] = (value, comment)
-    for number, column in enumerate(columns, 2):
-        hdu.header.comments[f"TTYPE{number}"] = column.description
+    for number, (*_, description) in enumerate(columns, 2):
+        hdu.header.comments[f"TTYPE{number}"] = description
     for line in history:
         hdu.header.add_history(line)
     with atomic_path(path) as temporary:

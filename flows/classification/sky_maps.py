@@ -41,8 +41,8 @@ from catalogs.expressions.expression import Expression, parse
 from catalogs.files import own_folder
 from catalogs.fits.healpix import (
     Frame,
-    HealpixColumn,
     HealpixMap,
+    MapColumn,
     centres,
     read_healpix,
     write_healpix,
@@ -360,10 +360,10 @@ def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fract
     ra, dec = centres(survey.pixels, request.order)
     fields = [pa.field(name, pa.float64(), metadata={"unit": "deg"}) for name in ("ra", "dec")]
     arrays = [pa.array(ra), pa.array(dec)]
-    for column in columns:
-        array = pa.array(column.values)
-        said = {"description": column.description} | ({"unit": column.unit} if column.unit else {})
-        fields.append(pa.field(column.name.lower(), array.type, metadata=said))
+    for name, values, unit, description in columns:
+        array = pa.array(values)
+        said = {"description": description} | ({"unit": unit} if unit else {})
+        fields.append(pa.field(name.lower(), array.type, metadata=said))
         arrays.append(array)
     extra = {f"blr.{key}": said for key, said in made_by.items()}
     extra["blr.map"] = f"{request.what} of {request.class_name}"
@@ -371,19 +371,19 @@ def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fract
     write_hats(files[1], table, survey.pixels, order=request.order, extra=extra)
 
 
-def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[HealpixColumn]:
+def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[MapColumn]:
     trial, success = survey.counts(what)
     place = np.searchsorted(survey.pixels, survey.labelled.pixel)
     n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
     area = SKY / (12 * 4**order)
     return [
-        HealpixColumn("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
-        HealpixColumn("EXPECTED", cells.expected, "", "fraction by the classifier"),
-        HealpixColumn("FRACTION", cells.fraction, "", "fraction by the labels"),
-        HealpixColumn("LOW", cells.low, "", "lower end of its 95 % interval"),
-        HealpixColumn("HIGH", cells.high, "", "upper end of its 95 % interval"),
-        HealpixColumn("N_LABELLED", n, "", "labelled objects among these"),
-        HealpixColumn("K_LABELLED", k, "", "labelled objects that count for the fraction"),
+        ("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
+        ("EXPECTED", cells.expected, "", "fraction by the classifier"),
+        ("FRACTION", cells.fraction, "", "fraction by the labels"),
+        ("LOW", cells.low, "", "lower end of its 95 % interval"),
+        ("HIGH", cells.high, "", "upper end of its 95 % interval"),
+        ("N_LABELLED", n, "", "labelled objects among these"),
+        ("K_LABELLED", k, "", "labelled objects that count for the fraction"),
     ]
 
 

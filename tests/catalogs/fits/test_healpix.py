@@ -16,7 +16,7 @@ from astropy_healpix import HEALPix
 
 import catalogs
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError
-from catalogs.fits.healpix import HealpixColumn, centres, read_healpix, write_healpix
+from catalogs.fits.healpix import centres, read_healpix, write_healpix
 from catalogs.profile.split import healpix_pixels
 from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 
@@ -173,9 +173,9 @@ def ours(path: Path) -> tuple[np.ndarray, np.ndarray]:
     pixels = np.array([5, 17, 200])
     values = np.array([0.25, np.nan, 0.75])
     columns = [
-        HealpixColumn("FRACTION", values, "", "a fraction"),
-        HealpixColumn("DENSITY", values * 4, "deg-2", "a density"),
-        HealpixColumn("N", np.array([1, 0, 7], dtype=np.int32), "", "a count"),
+        ("FRACTION", values, "", "a fraction"),
+        ("DENSITY", values * 4, "deg-2", "a density"),
+        ("N", np.array([1, 0, 7], dtype=np.int32), "", "a count"),
     ]
     write_healpix(path, pixels, columns, order=3, history=["made for a test"])
     return pixels, values

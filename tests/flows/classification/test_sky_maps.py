@@ -21,7 +21,7 @@ from astropy.table import Table
 import catalogs
 from blr.census.prediction_sets import learn_sets
 from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
-from catalogs.fits.healpix import HealpixColumn, centres, read_healpix, write_healpix
+from catalogs.fits.healpix import centres, read_healpix, write_healpix
 from catalogs.profile.split import healpix_pixels
 from flows.classification.scoring import sets_of
 from flows.classification.sky_maps import make_map
@@ -64,7 +64,7 @@ def mapped(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_healpix(
         folder / "depth.fits",
         np.arange(192),
-        [HealpixColumn("DEPTH", np.linspace(20, 24, 192), "mag", "depth")],
+        [("DEPTH", np.linspace(20, 24, 192), "mag", "depth")],
         order=2,
     )
     return folder
