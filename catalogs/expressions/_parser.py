@@ -176,8 +176,8 @@ FUNCTIONS: Mapping[str, tuple[str, int, Callable[..., Array]]] = {
 # called `class` or `lambda`, nothing in a text can reach the grammar, and places stay the places of the text.
 
 OPEN_ENDED = frozenset({"and", "or", "not", "in"})
-MAX_NESTING = 100
-"""Parentheses inside each other; Python's own parser stops at 200."""
+MAX_NESTING = 200
+"""Parentheses inside each other, at which Python's own parser stops."""
 
 ALLOWED = (
     "columns, numbers, 'text', + - * / **, comparisons, in [...], and or not & | ~, vector[0], "
@@ -204,8 +204,7 @@ HINTS: Mapping[str, str] = {
     "^": "write '**' for a power",
     "#": "write a column with '#' in its name in back quotes",
     "`": "end the back-quoted column name with a back quote",
-    "'": "end the text with the quote that it began with, and write no backslash in it",
-    '"': "end the text with the quote that it began with, and write no backslash in it",
+    **dict.fromkeys("'\"", "end the text with the quote that it began with, and write no backslash in it"),
     ".": "'.' cannot be used here; write a column with '.' in its name in back quotes",
 }
 
@@ -216,28 +215,19 @@ Token = re.Match[str]
 
 def cut(text: str) -> Iterator[Token]:
     """Yield the text's tokens; refuse characters that the language does not have."""
-    at, depth = 0, 0
+    at = 0
     while at < len(text):
         token = TOKEN.match(text, at)
         if token is None:
-            raise complaint(text, at, stranger(text, at))
-        depth += (token[0] in {"(", "["}) - (token[0] in {")", "]"})
-        if depth > MAX_NESTING:
-            raise complaint(text, at, f"nested more than {MAX_NESTING} deep; split it over features")
+            message = f"got {text[at]!r}; expected {ALLOWED}"
+            if text[at].isdigit():
+                message = "got a malformed number; expected one such as 22.5, 1e-9 or 0xFF"
+            for word in (text[at], text[at : at + 2]):
+                message = f"got {word!r}; {HINTS[word]}" if word in HINTS else message
+            raise complaint(text, at, message)
         if token.lastgroup != "space":
             yield token
         at = token.end()
-
-
-def stranger(text: str, at: int) -> str:
-    """Return the message for text that is not a token."""
-    if text[at].isdigit():
-        return "got a malformed number; expected one such as 22.5, 1e-9 or 0xFF"
-    for size in (2, 1):
-        word = text[at : at + size]
-        if word in HINTS:
-            return f"got {word!r}; {HINTS[word]}"
-    return f"got {text[at]!r}; expected {ALLOWED}"
 
 
 def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
@@ -377,38 +367,31 @@ class Translator:
         }
 
     def root(self) -> Node:
-        self.check_finished()
         try:
             tree = ast.parse("".join(anonymous(self.tokens))[self.lead :], mode="eval")
         except SyntaxError as error:
-            at = self.lead + max((error.offset or 1) - 1, 0)
-            word = self.token(at)[0]
-            meant = word.lower() in OPEN_ENDED and word not in OPEN_ENDED
-            message = (
-                f"got {word}; write '{word.lower()}'"
-                if meant
-                else f"did not expect {word} here; expected {ALLOWED}"
-            )
-            raise complaint(self.text, at, message) from None
+            raise self.misplaced(error) from None
         except (MemoryError, RecursionError):
             raise ExpressionError("got an expression nested too deeply; split it over features") from None
         return self.node(tree.body, 0)
 
-    def check_finished(self) -> None:
-        """Refuse an incomplete expression: Python's grammar reports it at an unhelpful place."""
-        pairs, opened = {")": "(", "]": "["}, []
-        for token in self.tokens:
-            if token[0] in {"(", "["}:
-                opened.append(token)
-            elif token[0] in pairs and (not opened or opened.pop()[0] != pairs[token[0]]):
-                raise complaint(
-                    self.text, token.start(), f"got {token[0]}, which has no opening bracket; remove it"
-                )
-        if opened:
-            raise complaint(self.text, opened[-1].start(), "this parenthesis is never closed; close it")
-        last = self.tokens[-1]
-        if last[0] in OPEN_ENDED or (last.lastgroup == "symbol" and last[0] not in pairs):
-            raise complaint(self.text, last.end(), "the expression is not complete; add what is missing")
+    def misplaced(self, error: SyntaxError) -> ExpressionError:
+        """Return what Python's grammar says of a text in our words."""
+        at, end = self.lead + max((error.offset or 1) - 1, 0), self.tokens[-1].end()
+        word = self.token(at)[0]
+        if "nested" in error.msg:
+            message = f"nested more than {MAX_NESTING} deep; split it over features"
+        elif "never closed" in error.msg:
+            message = "this parenthesis is never closed; close it"
+        elif "match" in error.msg:
+            message = f"got {word}, which has no opening bracket; remove it"
+        elif not error.offset or at >= end:
+            at, message = end, "the expression is not complete; add what is missing"
+        elif word.lower() in OPEN_ENDED and word not in OPEN_ENDED:
+            message = f"got {word}; write '{word.lower()}'"
+        else:
+            message = f"did not expect {word} here; expected {ALLOWED}"
+        return complaint(self.text, at, message)
 
     def place(self, node: ast.expr) -> int:
         return node.col_offset + self.lead
@@ -524,10 +507,9 @@ class Translator:
         """Refuse `a > 1 & b < 2`, where & binds tighter than most readers think."""
         if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr):
             return
-        first = bisect_right(self.starts, self.place(side)) - 1
-        last = bisect_right(self.starts, self.lead + (side.end_col_offset or 0) - 1) - 1
-        words = [t[0] for t in self.tokens]
-        if words[first - 1 : first] != ["("] or words[last + 1 : last + 2] != [")"]:
+        before = self.text[: self.place(side)].rstrip()
+        behind = self.text[self.lead + (side.end_col_offset or 0) :].lstrip()
+        if not (before.endswith("(") and behind.startswith(")")):
             raise self.refuse(
                 side, "& or | beside a comparison", "put parentheses round each side, or write 'and', 'or'"
             )

@@ -299,8 +299,6 @@ def losses(kind: CellKind, survey: Survey) -> list[str]:
 
 
 BLOCK_BYTES = 1 << 20
-LONG_TEXT = 256
-"""Bytes of a text beyond which texts are copied one by one."""
 SMALL_HEAP = 2**31 - 1
 """Bytes of a heap in which 32-bit descriptors find their way."""
 
@@ -375,21 +373,9 @@ def encoded(values: pa.Array, kind: CellKind) -> Stored:
 
 
 def encoded_text(values: pa.Array, width: int) -> Stored:
-    """Return texts padded with NUL; bytes of short ones are scattered all at once."""
-    raw = values.cast(pa.binary())
-    offsets = np.frombuffer(raw.buffers()[1], np.int32)[raw.offset : raw.offset + len(raw) + 1].astype(
-        np.int64
-    )
-    out = np.zeros((len(raw), width), np.uint8)
-    lengths = np.diff(offsets)
-    data = np.frombuffer(raw.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    if width > LONG_TEXT:  # the places of all characters would take sixteen times the texts
-        for row, start, length in zip(out, offsets - offsets[0], lengths, strict=False):
-            row[:length] = data[start : start + length]
-        return out.view(f"S{width}").reshape(-1)
-    starts = np.arange(len(raw), dtype=np.int64) * width - (offsets[:-1] - offsets[0])
-    out.reshape(-1)[np.repeat(starts, lengths) + np.arange(len(data))] = data
-    return out.view(f"S{width}").reshape(-1)
+    """Return texts in ASCII, padded with NUL."""
+    padded = pc.ascii_rpad(values, width, padding="\0")
+    return np.frombuffer(padded.buffers()[2] or b"", f"S{width}", len(padded))
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ REFUSED = {
     "a b": "did not expect b",
     "": "empty",
     "+".join("a" * (MAX_DEPTH + 2)): "operations",
-    "(" * 101 + "a" + ")" * 101: "deep",
+    "(" * 201 + "a" + ")" * 201: "deep",
     "-" * 3000 + "a": "deep|inside each other",  # Python 3.13 parses it
     "a" * (MAX_LENGTH + 1): str(MAX_LENGTH),
 }
