@@ -72,15 +72,11 @@ class MalformedError(ValueError):
     """The bytes are no compact Thrift."""
 
 
-@dataclass(frozen=True)
-class Items:
-    """The elements of a list or set, all of one type; of a map, keys and values by turns (both types in `of`).
+Items = tuple[int, list[Any]]
+"""The type of the elements of a list or set, and these; of a map both types in one, and keys and values by turns.
 
-    A structure may be its bytes.
-    """
-
-    of: int
-    values: list[Any]
+A structure among them may be its bytes.
+"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Struct:
     def list(self, number: int) -> list[Any]:
         """Return a list field's elements, none where it is not set."""
         items = self.get(number)
-        return items.values if isinstance(items, Items) else []
+        return items[1] if isinstance(items, tuple) else []
 
     def replace(self, number: int, kind: int, value: Any) -> Struct:
         """Return a copy with one field set; fields stay in ascending order, as writers make them."""
@@ -180,7 +176,7 @@ def _value(data: bytes, at: int, kind: int, depth: int, packed: tuple[int, ...] 
             else:
                 value, at = _value(data, at, element, depth + 1, packed)
             values.append(value)
-        return Items(of, values), at
+        return (of, values), at
     size, at = _varint(data, at) if kind == BINARY else (FIXED[kind], at)
     return data[at : at + size], at + size
 
@@ -264,16 +260,17 @@ def put_value(out: bytearray, kind: int, value: Any) -> None:
 
 def put_items(out: bytearray, kind: int, items: Items) -> None:
     """Append a list, a set, or a map, which has keys and values by turns."""
-    size, kinds = len(items.values), (items.of, items.of)
+    of, values = items
+    size, kinds = len(values), (of, of)
     if kind == MAP:
         put_varint(out, size // 2)
-        out += bytes([items.of] if size else [])
-        kinds = (items.of >> 4, items.of & 0x0F)
+        out += bytes([of] if size else [])
+        kinds = (of >> 4, of & 0x0F)
     else:
-        out.append(min(size, SHORT_LIST) << 4 | items.of)
+        out.append(min(size, SHORT_LIST) << 4 | of)
         if size >= SHORT_LIST:
             put_varint(out, size)
-    for i, value in enumerate(items.values):
+    for i, value in enumerate(values):
         put_value(out, kinds[i % 2], value)
 
 
@@ -329,12 +326,8 @@ CHUNK: Known = {
 }
 
 
-@dataclass(frozen=True)
-class Footer:
-    """A footer, and where in the file it starts."""
-
-    start: int
-    metadata: Struct
+Footer = tuple[int, Struct]
+"""Where in the file a footer starts, and what it holds."""
 
 
 def read_footer(path: Path) -> Footer:
@@ -351,9 +344,9 @@ def parse_whole(stream: IO[bytes], path: Path) -> Footer:
     if stream.read(len(MAGIC)) not in {MAGIC, ENCRYPTED}:
         raise damaged(path, "it does not begin as a Parquet file does")
     footer = parse_footer(stream, path)
-    if not fits(footer.metadata, FILE):
+    if not fits(footer[1], FILE):
         raise damaged(path, "its footer has values whose types are not those of Parquet")
-    if ENCRYPTION in footer.metadata.fields:
+    if ENCRYPTION in footer[1].fields:
         raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
     return footer
 
@@ -370,7 +363,7 @@ def parse_footer(stream: IO[bytes], path: Path) -> Footer:
         raise damaged(path, "it does not end as a Parquet file does")
     start = stream.seek(size - TAIL - length)
     try:
-        return Footer(start, decode(stream.read(length), packed=(ROW_GROUPS, COLUMNS))[0])
+        return start, decode(stream.read(length), packed=(ROW_GROUPS, COLUMNS))[0]
     except MalformedError as error:
         raise damaged(path, f"its footer cannot be read ({error})") from None
 
@@ -385,7 +378,8 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
 
 def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
     """Yield the column chunks; raise unless each lies between the magic and the footer."""
-    for packed in (packed for group in footer.metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)):
+    footer_at, metadata = footer
+    for packed in (packed for group in metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)):
         try:
             chunk, _ = decode(packed)
         except MalformedError:
@@ -397,9 +391,9 @@ def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
         column = chunk.get(METADATA)
         # Some writers say dictionary page 0 for none.
         start = min((o for o in (column.get(DATA_PAGE), column.get(DICTIONARY_PAGE)) if o), default=0)
-        end = start + column.get(COMPRESSED, footer.start)
+        end = start + column.get(COMPRESSED, footer_at)
         # For a chunk without values, the places that writers state have no meaning.
-        if column.get(VALUES) and (start < len(MAGIC) or end > footer.start):
+        if column.get(VALUES) and (start < len(MAGIC) or end > footer_at):
             raise damaged(
                 path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
             )
@@ -412,17 +406,17 @@ def fits(struct: Struct, known: Known) -> bool:
         if number not in struct.fields:
             continue
         stored_kind, value = struct.fields[number]
-        if stored_kind != kind or (kind == LIST and value.values and value.of != STRUCT):
+        if stored_kind != kind or (kind == LIST and value[1] and value[0] != STRUCT):
             return False
-        parts = value.values if kind == LIST else [value]
+        parts = value[1] if kind == LIST else [value]
         if inner is not None and not all(fits(part, inner) for part in parts):
             return False
     return True
 
 
-def key_values(footer: Footer) -> dict[str, str]:
+def key_values(metadata: Struct) -> dict[str, str]:
     """Return the key-value metadata; a key without a value has an empty one."""
-    pairs = footer.metadata.list(KEY_VALUES)
+    pairs = metadata.list(KEY_VALUES)
     return {
         p.get(KEY).decode("utf-8", "replace"): p.get(VALUE, b"").decode("utf-8", "replace") for p in pairs
     }
@@ -437,32 +431,32 @@ def shifted(column: Struct, shift: int) -> Struct:
 
 
 def merge(
-    old: Footer, schema: Struct, chunks: Sequence[Sequence[Struct]], changed: Mapping[str, str | None]
+    old: Struct, schema: Struct, chunks: Sequence[Sequence[Struct]], changed: Mapping[str, str | None]
 ) -> bytes:
     """Return the end of a file, from its footer on: the old columns, then the new.
 
     `schema` is the metadata of a file of the new columns only, `chunks` theirs in each row group.  Keys of
     `changed` replace old ones in their place or are added, those of None go; all others stay as they are.
     """
-    groups = zip(old.metadata.list(ROW_GROUPS), chunks, strict=True)
-    (root, *elements), (other, *more) = old.metadata.list(SCHEMA), schema.list(SCHEMA)
+    groups = zip(old.list(ROW_GROUPS), chunks, strict=True)
+    (root, *elements), (other, *more) = old.list(SCHEMA), schema.list(SCHEMA)
     root = root.replace(CHILDREN, I32, root.get(CHILDREN, 0) + other.get(CHILDREN, 0))
-    metadata = old.metadata.replace(SCHEMA, LIST, Items(STRUCT, [root, *elements, *more]))
+    metadata = old.replace(SCHEMA, LIST, (STRUCT, [root, *elements, *more]))
     joined = []
     for old_group, new in groups:
-        group = old_group.replace(COLUMNS, LIST, Items(STRUCT, old_group.list(COLUMNS) + list(new)))
+        group = old_group.replace(COLUMNS, LIST, (STRUCT, old_group.list(COLUMNS) + list(new)))
         for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
             if number in old_group.fields:
                 added = sum(chunk.get(METADATA).get(part, 0) for chunk in new)
                 group = group.replace(number, I64, old_group.get(number) + added)
         joined.append(group)
-    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, joined))
-    entries = Items(STRUCT, replaced(old.metadata.list(KEY_VALUES), changed))
+    metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, joined))
+    entries = (STRUCT, replaced(old.list(KEY_VALUES), changed))
     metadata = metadata.replace(KEY_VALUES, LIST, entries)
     # If the old columns state no order, no order can be stated for all, so there are none.
     if COLUMN_ORDERS in metadata.fields:
-        orders = old.metadata.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
-        metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
+        orders = old.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
+        metadata = metadata.replace(COLUMN_ORDERS, LIST, (STRUCT, orders))
     data = encode(metadata)
     return data + len(data).to_bytes(4, "little") + MAGIC
 

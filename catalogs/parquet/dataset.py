@@ -426,21 +426,17 @@ class Known:
 
 
 @dataclass
-class Kind:
-    """Files that say the same of their columns: the first of them, and how many there are."""
-
-    first: Place
-    types: Mapping[str, pa.DataType]
-    n_files: int = 0
-
-
-@dataclass
 class Union:
-    """What files are together, told one after another; `pairs` are the first one's key-value metadata."""
+    """What files are together, told one after another; `pairs` are the first one's key-value metadata.
+
+    Of the kinds of files, each of which says the same of its columns, there are the first file with the columns' types,
+    and the number of files.
+    """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[tuple[Place, Mapping[str, pa.DataType]]] = field(default_factory=list)
+    n_files: Counter[int] = field(default_factory=Counter)
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def add(self, place: Place, schema: pa.Schema, pairs: Mapping[str, str], *, empty: bool = False) -> int:
@@ -457,15 +453,15 @@ class Union:
                 self.pairs = pairs
             elif annotated_names(pairs) != annotated_names(self.pairs):
                 raise FormatError(
-                    f"{self.kinds[0].first} and {place} cannot be read as one catalogue: both have the new "
+                    f"{self.kinds[0][0]} and {place} cannot be read as one catalogue: both have the new "
                     f"columns of an annotation, but only one of them records that it was annotated; {REMEDY}"
                 )
             number = self.numbers[kind_key] = len(self.kinds)
             columns = columns_of(schema, pairs)
             for column in columns:
                 self.join(place, column, empty=empty)
-            self.kinds.append(Kind(place, {c.name: c.datatype for c in columns}))
-        self.kinds[number].n_files += 1
+            self.kinds.append((place, {c.name: c.datatype for c in columns}))
+        self.n_files[number] += 1
         return number
 
     def join(self, place: Place, column: Column, *, empty: bool) -> None:
@@ -504,28 +500,28 @@ class Union:
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns, the first file's first; FormatError where a file is of another table."""
-        usual = max(self.kinds, key=lambda kind: kind.n_files)
-        for kind in self.kinds:
-            shared = len(kind.types.keys() & usual.types.keys())
-            if 2 * shared < max(len(kind.types), len(usual.types)):
+        first, usual = self.kinds[self.n_files.most_common(1)[0][0]]
+        for place, types in self.kinds:
+            shared = len(types.keys() & usual.keys())
+            if 2 * shared < max(len(types), len(usual)):
                 raise FormatError(
-                    f"{usual.first} and {kind.first} cannot be read as one catalogue: of their {len(usual.types)} and "
-                    f"{len(kind.types)} columns, {shared} have the same name, expected half of them or more; {REMEDY}"
+                    f"{first} and {place} cannot be read as one catalogue: of their {len(usual)} and "
+                    f"{len(types)} columns, {shared} have the same name, expected half of them or more; {REMEDY}"
                 )
-        return tuple(
-            replace(k.column, absent=sum(kind.n_files for kind in self.kinds if name not in kind.types))
-            for name, k in self.known.items()
-        )
+        lacking = Counter[str]()
+        for number, (_, types) in enumerate(self.kinds):
+            lacking.update(dict.fromkeys(self.known.keys() - types.keys(), self.n_files[number]))
+        return tuple(replace(k.column, absent=lacking[name]) for name, k in self.known.items())
 
     def views(self) -> Sequence[tuple[Mapping[str, pa.DataType], frozenset[str]]]:
         """Return how the files of each kind are read: the columns of another type there, and those that they lack."""
         types = {name: known.column.datatype for name, known in self.known.items()}
         return [
             (
-                {name: t for name, t in types.items() if not t.equals(kind.types.get(name, pa.null()))},
-                frozenset(types.keys() - kind.types.keys()),
+                {name: t for name, t in types.items() if not t.equals(own.get(name, pa.null()))},
+                frozenset(types.keys() - own.keys()),
             )
-            for kind in self.kinds
+            for _, own in self.kinds
         ]
 
 

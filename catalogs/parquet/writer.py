@@ -58,7 +58,6 @@ from catalogs.parquet._footer import (
     UNCOMPRESSED,
     VALUES,
     Footer,
-    Items,
     MalformedError,
     Struct,
     checked_chunks,
@@ -142,9 +141,9 @@ def encoded(
     """Return one column of a row group, or of a part of it, as it is stored."""
     group, whole, number, values = column
     own = pa.schema([schema.field(number)])
-    buffer, footer = file_of(path, own, pa.table([values], schema=own), codec, whole=whole)
-    ((packed,),) = (group.list(COLUMNS) for group in footer.metadata.list(ROW_GROUPS))
-    return group, whole, number, memoryview(buffer)[: footer.start], decode(packed)[0]
+    buffer, (end, metadata) = file_of(path, own, pa.table([values], schema=own), codec, whole=whole)
+    ((packed,),) = (group.list(COLUMNS) for group in metadata.list(ROW_GROUPS))
+    return group, whole, number, memoryview(buffer)[:end], decode(packed)[0]
 
 
 def file_of(
@@ -216,10 +215,10 @@ PIECE = 1 << 24
 NOWHERE = 1 << 62
 
 
-def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Footer:
-    """Write the columns of those names to an empty stream; return the footer that belongs behind them."""
-    elements = footer.metadata.list(SCHEMA)
-    groups = footer.metadata.list(ROW_GROUPS)
+def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Struct:
+    """Write the columns of those names to an empty stream; return the metadata that belong behind them."""
+    footer_at, metadata = footer
+    elements, groups = metadata.list(SCHEMA), metadata.list(ROW_GROUPS)
     kept: list[Struct] = []
     leaves: list[int] = []  # the numbers of the chunks that stay
     n_columns = n_kept = n_leaves = 0
@@ -231,10 +230,10 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
         n_columns, n_leaves = n_columns + 1, n_leaves + n
     with open_bytes(source) as old:
         if n_kept == n_columns:
-            copy(old, stream, 0, footer.start)
-            return footer
+            copy(old, stream, 0, footer_at)
+            return metadata
         cut = end_of_kept(groups, leaves)
-        if cut is None or cut > footer.start:
+        if cut is None or cut > footer_at:
             copy(old, stream, 0, len(MAGIC))
             groups = [copied_group(old, stream, group, leaves) for group in groups]
         else:
@@ -243,12 +242,12 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
                 with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
             ]
     root = elements[0].replace(CHILDREN, I32, n_kept)
-    metadata = footer.metadata.replace(SCHEMA, LIST, Items(STRUCT, [root, *kept]))
-    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, groups))
+    metadata = metadata.replace(SCHEMA, LIST, (STRUCT, [root, *kept]))
+    metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, groups))
     if COLUMN_ORDERS in metadata.fields:
         orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
-        metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
-    return Footer(stream.tell(), metadata)
+        metadata = metadata.replace(COLUMN_ORDERS, LIST, (STRUCT, orders))
+    return metadata
 
 
 def selected_columns(elements: Sequence[Struct]) -> Iterator[tuple[str, list[Struct], int]]:
@@ -296,7 +295,7 @@ def pages_extent(column: Struct) -> tuple[int, int]:
 
 def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -> Struct:
     """Return a row group of only those chunks, which had the numbers `leaves`."""
-    group = group.replace(COLUMNS, LIST, Items(STRUCT, list(chunks)))
+    group = group.replace(COLUMNS, LIST, (STRUCT, list(chunks)))
     columns = [decode(packed)[0].get(METADATA) for packed in chunks]
     for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
         if number in group.fields:
@@ -309,7 +308,7 @@ def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -
         if column.get(SORTED_BY) not in leaves:
             break
         order.append(column.replace(SORTED_BY, I32, leaves.index(column.get(SORTED_BY))))
-    return group.replace(SORTING, LIST, Items(STRUCT, order)) if order else without(group, SORTING)
+    return group.replace(SORTING, LIST, (STRUCT, order)) if order else without(group, SORTING)
 
 
 def without(struct: Struct, *numbers: int) -> Struct:
@@ -375,7 +374,7 @@ def copied_block(
         pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + pages_shift) for p in index.list(LOCATIONS)]
     except (MalformedError, AttributeError, TypeError):
         return without(struct, *fields)
-    data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
+    data = encode(index.replace(LOCATIONS, LIST, (STRUCT, pages)))
     struct = struct.replace(fields[0], I64, new.tell()).replace(fields[1], I32, len(data))
     new.write(data)
     return struct
@@ -414,20 +413,20 @@ def append_columns(
     footer = read_footer(source)
     schema = new_fields(columns)
     names = frozenset(c.name for c in old if kept is None or c.name in kept)
-    pairs = {k: v for k, v in key_values(footer).items() if not (slim and k in DESCRIPTIONS)}
+    pairs = {k: v for k, v in key_values(footer[1]).items() if not (slim and k in DESCRIPTIONS)}
     staying, dropped = [c for c in old if c.name in names], {c.name for c in old} - names
     changed = annotated_key_values(pairs, staying, columns, provenance, dropped=dropped)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         # The new columns are compressed as the file's first one is.
-        old_chunks = (c for group in footer.metadata.list(ROW_GROUPS) for c in group.list(COLUMNS))
+        old_chunks = (c for group in footer[1].list(ROW_GROUPS) for c in group.list(COLUMNS))
         first = next((decode(c)[0].get(METADATA).get(CODEC, 0) for c in old_chunks), 0)
         codec = CODECS.get(first, FALLBACK_CODEC)
-        footer = copy_columns(source, stream, footer, names)
-        groups = [group.get(ROWS, 0) for group in footer.metadata.list(ROW_GROUPS)]
+        metadata = copy_columns(source, stream, footer, names)
+        groups = [group.get(ROWS, 0) for group in metadata.list(ROW_GROUPS)]
         encode = partial(encoded, path=out, schema=schema, codec=codec)
         with closing(in_order(columns_of(groups, computed, schema), encode, threads)) as columns_in_order:
             written = write_chunks(columns_in_order, stream, len(groups), out.parent)
-        stream.write(merge(footer, file_of(out, schema, None, codec)[1].metadata, written, changed))
+        stream.write(merge(metadata, file_of(out, schema, None, codec)[1][1], written, changed))
 
 
 def new_table(values: NewValues, columns: Sequence[NewColumn]) -> pa.Table:

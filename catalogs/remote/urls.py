@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import PurePath, PurePosixPath
@@ -170,35 +169,18 @@ PORTS = {"http": ":80", "https": ":443"}
 MOST_UNQUOTING = 4
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What a URL is made of; only of the web does a query begin with a question mark, elsewhere that is a wild card."""
+def _parts(url: str) -> tuple[str, str, str, str, str]:
+    """Return the scheme, user, host, path and query of a URL; the text is the path of what is none.
 
-    scheme: str
-    user: str
-    host: str
-    path: str
-    query: str
-
-    @classmethod
-    def of(cls, url: str) -> _Parts:
-        match = PARTS.fullmatch(url)
-        if match is None:
-            return cls("", "", "", url, "")
-        scheme, place, rest = match.groups()
-        user, _, host = place.rpartition("@")
-        path, mark, query = rest, "", ""
-        if scheme.lower() in WEB:
-            path, mark, query = re.fullmatch(r"([^?#]*)([?#]?)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
-        return cls(scheme, user, host, path, mark + query)
-
-    @property
-    def web(self) -> bool:
-        return self.scheme.lower() in WEB
-
-    @property
-    def password(self) -> bool:
-        return ":" in self.user or (self.web and bool(self.user))
+    Only of the web does a query begin with a question mark, elsewhere that is a wild card.
+    """
+    match = PARTS.fullmatch(url)
+    if match is None:
+        return "", "", "", url, ""
+    scheme, place, path = match.groups()
+    user, _, host = place.rpartition("@")
+    end = next((m.start() for m in re.finditer(r"[?#]", path)), None) if scheme.lower() in WEB else None
+    return scheme, user, host, path[:end], path[end:] if end is not None else ""
 
 
 def is_remote(source: str) -> bool:
@@ -225,29 +207,29 @@ def is_chained(url: str) -> bool:
 
 def scheme_of(url: str) -> str:
     """Return what stands before ://, in lower case."""
-    return _Parts.of(url).scheme.lower()
+    return _parts(url)[0].lower()
 
 
 def is_web(url: str) -> bool:
     """Say whether a URL is one of http or https."""
-    return _Parts.of(url).web
+    return scheme_of(url) in WEB
 
 
 def has_secret(url: str) -> bool:
     """Say whether a URL holds what may be a secret: a password, on the web any user and any query."""
-    links = [_Parts.of(link) for link in CHAINED.split(url)]
-    return any(parts.password or parts.query for parts in links)
+    links = [(is_web(link), _parts(link)) for link in CHAINED.split(url)]
+    return any(":" in user or (web and user) or query for web, (_, user, _, _, query) in links)
 
 
 def shown(url: str) -> str:
     """Return a URL as it may be shown and kept: without password, on the web without user and query."""
     if len(links := CHAINED.split(url)) > 1:
         return "::".join(map(shown, links))
-    parts = _Parts.of(url)
-    if not parts.scheme:
+    scheme, user, host, path, query = _parts(url)
+    if not scheme:
         return url
-    user = "" if parts.web or not parts.user else parts.user.partition(":")[0] + "@"
-    return f"{parts.scheme}://{user}{parts.host}{parts.path}{'?...' if parts.query else ''}"
+    user = "" if is_web(url) or not user else user.partition(":")[0] + "@"
+    return f"{scheme}://{user}{host}{path}{'?...' if query else ''}"
 
 
 def scrubbed(text: str) -> str:
@@ -259,9 +241,8 @@ def scrubbed(text: str) -> str:
 
 def file_name(url: str) -> str:
     """Return the name of the file, or of the folder, that a URL means."""
-    parts = _Parts.of(url)
-    path = unquote(parts.path) if parts.web else parts.path
-    return PurePosixPath(path.rstrip("/")).name or parts.host
+    _, _, host, path, _ = _parts(url)
+    return PurePosixPath((unquote(path) if is_web(url) else path).rstrip("/")).name or host
 
 
 def key_below(path: str, root: str) -> str:
@@ -276,23 +257,16 @@ def is_below(url: str, root: str) -> bool:
 
     What a server could take for a way out (`..`, quoted or not, backslashes) is below nothing.
     """
-    inner, outer = _Parts.of(url), _Parts.of(root)
-    if _place(inner) != _place(outer) or not inner.scheme or not _plain(inner):
+    (scheme, user, host, path, _), (other_scheme, _, other_host, other_path, _) = _parts(url), _parts(root)
+    if not scheme or scheme.lower() != other_scheme.lower():
         return False
-    here, there = (parts.path.rstrip("/").split("/") for parts in (inner, outer))
-    return here[: len(there)] == there
-
-
-def _place(parts: _Parts) -> tuple[str, str]:
-    scheme = parts.scheme.lower()
-    host = parts.host.lower().removesuffix(PORTS.get(scheme, " ")) if parts.web else parts.host
-    return scheme, host
-
-
-def _plain(parts: _Parts) -> bool:
-    if "\\" in parts.user + parts.host + parts.path or "@" in parts.user:
+    if is_web(url):
+        host, other_host = (h.lower().removesuffix(PORTS[scheme.lower()]) for h in (host, other_host))
+    if host != other_host or "\\" in user + host + path or "@" in user:
         return False
-    path = parts.path
+    here, there = (p.rstrip("/").split("/") for p in (path, other_path))
+    if here[: len(there)] != there:
+        return False
     for _ in range(MOST_UNQUOTING):
         if not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)) or re.search(r"[\x00-\x1f]", path):
             return False
