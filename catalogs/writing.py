@@ -39,7 +39,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.fits import create as fits_create
-from catalogs.fits.create import Survey, fits_names, kind_of, losses, meta_cards, settled
+from catalogs.fits.create import fits_names, kind_of, meta_cards
 from catalogs.fits.rewrite import NewField
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
@@ -277,20 +277,18 @@ class Converting:
 
     def fields(self, rows: int, new: Sequence[NewColumn]) -> tuple[fits_create.FitsField, ...]:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
-        kinds = {c.name: kind_of(c.datatype).shaped(c.shape) for c in self.columns}
-        surveys = {name: Survey() for name in kinds}
-        for batch in self.source.batches(list(kinds), rows):
-            for name, survey in surveys.items():
-                survey.add(batch.column(name), kinds[name])
-        for name, survey in surveys.items():
-            for what in losses(kinds[name], survey):
-                self.tell(f"'{name}': {what}")
-        fields = []
-        for c, name in zip(self.columns, self.fits_names(new), strict=True):
-            # Durations have the unit of their numbers.
-            stated = replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c
-            kind = settled(kinds[c.name], surveys[c.name], c.null)
-            fields.append(fits_create.FitsField(stated, name, kind, surveys[c.name]))
+        # Durations have the unit of their numbers.
+        stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in self.columns]
+        fields = [fits_create.FitsField(c, c.name, kind_of(c.datatype).shaped(c.shape)) for c in stated]
+        for batch in self.source.batches([c.name for c in stated], rows):
+            for field in fields:
+                field.add(batch.column(field.name))
+        for field in fields:
+            for what in field.losses():
+                self.tell(f"'{field.name}': {what}")
+        for field, name in zip(fields, self.fits_names(new), strict=True):
+            field.name = name
+            field.settle()
         return tuple(fields)
 
     def fits_names(self, new: Sequence[NewColumn]) -> Sequence[str]:

@@ -225,10 +225,21 @@ def ascii_text(array: pa.Array) -> pa.Array:
     return pa.array(escaped, pa.string())
 
 
-@dataclass
-class Survey:
-    """What a pass over a column has found: without it neither widths nor nulls can be declared."""
+BLOCK_BYTES = 1 << 20
+SMALL_HEAP = 2**31 - 1
+"""Bytes of a heap in which 32-bit descriptors find their way."""
 
+
+@dataclass
+class FitsField:
+    """An old column as FITS stores it, under a name that FITS can hold.
+
+    A pass over its values finds what has to be declared first: widths, nulls, and the sizes of the heap.
+    """
+
+    column: Column
+    name: str
+    kind: CellKind
     nulls: int = 0
     null_cells: int = 0
     width: int = 0
@@ -239,9 +250,10 @@ class Survey:
     elements: int = 0
     longest: int = 0
 
-    def add(self, array: pa.Array, kind: CellKind) -> None:
+    def add(self, array: pa.Array) -> None:
         """Take the cells of a batch into account."""
-        raw, (values, counts) = raw_elements(array, kind), elements_of(array, kind)
+        kind, raw = self.kind, raw_elements(array, self.kind)
+        values, counts = elements_of(array, kind)
         self.nulls += values.null_count
         self.null_cells += array.null_count
         self.elements += len(values)
@@ -258,64 +270,48 @@ class Survey:
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
 
+    def settle(self) -> None:
+        """Choose the width of text, and an integer for nulls that no value has, if need be a wider one."""
+        if self.kind.is_text:
+            self.kind = replace(self.kind, width=max(1, self.width))
+        if not self.kind.is_integer or not self.nulls:
+            return
+        bits, low, high = self.kind.element.bit_width, self.low, self.high
+        signed = pt.is_signed_integer(self.kind.element)
+        least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+        for null in (self.column.null, *((least, most) if signed else (most, least))):
+            free = low is None or high is None or (null is not None and not low <= null <= high)
+            if null is not None and least <= null <= most and free:
+                self.kind = replace(self.kind, null=null)
+                return
+        wider = WIDER.get(self.kind.element)
+        if wider is None:
+            raise CatalogError(
+                "every 64-bit integer that could mark nulls is a value of the column, expected one that is free; "
+                "remove the nulls"
+            )
+        self.kind = replace(self.kind, element=wider)
+        self.settle()
 
-def settled(kind: CellKind, survey: Survey, null: int | None = None) -> CellKind:
-    """Return the kind with the width of text, and with an integer for nulls that no value has, if need be wider."""
-    if kind.is_text:
-        return replace(kind, width=max(1, survey.width))
-    if not kind.is_integer or not survey.nulls:
-        return kind
-    low, high = survey.low, survey.high
-    bits = kind.element.bit_width
-    signed = pt.is_signed_integer(kind.element)
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    wanted = [n for n in (null, least if signed else most, most if signed else least) if n is not None]
-    for candidate in wanted:
-        if least <= candidate <= most and (low is None or high is None or not low <= candidate <= high):
-            return replace(kind, null=candidate)
-    wider = WIDER.get(kind.element)
-    if wider is None:
-        raise CatalogError(
-            "every 64-bit integer that could mark nulls is a value of the column, expected one that is free; "
-            "remove the nulls"
-        )
-    return settled(replace(kind, element=wider), survey, null)
-
-
-def losses(kind: CellKind, survey: Survey) -> list[str]:
-    """Return what of a column does not survive."""
-    lost = [kind.conversion] if kind.conversion else []
-    if kind.element in FLOATS and survey.nulls:
-        lost.append("nulls become NaN")
-    if kind.is_text and survey.nulls:
-        lost.append("nulls become empty text")
-    if kind.variable and survey.null_cells:
-        lost.append("null lists become empty ones")
-    if survey.escaped:
-        lost.append("characters beyond ASCII are written as backslash escapes")
-    if kind.is_text and survey.blanks:
-        lost.append("spaces at the end of text are lost")
-    return lost
-
-
-BLOCK_BYTES = 1 << 20
-SMALL_HEAP = 2**31 - 1
-"""Bytes of a heap in which 32-bit descriptors find their way."""
-
-
-@dataclass(frozen=True)
-class FitsField:
-    """An old column as FITS stores it, under a name that FITS can hold."""
-
-    column: Column
-    name: str
-    kind: CellKind
-    survey: Survey
+    def losses(self) -> list[str]:
+        """Return what of the column does not survive."""
+        lost = [self.kind.conversion] if self.kind.conversion else []
+        if self.kind.element in FLOATS and self.nulls:
+            lost.append("nulls become NaN")
+        if self.kind.is_text and self.nulls:
+            lost.append("nulls become empty text")
+        if self.kind.variable and self.null_cells:
+            lost.append("null lists become empty ones")
+        if self.escaped:
+            lost.append("characters beyond ASCII are written as backslash escapes")
+        if self.kind.is_text and self.blanks:
+            lost.append("spaces at the end of text are lost")
+        return lost
 
     @property
     def heap_bytes(self) -> int:
         """Bytes in the heap."""
-        return self.survey.elements * self.kind.stored.itemsize if self.kind.variable else 0
+        return self.elements * self.kind.stored.itemsize if self.kind.variable else 0
 
     def stored(self, descriptor: str) -> np.dtype[Any]:
         """Return the type of the column's part of a row."""
@@ -328,7 +324,7 @@ class FitsField:
         kind = self.kind
         yield from text_cards(f"TTYPE{n}", self.name)
         if kind.variable:
-            form = f"1{descriptor}{kind.code}({self.survey.longest})"
+            form = f"1{descriptor}{kind.code}({self.longest})"
         else:
             form = f"{kind.repeat * (kind.width or 1)}{kind.code}"
         yield from text_cards(f"TFORM{n}", form)

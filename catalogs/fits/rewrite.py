@@ -412,7 +412,9 @@ def write_annotated(
             return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, new)
 
         batches = partition.batches(annotation.read, annotation.rows)
-        with closing(in_order(_numbered(batches), work, annotation.threads)) as written:
+        starts = range(0, max(table.n_rows, 1), annotation.rows)
+        numbered = ((range(i, i + batch.num_rows), batch) for i, batch in zip(starts, batches, strict=False))
+        with closing(in_order(numbered, work, annotation.threads)) as written:
             for n_rows, part in written:
                 total.include(part)
                 if annotation.progress is not None:
@@ -420,14 +422,6 @@ def write_annotated(
         rewriting.write_behind(source, stream, place, total)
         stream.seek(header)
         stream.write(with_checksums(cards, total, summed=summed))
-
-
-def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[range, pa.RecordBatch]]:
-    """Yield each batch with the numbers of its rows."""
-    first = 0
-    for batch in batches:
-        yield range(first, first + batch.num_rows), batch
-        first += batch.num_rows
 
 
 def _copy(source: Source, stream: IO[bytes], start: int, stop: int, total: OnesSum | None = None) -> None:
