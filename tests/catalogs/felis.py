@@ -49,7 +49,6 @@ def schema() -> dict[str, Any]:
 def table(
     name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False, selected: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the columns of an annotation as a table."""
     found = standard_columns(classes, columns=columns, sets=sets, selected=selected)
     what = f"{columns} columns of a model of {len(classes)} classes, here {', '.join(classes)}"
     what += " with prediction sets" if sets else ""
@@ -63,7 +62,6 @@ def table(
 
 
 def described(column: NewColumn, table_name: str) -> dict[str, Any]:
-    """Return a column."""
     entry: dict[str, Any] = {
         "name": column.name,
         "@id": f"#{table_name}.{column.name}",
@@ -79,7 +77,6 @@ def described(column: NewColumn, table_name: str) -> dict[str, Any]:
 
 
 def page() -> str:
-    """Return the file's text."""
     return HEAD + yaml.safe_dump(schema(), sort_keys=False, allow_unicode=True, width=100)
 
 

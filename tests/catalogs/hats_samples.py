@@ -30,7 +30,6 @@ obs_regime=Optical
 
 
 def rows(numbers: range | tuple[int, ...]) -> pa.Table:
-    """Return the rows of those numbers."""
     i = np.array(numbers, np.int64)
     fields = [
         pa.field("_healpix_29", pa.int64()),
@@ -54,7 +53,6 @@ def write_table(
     more: str = "",
     merged: bool = True,
 ) -> Path:
-    """Write a table of those pixels."""
     dataset = root / "dataset"
     footers: list[Any] = []
     for (norder, npix), numbers in pixels.items():

@@ -36,7 +36,6 @@ def cells(values: Sequence[Any]) -> np.ndarray[Any, Any]:
 
 
 def astropy_columns() -> dict[str, Any]:
-    """Return a column of each kind."""
     i = np.arange(N)
     even = i % 2 == 0
     time = Time(2460000 + i / 10, format="jd", scale="tdb")
@@ -143,7 +142,6 @@ def astropy_tables() -> dict[str, Table]:
 
 
 def pandas_columns() -> dict[str, Any]:
-    """Return a column of each kind."""
     i = np.arange(N)
 
     def arrow(values: Sequence[Any], datatype: pa.DataType) -> Any:

@@ -42,7 +42,6 @@ def same_column(old: Any, new: Any) -> bool:
 
 
 def parts_of(column: Any) -> tuple[Any, ...]:
-    """Return a column as text."""
     plain = represent_mixins_as_columns(Table([column], names=["c"], copy=False))
     about = [[str(getattr(column.info, key) or "") for key in ("unit", "format", "description", "meta")]]
     for values in plain.itercols():
@@ -84,12 +83,10 @@ def known(values: Any, digits: int) -> list[Any]:
 
 
 def first_name(frame: pd.DataFrame) -> str:
-    """Return the name that the rows' numbers have as a catalogue's column."""
     return catalogs.open(frame).names[0] if frame.columns.nlevels > 1 else "row"
 
 
 def memory_trips() -> tuple[Verdicts, Verdicts]:
-    """Return what becomes of each sample, astropy's and pandas'."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # astropy's, of units and widths
         astropy = {
@@ -108,7 +105,6 @@ def memory_trips() -> tuple[Verdicts, Verdicts]:
 
 
 def of_astropy(table: Table, form: str | None) -> str:
-    """Return what becomes of an astropy table."""
     if form is None:
         new = catalogs.annotate_table(table, NEW, compute, read=["row"])
         same = all(same_column(table[name], new[name]) for name in table.colnames)
@@ -126,12 +122,10 @@ def of_astropy(table: Table, form: str | None) -> str:
 
 
 def masked_truth(table: Table) -> bool:
-    """Say whether a table has truth values that are masked."""
     return bool(table["c"].info.dtype == bool and np.any(np.ma.getmaskarray(table["c"])))
 
 
 def rows(cat: Catalog) -> list[Any]:
-    """Return the rows of what the samples have."""
     return pa.Table.from_batches(list(cat.batches(["row", "c"]))).to_pylist()
 
 
@@ -143,7 +137,6 @@ def has_meta(old: Table, new: Table) -> bool:
 
 
 def of_pandas(frame: pd.DataFrame, form: str | None) -> str:
-    """Return what becomes of a frame."""
     if form is None:
         new = catalogs.annotate_table(frame, NEW, compute, read=[first_name(frame)])
         return KEPT if same_frame(frame, new) else SILENT
@@ -176,7 +169,6 @@ Truth values of FITS that are null astropy takes for false, with a warning of it
 
 
 def memory_page(astropy: Verdicts, pandas: Verdicts) -> str:
-    """Return the sections of the page."""
     parts = [HEAD]
     for name, found in (("astropy", astropy), ("pandas", pandas)):
         headings = list(next(iter(found.values())))

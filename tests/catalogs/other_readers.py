@@ -47,7 +47,6 @@ def comparable(cat: Catalog, name: str) -> list[Any]:
 
 
 def elements(values: list[Any]) -> list[Any]:
-    """Return the elements of nested lists."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, list):
@@ -60,7 +59,6 @@ def elements(values: list[Any]) -> list[Any]:
 
 
 def without_comments(path: Path, out: Path) -> Path:
-    """Write a text file's lines that are no comments."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     out.write_text("".join(line for line in lines if not line.startswith("#")), encoding="utf-8")
     return out
@@ -82,6 +80,5 @@ def problems_by_fitsverify(paths: Sequence[Path]) -> list[str]:
 
 
 def run(program: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end."""
     assert program is not None
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=300)

@@ -43,7 +43,6 @@ class Trip:
 
 
 def compute(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Return new columns."""
     return {
         c.name: np.full(batch.num_rows, "late") if pa.types.is_string(c.datatype) else number(c, batch)
         for c in NEW
@@ -51,7 +50,6 @@ def compute(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def number(column: NewColumn, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Return the rows' numbers as the column's type."""
     return batch.column("row").to_numpy().astype(column.datatype.to_pandas_dtype())
 
 
@@ -69,7 +67,6 @@ def travel(source: str, target: str, folder: Path) -> Trip:
 
 
 def rows(cat: Catalog) -> dict[str, list[Any]]:
-    """Return all rows."""
     return pa.Table.from_batches(list(cat.batches(cat.names))).to_pydict()
 
 
@@ -106,7 +103,6 @@ def verdict(
     after: Mapping[str, list[Any]],
     told: tuple[str, ...],
 ) -> str:
-    """Return what became of a column."""
     said = [w.partition(": ")[2] for w in told if w.startswith(f"'{name}'")]
     types = [plain(cat.column(name)) for cat in (old, new)]
     # Vectors of several dimensions are flat lists in some formats; their shape is compared with the type.
@@ -118,7 +114,6 @@ def verdict(
 
 
 def flat(values: list[Any]) -> list[Any]:
-    """Return the elements of nested lists."""
     return [e for v in values for e in (flat(v) if isinstance(v, list) else [v])]
 
 
@@ -133,7 +128,6 @@ def plain(column: Column) -> str:
 
 
 def metadata(old: Catalog, new: Catalog, told: tuple[str, ...]) -> str:
-    """Return what became of header cards, keys and values."""
     if old.format == "fits" and new.format == "fits":
         cards = [astropy_fits.getheader(c.path, 1).get("TELESCOP") for c in (old, new)]
         return KEPT if cards[0] == cards[1] else SILENT
@@ -151,7 +145,6 @@ def metadata(old: Catalog, new: Catalog, told: tuple[str, ...]) -> str:
 
 
 def beside(old: Catalog, new: Catalog, told: tuple[str, ...]) -> str:
-    """Return what became of other HDUs, of margins and maps, of comments."""
     if old.format == new.format:
         kept = {
             "fits": lambda: len(astropy_fits.open(new.path)) == len(astropy_fits.open(old.path)),
@@ -166,7 +159,6 @@ def beside(old: Catalog, new: Catalog, told: tuple[str, ...]) -> str:
 
 
 def ours(new: Catalog, after: Mapping[str, list[Any]]) -> str:
-    """Return whether our columns are there, and who made them."""
     right = all(c.name in new.names for c in NEW) and after["blr_flags"] == after["row"]
     if not right:
         return SILENT
@@ -198,7 +190,6 @@ the parsed document (VOTable, written as BINARY2), so that what no table of type
 
 
 def page(found: list[Trip]) -> str:
-    """Return the page."""
     parts = [HEAD]
     for source, name in NAMES.items():
         own = [t for t in found if t.source == source]

@@ -53,7 +53,6 @@ LABELS = {
 
 
 def base() -> dict[str, Any]:
-    """Return the columns that all formats have."""
     i = np.arange(N)
     f32 = np.linspace(-1, 1, N).astype(np.float32)
     f32[3] = np.nan
@@ -67,7 +66,6 @@ def base() -> dict[str, Any]:
 
 
 def write_fits(folder: Path) -> Path:
-    """Write FITS of all that it has."""
     i, columns = np.arange(N), base()
     cells = np.empty(N, object)
     cells[:] = [np.arange(n % 4, dtype=np.int16) for n in range(N)]
@@ -110,7 +108,6 @@ def write_fits(folder: Path) -> Path:
 
 
 def arrow_table() -> pa.Table:
-    """Return a table of all that Parquet has."""
     columns = {name: pa.array(values) for name, values in base().items()}
     flux = {"unit": "nanomaggy", "ucd": "phot.flux", "description": "a flux"}
     third = [None if n % 3 == 0 else n for n in range(N)]
@@ -144,7 +141,6 @@ def arrow_table() -> pa.Table:
 
 
 def write_parquet(folder: Path) -> Path:
-    """Write Parquet of all that it has."""
     pq.write_table(arrow_table(), folder / "sample.parquet", row_group_size=5)
     return folder / "sample.parquet"
 
@@ -166,7 +162,6 @@ def write_hats(folder: Path) -> Path:
 
 
 def astropy_table() -> Table:
-    """Return an astropy table of what VOTable and ECSV have."""
     i = np.arange(N)
     table = Table(base())
     table["u8"] = i.astype(np.uint8)
@@ -199,7 +194,6 @@ def write_votable(folder: Path) -> Path:
 
 
 def write_ecsv(folder: Path) -> Path:
-    """Write ECSV."""
     table = astropy_table()
     table["i8"] = np.arange(-6, 6, dtype=np.int8)
     table["u16"] = (np.arange(N) * 5000).astype(np.uint16)
@@ -209,7 +203,6 @@ def write_ecsv(folder: Path) -> Path:
 
 
 def write_csv(folder: Path) -> Path:
-    """Write CSV of what text can be."""
     table = arrow_table().select(["row", "i64", "u64", "f64", "text", "accent", "inull", "fnull"]).to_pandas()
     table["inull"] = table["inull"].astype("Int64")
     (folder / "sample.csv").write_text("# a comment\n" + table.to_csv(index=False), encoding="utf-8")

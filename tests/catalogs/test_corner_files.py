@@ -75,7 +75,6 @@ def astropy_files() -> Iterator[Any]:
 
 
 def opened(path: Path) -> list[Catalog]:
-    """Open a file, or each of its tables."""
     try:
         return [catalogs.open(path)]
     except CatalogError as error:

@@ -50,12 +50,10 @@ Damage = Callable[[bytes, np.random.Generator], bytes]
 
 
 def cut(data: bytes, rng: np.random.Generator) -> bytes:
-    """End early."""
     return data[: rng.integers(len(data))]
 
 
 def flip(data: bytes, rng: np.random.Generator) -> bytes:
-    """Turn single bits."""
     damaged = bytearray(data)
     for place in rng.integers(len(data), size=rng.integers(1, 9)):
         damaged[place] ^= 1 << rng.integers(8)
@@ -63,7 +61,6 @@ def flip(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def overwrite(data: bytes, rng: np.random.Generator) -> bytes:
-    """Put noise over a piece."""
     start, size = rng.integers(len(data)), rng.integers(1, 200)
     noise = rng.integers(0, 256, size, dtype=np.uint8).tobytes()
     return data[:start] + noise + data[start + size :]
@@ -148,7 +145,6 @@ def bounded() -> Iterator[None]:
 
 
 def copy_of(whole: Path, place: Path) -> Path:
-    """Return a fresh copy of a file or folder."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     copied = place / whole.name

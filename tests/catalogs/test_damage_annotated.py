@@ -52,7 +52,6 @@ def contents(cat: Catalog, names: tuple[str, ...]) -> str:
 
 
 def outcome(cat: Catalog, names: tuple[str, ...]) -> str | None:
-    """Return the values of columns; None where they cannot be read."""
     try:
         return contents(cat, names)
     except CatalogError:
@@ -60,7 +59,6 @@ def outcome(cat: Catalog, names: tuple[str, ...]) -> str | None:
 
 
 def annotated(cat: Catalog, out: Path) -> None:
-    """Annotate with the number of each row."""
     given = iter(range(10**9))
 
     def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:

@@ -32,7 +32,6 @@ BOUND = 30e6
 
 
 def texts(n: int = N, length: int = LONG) -> Any:
-    """Return short texts, one of them long."""
     values = np.array([f"word {i % 5}" for i in range(n)], dtype=object)
     values[n // 2] = "x" * length
     return values

@@ -59,7 +59,6 @@ def cells() -> Iterator[tuple[str, list[str]]]:
 
 
 def lists() -> Iterator[tuple[str, list[str]]]:
-    """Yield arrays of any length."""
     for datatype, values in NUMBERS.items():
         if datatype == "bit":
             continue  # astropy writes and reads those in a way of its own
@@ -69,7 +68,6 @@ def lists() -> Iterator[tuple[str, list[str]]]:
 
 
 def document(fields: list[tuple[str, list[str]]], attributes: str = "") -> bytes:
-    """Return a TABLEDATA document."""
     head = "\n".join(
         f.replace("<FIELD ", f'<FIELD ID="f{i}" name="f{i}" ') for i, (f, _) in enumerate(fields)
     )
@@ -133,7 +131,6 @@ def slow_column(field: Field, column: Any) -> list[Any]:
 
 
 def annotated(path: Path, out: Path, table: str | None = None) -> Path:
-    """Return a copy with a column `p` of zeros."""
     cat = votable.open(path, table)
     new = {"p": np.zeros(cat.n_rows, np.float32)}
     (written,) = annotate(cat, out, [NewColumn("p", pa.float32())], lambda _: new, read=[cat.names[0]])

@@ -51,7 +51,6 @@ def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def annotated(cat: Catalog, out: Path, **options: Any) -> Path:
-    """Return the root of the annotated copy."""
     annotate(cat, out, COLUMNS, compute, read=["_healpix_29"], provenance=PROVENANCE, **options)
     return out / cat.path.name
 

@@ -243,7 +243,6 @@ X = pa.array(np.linspace(0, 1, N_WRITTEN, dtype=np.float32))
 
 
 def required(datatype: pa.DataType) -> pa.Field:
-    """Return a field that is never null."""
     return pa.field("z", datatype, nullable=False)
 
 
@@ -288,7 +287,6 @@ OPTIONS = {
 
 
 def annotated(path: Path, out: Path) -> Path:
-    """Annotate a file by its row numbers."""
     (made,) = catalogs.annotate(parquet.open(path), out, COLUMNS, computing(N_WRITTEN), read=["row"])
     return made
 
@@ -363,17 +361,13 @@ def test_no_columns(tmp_path: Path) -> None:
 
 
 class Keys(encryption.KmsClient):  # type: ignore[misc]
-    """Wraps keys in nothing."""
-
     def __init__(self, _: object) -> None:
         encryption.KmsClient.__init__(self)
 
     def wrap_key(self, key: bytes, name: str) -> bytes:
-        """Return a key as it is stored."""
         return base64.b64encode(name.encode() + key)
 
     def unwrap_key(self, wrapped: bytes, name: str) -> bytes:
-        """Return a stored key."""
         return base64.b64decode(wrapped)[len(name) :]
 
 

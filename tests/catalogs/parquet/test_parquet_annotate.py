@@ -197,7 +197,6 @@ NEW = (catalogs.NewColumn("blr_p", pa.float32(), "stat.probability"),)
 
 
 def half(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
-    """Return one half for every row."""
     return {"blr_p": np.full(batch.num_rows, 0.5, np.float32)}
 
 
@@ -219,7 +218,6 @@ def drifted() -> list[pa.Table]:
 
 
 def write_all(folder: Path, tables: list[pa.Table]) -> Path:
-    """Write tables as the files 0.parquet, 1.parquet, ... of a folder."""
     folder.mkdir()
     for i, table in enumerate(tables):
         pq.write_table(table, folder / f"{i}.parquet")

@@ -93,8 +93,6 @@ def test_a_pattern(memory: str) -> None:
 
 
 class Counting(io.RawIOBase):
-    """Counts the bytes that are read."""
-
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self.stream, self.n_bytes = stream, 0
 

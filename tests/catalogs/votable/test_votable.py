@@ -91,7 +91,6 @@ def test_annotated(tmp_path: Path, serialisation: str, suffix: str) -> None:
 
 
 def several(path: Path) -> Path:
-    """Write two tables of different columns."""
     file = tree.VOTableFile()
     file.resources.append(tree.Resource())
     for name, columns in (("first", {"a": [1]}), ("second", {"a": [2, 3], "b": [4.0, 5.0]})):
@@ -118,7 +117,6 @@ def test_the_table_is_chosen(tmp_path: Path) -> None:
 
 
 def table_of(name: str, values: list[int], serialisation: str) -> str:
-    """Return a TABLE of one column of integers."""
     rows = "".join(f"<TR><TD>{value}</TD></TR>" for value in values)
     data = f"<TABLEDATA>{rows}</TABLEDATA>"
     if serialisation != "TABLEDATA":
@@ -354,7 +352,6 @@ ORIGINAL_FIELDS = [
 
 
 def original(version: str = "1.3") -> str:
-    """Return a document of all of them."""
     rows = "".join(f"<TR><TD>{i}</TD><TD>{i}.5</TD><TD>1</TD><TD>2</TD><TD>3</TD></TR>" for i in range(3))
     return (
         f'<?xml version="1.0"?>\n<VOTABLE version="{version}" xmlns="http://www.ivoa.net/xml/VOTable/v{version}">'
@@ -372,12 +369,10 @@ def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
 
 
 def annotated_original(path: Path, out: Path) -> Path:
-    """Return a copy with one more column."""
     return catalogs.annotate(catalogs.open(path), out, MARK, compute, read=["row"])[0]
 
 
 def elements(text: str, name: str) -> list[str]:
-    """Return the elements of a name as they are written."""
     return re.findall(rf"<{name}\b[^<>]*?(?:/>|(?<!/)>.*?</{name}>)", text, re.DOTALL)
 
 

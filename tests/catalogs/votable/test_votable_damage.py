@@ -55,7 +55,6 @@ def respell(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def utf_16(data: bytes) -> bytes:
-    """Return a document in UTF-16."""
     return data.decode().replace('encoding="utf-8"', 'encoding="UTF-16"').encode("utf-16")
 
 
@@ -79,7 +78,6 @@ def slow_read(path: Path) -> tuple[list[Field], list[str]] | None:
 
 
 def compared(path: Path) -> str:
-    """Read a damaged file; return what came of it."""
     try:
         found = our_values(path)
     except CatalogError as error:

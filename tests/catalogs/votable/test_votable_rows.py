@@ -36,7 +36,6 @@ def by_us(path: Path) -> bytes:
 
 
 def stored(document: bytes) -> list[bytes]:
-    """Return the base64 of all rows."""
     return re.findall(rb"<STREAM[^>]*>\s*([^<\s]+)", document)
 
 
@@ -115,7 +114,6 @@ WORDS = [('<FIELD datatype="char" arraysize="*"/>', ["word"] * N)]
 
 
 def changed(data: bytes, replace: Any) -> bytes:
-    """Return a document with other rows."""
     return re.sub(rb'(<STREAM encoding="base64">\s*)([A-Za-z0-9+/=]+)', lambda m: m[1] + replace(m[2]), data)
 
 

@@ -73,7 +73,6 @@ def document(rows: str, *, fields: str = "", head: str = "", version: str = "1.4
 
 
 def sample(kinds: Mapping[str, tuple[str, list[str]]] = FIELDS) -> bytes:
-    """Return a document of those fields."""
     fields = "".join(
         f'<FIELD name="{name}" ID="f{i}" {kind}' + (">" if "</FIELD" in kind else "/>")
         for i, (name, (kind, _)) in enumerate(kinds.items())
@@ -170,7 +169,6 @@ def test_an_empty_integer_is_missing_in_any_edition(tmp_path: Path, version: str
 
 
 def of(kind: str, *words: str, head: str = "") -> bytes:
-    """Return a document of one field."""
     rows = "".join(f"<TR><TD>{word}</TD></TR>" for word in words)
     return document(rows, fields=f'<FIELD name="x" {kind}/>', head=head)
 

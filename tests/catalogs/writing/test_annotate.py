@@ -219,7 +219,6 @@ def converted(path: Path, out: Path, form: str, **options: Any) -> Written:
 
 
 def marked(table: pa.Table, folder: Path, **options: Any) -> Written:
-    """Write a table as Parquet, and convert that to FITS."""
     folder.mkdir(exist_ok=True)
     pq.write_table(table, folder / "t.parquet")
     cat = parquet.open(folder / "t.parquet")
