@@ -191,8 +191,11 @@ class Classifier:
         undetected: Mask,
         credible: float | None,
     ) -> Scores:
-        gone = np.asarray(missing.all(axis=1))
-        lacking = missing.any(axis=1)
+        lacking = np.zeros(len(X), dtype=bool)
+        if missing.any():
+            lacking |= missing.any(axis=1)
+        gone = lacking.copy()
+        gone[lacking] = missing[lacking].all(axis=1)
         filled = self.moments.impute(X, missing, limits=self.support)
         rough = lacking & (largest_share(self.integrated, missing) >= _MOST)
         point, plugin, counts = self._point(filled, ~gone, rough)
@@ -202,7 +205,7 @@ class Classifier:
             exact = prediction.probability
             prediction = self._integrated(prediction, X, missing, (errors > 0).any(axis=1) & ~gone, errors)
             moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
-        beyond, _ = rows_beyond(self.support, np.where(missing, self.moments.mean, X))
+        beyond, _ = rows_beyond(self.support, np.where(missing, self.moments.mean, X) if lacking.any() else X)
         if self.temperature is not None:
             prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
         p = prediction.probability
@@ -210,14 +213,14 @@ class Classifier:
         flags |= flag_flipped(p, plugin)
         for flag, where in (
             (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)),
-            (Flag.MISSING_INPUT, missing.any(axis=1)),
+            (Flag.MISSING_INPUT, lacking),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
             (Flag.BEYOND_LABELS, beyond),
             (Flag.UNTRUSTED_MODEL, self._wrong(filled)),
         ):
             flags[where] |= int(flag)
-        draws = count_draws(p[~gone].sum(axis=0), counts, _COUNT_DRAWS)
+        draws = count_draws((p[~gone] if gone.any() else p).sum(axis=0), counts, _COUNT_DRAWS)
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)

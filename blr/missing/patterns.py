@@ -27,14 +27,15 @@ NodeRule = Callable[[Mask], tuple[int, Matrix]]
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
-    """Return a copy of X, (N, F), with 0 where it is missing, and the mask; raise on NaN elsewhere."""
+    """Return X, (N, F), with 0 where it is missing, and the mask; raise on NaN elsewhere.  X is a copy if some is."""
     X, absent = np.asarray(X, dtype=np.float64), np.asarray(missing, dtype=np.bool_)
     F = np.shape(X)[-1] if n_features is None and X.ndim == 2 else n_features
     if X.ndim != 2 or absent.shape != X.shape or X.shape[1] != F:
         raise ValueError(
             f"X and missing must both have the shape (N, {F or 'F'}), got {X.shape} and {absent.shape}"
         )
-    X = np.where(absent, 0.0, X)
+    if absent.any():
+        X = np.where(absent, 0.0, X)
     require_finite(X, "X")
     return X, absent
 
@@ -60,7 +61,13 @@ def missing_patterns(missing: Mask, *, most: int | None = None) -> Iterator[tupl
 
     With `most`, a pattern of more rows comes in several blocks.
     """
-    if len(missing) == 0:
+    if not missing.any():
+        whole = np.arange(len(missing))
+        step = most or max(1, len(missing))
+        yield from (
+            (np.zeros(missing.shape[1], dtype=np.bool_), whole[i : i + step])
+            for i in range(0, len(whole), step)
+        )
         return
     code = np.zeros(len(missing), dtype=np.int64)
     for column in missing.T:

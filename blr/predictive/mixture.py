@@ -254,7 +254,8 @@ def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Places, Matrix]:
     if support is None:
         return np.empty(0, dtype=np.intp), X[:0]
     low, high = support
-    rows = np.flatnonzero(((low > X) | (high < X)).any(axis=1))
+    rows = np.flatnonzero((low > X) | (high < X)) // max(X.shape[1], 1)
+    rows = rows[np.diff(rows, prepend=-1) > 0]
     return rows, np.clip(X[rows], low, high)
 
 

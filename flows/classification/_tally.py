@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
+from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK, most_probable
 from catalogs.arrays import batch_values, distinct, given_identifiers, hashed_identifiers
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.expressions.expression import parse
@@ -77,7 +77,7 @@ def tally_of(
     return Tally(
         n_rows=len(p),
         n_classified=len(known),
-        assigned=tuple(np.bincount(known.argmax(axis=1), minlength=p.shape[1]).tolist()),
+        assigned=tuple(np.bincount(most_probable(known), minlength=p.shape[1]).tolist()),
         expected=tuple(known.sum(axis=0).tolist()),
         variance=tuple((known * (1 - known)).sum(axis=0).tolist()),
         draws=tuple(map(tuple, draws.tolist())),
@@ -218,6 +218,8 @@ ENOUGH: Final = 3 * MOST_OBJECTS
 """Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
 CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
+MOST_SORTED: Final = 10 * CHUNK
+"""Most rows of a batch that are sorted."""
 MOST_COMPARED: Final = 1_000_000
 """Most rows of a file whose identifiers are compared: they lie in memory, some 20 MB."""
 EXPLAINED: Final = 3
@@ -308,6 +310,8 @@ class ObjectSurvey:
         features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
+        if len(known) > MOST_SORTED:
+            known = np.sort(known[np.argpartition(-information[known], MOST_SORTED)[:MOST_SORTED]])
         order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
         for i in order.tolist():
             first, second = np.argsort(-p[i], kind="stable")[:2].tolist()

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ import pyarrow as pa
 from blr.arrays import Array, Floats, Mask
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
 from blr.classifier import Classifier
-from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, pairwise_confidence
+from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, most_probable, pairwise_confidence
 from blr.missing.patterns import excess
 from blr.predictive.mixture import Scores
 from blr.shift import class_priors
@@ -387,9 +387,7 @@ class Scorer:
             None if features.errors is None else excess(features.errors[inside], noise, self.model.features)
         )
         unseen = None if features.not_detected is None else features.not_detected[inside]
-        return classifier.score(
-            features.X[inside], features.missing[inside], errors, not_detected=unseen, credible=credible
-        )
+        return classifier.score(*features.within, errors, not_detected=unseen, credible=credible)
 
     def _at_training_shares(self, scores: Scores, features: FeatureBatch) -> Floats:
         """Return the probabilities (n, K) that learnt sets and selections are of; they are known without a shift."""
@@ -408,10 +406,10 @@ class Scorer:
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
-        inside, missing = features.inside, features.missing[features.inside]
+        inside, (X, missing) = features.inside, features.within
         unmoved = self._at_training_shares(scores, features)
         sets = self._sets(scores.probability, unmoved, inside)
-        self.counts.append(self._counted(features.X[inside], missing))
+        self.counts.append(self._counted(X, missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
         unlike = np.flatnonzero((flags & int(Flag.OUT_OF_DOMAIN | Flag.BEYOND_LABELS)) != 0)
@@ -419,20 +417,18 @@ class Scorer:
         tally = tally_of(p, scores.count_draws, flags, missing, sets, marks)
         if self.by_input is not None:
             j, edges = self.by_input
-            tally = counted_by_input(tally, features.X[inside, j], missing[:, j], flags[inside], edges)
+            tally = counted_by_input(tally, X[:, j], missing[:, j], scores.flags, edges)
         self.tallies.append(tally)
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags, features)
-        X = np.where(missing, np.nan, features.X[inside])
+        X = np.where(missing, np.nan, X) if missing.any() else X
         if self.census_step:
             self._keep_for_census(batch, scores.probability, X, inside)
         arrays = [
-            np.array(["", *self.model.classes])[
-                np.where(np.isnan(p[:, 0]), 0, np.nan_to_num(p).argmax(axis=1) + 1)
-            ],
+            np.array(["", *self.model.classes])[np.where(np.isnan(p[:, 0]), 0, most_probable(p) + 1)],
             *p.T,
-            p.max(axis=1),
+            reduce(np.maximum, p.T),  # a tenth of the time of a maximum along rows
             *(
                 _spread(values, inside, np.nan)
                 for values in (scores.logit_mean, scores.logit_std, scores.mutual_information)

@@ -194,6 +194,12 @@ class FeatureBatch:
     inside: Mask
     not_detected: Mask | None = None  # (n,), where some column was looked at and not seen
 
+    @cached_property
+    def within(self) -> tuple[Floats, Mask]:
+        """The features (m, F) of the rows inside, and what is missing of them: no copy where these are all."""
+        whole = self.inside.all()
+        return (self.X, self.missing) if whole else (self.X[self.inside], self.missing[self.inside])
+
 
 @dataclass(frozen=True)
 class FeatureReader:

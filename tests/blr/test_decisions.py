@@ -31,6 +31,7 @@ from blr.decisions import (
     errors_caught,
     flag_confidence,
     flag_flipped,
+    most_probable,
     mutual_information,
     pairwise_confidence,
     risk_coverage,
@@ -100,6 +101,13 @@ def test_flipped() -> None:
     assert flag_flipped(moderated, plugin).tolist() == [int(Flag.FLIPPED), 0, 0]
     with pytest.raises(ValueError, match="give equal shapes"):
         flag_flipped(moderated, plugin[:2])
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_most_probable_class_is_the_first_of_equal_ones(K: int) -> None:
+    p = np.random.default_rng(0).integers(0, 3, (50, K)) / 4
+    p[7] = np.nan
+    assert most_probable(p).tolist() == p.argmax(axis=1).tolist()
 
 
 @given(st.floats(0, 1), st.integers(1, 40), st.integers(0, 99))

@@ -228,6 +228,9 @@ def test_the_range_is_of_what_is_present() -> None:
     rows, inside = rows_beyond(feature_range(X, missing), np.array([[2.0, 6.0], [0.0, 9.0]]))
     np.testing.assert_array_equal(rows, [1])
     np.testing.assert_array_equal(inside, [[1.0, 7.0]])
+    X, support = np.random.default_rng(0).normal(size=(300, 4)), np.array([[-1.0] * 4, [1.5] * 4])
+    outside = (support[0] > X).any(axis=1) | (support[1] < X).any(axis=1)
+    np.testing.assert_array_equal(rows_beyond(support, X)[0], np.flatnonzero(outside))
 
 
 def test_a_stored_classifier_keeps_its_range_and_an_old_one_has_none() -> None:

@@ -49,6 +49,13 @@ def test_the_index_of_the_same_distribution_is_what_chance_makes() -> None:
         assert not any(f.has_drifted for f in told)
 
 
+def test_values_are_counted_in_the_bins_that_a_search_finds(reference: dict[str, Any]) -> None:
+    edges = np.asarray(reference["a"].edges)
+    X = np.column_stack([np.concatenate([edges, edges - 1e-9, np.linspace(-4, 4, 99)])] * 2)
+    counted = feature_counts(X, np.zeros(X.shape, dtype=bool), reference, NAMES).bins[0]
+    assert list(counted) == np.bincount(np.searchsorted(edges, X[:, 0], side="right")).tolist()
+
+
 def test_the_index_of_a_shift_is_the_divergence(reference: dict[str, Any]) -> None:
     """A quadrature of the tenths: ten bins of N(0, 1) seen from N(1, 1)."""
     edges = np.concatenate([[-np.inf], norm.ppf(np.arange(1, 10) / 10), [np.inf]])
