@@ -152,10 +152,7 @@ class Findings:
         self.add("look", name, found, *where)
 
     def graded(self, name: str, found: str, limits: tuple[float, float], *where: Any, source: str) -> bool:
-        """Note a number, the last of `where`, beyond the first of two limits; beyond the second it is a fault.
-
-        Say whether it is one.
-        """
+        """Note a number, the last of `where`, beyond the first of two limits; say whether it is beyond the second."""
         low, high = limits
         far = abs(where[-1]) > high
         if abs(where[-1]) > low:
@@ -520,57 +517,40 @@ def _short(value: str | None) -> str:
     return "nothing" if value is None else repr(value if len(value) <= 40 else f"{value[:37]}...")
 
 
-def check_summaries(
-    opened: Opened, by_file: Mapping[str, Mapping[str, int]], classes: Sequence[str], findings: Findings
-) -> None:
+def check_summaries(opened: Opened, by_file: Mapping[str, Mapping[str, int]], findings: Findings) -> None:
     """Compare the counts of summary.json and of the manifest with those of the rows."""
     findings.ran("summaries")
-    whole: Counter[str] = Counter()
-    for name, counts in by_file.items():
-        output = opened.manifest.find(name)
-        kept = None if output is None else output.summary
-        if kept is None or kept.counted:
-            whole.update(counts)
-        if kept is None:
-            continue
-        tally = kept.tally
+    manifest, classes, whole = opened.manifest, opened.contract.classes, Counter[str]()
+    stated: list[tuple[str, str, dict[str, float]]] = []
+    for output in (o for o in manifest.outputs if o.name in by_file):
+        tally = output.summary.tally
+        if output.summary.counted:
+            whole.update(by_file[output.name])
         said: dict[str, float] = {f"class {c}": n for c, n in zip(classes, tally.assigned, strict=True)}
         said |= {f"expected {c}": n for c, n in zip(classes, tally.expected, strict=True)}
         said |= {"rows": tally.n_rows} | {f"flag {flag}": n for flag, n in tally.flags.items()}
-        _compare_counts(said, counts, name, findings, MANIFEST)
-    totals = opened.manifest.totals
-    stated: list[tuple[str, str, Counts]] = [] if totals is None else [(MANIFEST, "", totals)]
+        stated.append((MANIFEST, output.name, said))
+    totals = manifest.totals
+    shown: list[tuple[str, str, Counts]] = [] if totals is None else [(MANIFEST, "", totals)]
     try:
         summary = read_document(Summary, opened.data / SUMMARY)
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
     else:
-        stated += [(SUMMARY, "", summary), *((SUMMARY, *of_file) for of_file in summary.files.items())]
+        shown += [(SUMMARY, "", summary), *((SUMMARY, *of_file) for of_file in summary.files.items())]
         if totals is not None and summary.totals != totals:
             other = [key for key, value in vars(totals).items() if getattr(summary.totals, key) != value]
             words = f"{SUMMARY} has other values than {MANIFEST}: {', '.join(other)}"
             findings.stop("summaries", words, SUMMARY)
-    for source, name, counted in stated:
+    for source, name, counted in shown:
         said = {f"class {c}": n["assigned"] for c, n in counted.classes.items()}
         said |= {f"expected {c}": n["expected"] for c, n in counted.classes.items()}
         said |= {"rows": counted.n_rows} | {f"flag {flag}": n["count"] for flag, n in counted.flags.items()}
-        if name:
-            _compare_counts(said, by_file.get(name, {}), name, findings, source)
-        else:
-            _compare_counts(said, whole, source, findings, source, n_files=len(by_file))
-
-
-def _compare_counts(
-    said: Mapping[str, float],
-    counts: Mapping[str, int],
-    file: str,
-    findings: Findings,
-    source: str,
-    n_files: int = 1,
-) -> None:
-    """Compare counts with those of the rows; sums of probabilities were rounded to whole numbers in each file."""
-    for key, n in said.items():
-        known = counts.get(key, 0)
-        if abs(n - known) > (key.startswith("expected") and n_files + 1e-4 * said["rows"]):
-            words = f"{source} says {n:,.10g} of {key}, the rows have {known:,}"
-            findings.stop("summaries", words, file, key, n, known, "the rows")
+        stated.append((source, name, said))
+    for source, name, said in stated:
+        counts, n_files = (by_file.get(name, {}), 1) if name else (whole, len(by_file))
+        for key, n in said.items():
+            known = counts.get(key, 0)  # sums of probabilities were rounded to whole numbers in each file
+            if abs(n - known) > (key.startswith("expected") and n_files + 1e-4 * said["rows"]):
+                words = f"{source} says {n:,.10g} of {key}, the rows have {known:,}"
+                findings.stop("summaries", words, name or source, key, n, known, "the rows")

@@ -143,18 +143,14 @@ class Ledger:
         if self.n_held > (IN_MEMORY // BUCKETS if self.on_disk else IN_MEMORY):
             self.flush()
 
-    def add_identifiers(self, column: pa.Array, file: int, start: int) -> None:
-        """Add the identifiers of rows of a file, from row `start` on."""
-        n = len(column)
-        row = np.arange(start, start + n)
-        self.add({"hash": hashed_identifiers(column), "file": np.full(n, file, np.uint32), "row": row})
-
     def add_file(self, catalog: Catalog, column: str, file: int) -> None:
         """Add the identifiers of all rows of a file."""
         start = 0
         for batch in catalog.batches([column]):
-            self.add_identifiers(batch.column(column), file, start)
-            start += batch.num_rows
+            n = batch.num_rows
+            hashes, row = hashed_identifiers(batch.column(column)), np.arange(start, start + n)
+            self.add({"hash": hashes, "file": np.full(n, file, np.uint32), "row": row})
+            start += n
 
     def flush(self) -> None:
         """Move the rows into buckets on the disk."""

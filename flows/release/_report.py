@@ -6,15 +6,12 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
-from flows.release._contract import Contract, Opened, Profile
+from flows.release._contract import Check, Contract, Opened, Profile
 from flows.release._differences import CELL_ORDER
 from flows.release.check import Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
@@ -32,55 +29,47 @@ QUESTIONS = {
 
 def write_release_documents(opened: Opened, checked: Checked, profile: Profile, last: Opened | None) -> None:
     """Write the report and the documents that a reader of the release needs, without knowing blr."""
-    before, contract = None if last is None else last.profile, opened.contract
-    provenance = json.dumps(_provenance(opened, checked), indent=1) + "\n"
+    size = f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
+    lead = f"{size}, classified by {opened.model.label}"
     for name, text in {
-        "report.html": render_release(checked, profile, before, opened),
-        "README.md": _readme(contract, checked, profile),
-        "columns.csv": _columns(contract, profile),
+        "report.html": _page(opened, checked, profile, None if last is None else last.profile, lead),
+        "README.md": _readme(checked, profile, lead),
+        "columns.csv": _columns(opened.contract, profile),
         "KNOWN_ISSUES.md": _issues(checked),
         "CITATION.cff": _citation(checked),
-        "provenance.json": provenance,
+        "provenance.json": json.dumps(_provenance(opened, checked), indent=1) + "\n",
     }.items():
         atomic_write_text(opened.folder / name, text)
 
 
-def _size(profile: Profile) -> str:
-    return f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
-
-
-def render_release(checked: Checked, profile: Profile, before: Profile | None, opened: Opened) -> str:
+def _page(opened: Opened, checked: Checked, profile: Profile, before: Profile | None, lead: str) -> str:
     """Return the page of a release as HTML: what changed, what looks odd, and the checks by severity."""
-    stops, looks = checked.stops, checked.names("look")
+    stops, looks, manifest = checked.stops, checked.names("look"), opened.manifest
     level: Level = "bad" if stops else "care" if looks else "good"
     short = {
         "bad": f"No: {checked.verdict} ({', '.join(stops)}).",
         "care": f"Yes, after a look at {', '.join(looks)}.",
         "good": "Yes: all checks pass.",
     }[level]
-    model = opened.model.label
     compared = f"compared with release {checked.last}." if checked.last else "the first release."
     return render_page(
         title=f"{checked.name} {checked.version}",
         version=checked.digest[:12],
         kind="release report",
-        lead=f"{_size(profile)}, classified by {model}; {compared}",
-        made=made_words(made_now(), opened.manifest.code_version),
+        lead=f"{lead}; {compared}",
+        made=made_words(made_now(), manifest.code_version),
         use=Answer(question="Can it be signed?", short=short, level=level),
         four=[_answer(checked, kind) for kind in QUESTIONS],
         parts=(),
         pictures=tuple(_pictures(profile, before)),
         lacking="" if profile.cells else "Positions are not known, so there are no maps.",
-        groups=(
-            ("Checks, the worst first", (check_table(checked),)),
-            *_changes(checked),
-        ),
+        groups=(("Checks, the worst first", (check_table(checked),)), *_changes(checked)),
         last=("Negative controls and known objects", _numbers(checked)),
         provenance={
-            "model": model,
-            "settings": f"sha256 {opened.manifest.specification_hash}",
+            "model": opened.model.label,
+            "settings": f"sha256 {manifest.specification_hash}",
             "content": f"sha256 {checked.digest}",
-            "blr": opened.manifest.code_version,
+            "blr": manifest.code_version,
             "seed": str(checked.seed),
             "rows scored again": f"{checked.n_replayed:,}",
         },
@@ -94,60 +83,48 @@ def _answer(checked: Checked, kind: str) -> Answer:
     """Return the answer to a question, from the checks of a kind; the worst come first."""
     found = [c for c in checked.checks if c.kind == kind]
     bad = [c for c in found if c.verdict != "pass"]
-    level = LEVELS[bad[0].verdict] if bad else "good"
+    level, short = LEVELS[bad[0].verdict] if bad else "good", "Yes."
     if bad:
-        names = ", ".join(dict.fromkeys(c.name for c in bad))
-        short = f"{'No' if level == 'bad' else 'Look'}: {names}."
+        short = f"{'No' if level == 'bad' else 'Look'}: {', '.join(dict.fromkeys(c.name for c in bad))}."
     elif kind == "differences":
         short = f"{checked.class_changed:,} of {checked.compared:,} objects have another class."
-    else:
-        short = "Yes."
-    findings = []
-    for c in (bad or found)[:4]:
-        place = f" ({c.place})" if c.place else ""
-        findings.append(Finding(what=f"{c.name}: {c.found}{place}".rstrip("."), level=LEVELS[c.verdict]))
+    findings = [Finding(what=_sentence(c).rstrip("."), level=LEVELS[c.verdict]) for c in (bad or found)[:4]]
     return Answer(question=QUESTIONS[kind], short=short, level=level, findings=tuple(findings))
+
+
+def _sentence(check: Check) -> str:
+    """Return what a check found, and where, in a line."""
+    return f"{check.name}: {check.found}" + (f" ({check.place})" if check.place else "")
 
 
 def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
     """Yield maps of the sky: objects with flags, and changes of the shares of a class since the last release."""
     cells = {c: counts for c, counts in profile.cells.items() if counts["rows"] >= 5}
     flagged = {c: counts.get("flagged", 0) / counts["rows"] for c, counts in cells.items()}
-    yield from _sky_map(
-        flagged,
-        "Where objects have flags",
-        "Fields that differ from their neighbours deserve a look.",
-        title="Share of objects with a flag",
-    )
     change = {}
     for cell, now in cells.items():
         was = {} if before is None else before.cells.get(cell, {})
         if was.get("rows", 0) >= 5:
             shares = ((one.get(name, 0) / one["rows"] for one in (now, was)) for name in profile.classes)
             change[cell] = max(abs(a - b) for a, b in shares)
-    yield from _sky_map(
-        change,
-        "Where class shares changed",
-        "The largest change of any class's share since the last release.",
-        title="Change of class shares",
-        colour=CLASSES[1],
-    )
-
-
-def _sky_map(shares: Mapping[str, float], caption: str, words: str, **style: Any) -> Iterator[Picture]:
-    """Yield a map of shares by HEALPix cell, where there are any."""
-    if shares:
-        pixels, values = np.array([int(cell) for cell in shares]), np.array([*shares.values()])
-        axes = plot_sky(new_axes(5.2, 2.8), pixels, values, order=CELL_ORDER, percent=True, **style)
-        yield drawn(axes, caption, words, f"Map: {style['title']}")
+    odd = "Fields that differ from their neighbours deserve a look."
+    largest = "The largest change of any class's share since the last release."
+    for of, caption, words, title, colour in (
+        (flagged, "Where objects have flags", odd, "Share of objects with a flag", CLASSES[0]),
+        (change, "Where class shares changed", largest, "Change of class shares", CLASSES[1]),
+    ):
+        if of:
+            axes, pixels, values = new_axes(5.2, 2.8), [int(cell) for cell in of], [*of.values()]
+            plot_sky(axes, pixels, values, order=CELL_ORDER, title=title, colour=colour, percent=True)
+            yield drawn(axes, caption, words, f"Map: {title}")
 
 
 def _table(
-    title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], numeric: int, note: str = ""
+    title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]], note: str = ""
 ) -> ReportTable:
-    return ReportTable(
-        title=title, columns=columns, rows=tuple(rows), numeric=frozenset({numeric}), note=note
-    )
+    """Return a table whose last column has numbers."""
+    last = frozenset({len(columns) - 1})
+    return ReportTable(title=title, columns=tuple(columns), rows=tuple(rows), numeric=last, note=note)
 
 
 def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
@@ -158,37 +135,44 @@ def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
     first = ((e.file, e.id, e.was or "none", e.now or "none", f"{e.moved:.2f}") for e in checked.examples)
     note = "Old features were scored with the new model, and new features with the old one."
     tables = (
-        _table("Changes of class", ("was", "is", "objects"), moves, 2),
-        _table("What changed them", ("cause", "objects"), why, 1, note),
-        _table("Objects whose probability changed most", ("file", "row", "was", "is", "by"), first, 4),
+        _table("Changes of class", ("was", "is", "objects"), moves),
+        _table("What changed them", ("cause", "objects"), why, note),
+        _table("Objects whose probability changed most", ("file", "row", "was", "is", "by"), first),
     )
     return ((f"Changes since release {checked.last}", tables),)
 
 
 def _numbers(checked: Checked) -> tuple[ReportTable, ...]:
     rates = ((name, f"{rate:.0%}") for name, rate in checked.controls.items())
-    controls = _table("Rows that no object has", ("rows", "confident classes without a flag"), rates, 1)
+    controls = _table("Rows that no object has", ("rows", "confident classes without a flag"), rates)
     known = ((name, f"{x:.1%}", f"{low:.1%} to {high:.1%}") for name, (x, low, high) in checked.truth.items())
-    truth = _table("Objects whose class is known", ("quantity", "value", "95 % interval"), known, 1)
+    truth = _table("Objects whose class is known", ("quantity", "value", "95 % interval"), known)
     return (controls, truth) if checked.truth else (controls,)
 
 
-def _readme(contract: Contract, checked: Checked, profile: Profile) -> str:
+def _readme(checked: Checked, profile: Profile, lead: str) -> str:
     classes = "\n".join(f"| {c} | {n:,} |" for c, n in profile.classes.items())
     files = "\n".join(f"| data/{f} | {n.get('rows', 0):,} |" for f, n in profile.files.items())
-    lines = [
-        f"# {checked.name} {checked.version}",
-        f"{_size(profile)}, classified by the model {contract.model}.",
-        "- `columns.csv`: every column, its type, unit, UCD and meaning",
-        "- `KNOWN_ISSUES.md`: what the checks found; `report.html`: the report that was read before signing",
-        "- `provenance.json`: W3C PROV; `SHA256SUMS`: `sha256sum -c SHA256SUMS` verifies every file",
-        "- `signature.json`: who signed the release, and why",
-        "- `model.asdf`: the model; `blr release replay FILE --model model.asdf` scores rows again",
-        f"| class | objects |\n|---|---|\n{classes}",
-        f"| file | rows |\n|---|---|\n{files}",
-        f"Compared with: {checked.last or 'no release before'}.",
-    ]
-    return "\n\n".join(lines) + "\n"
+    return f"""# {checked.name} {checked.version}
+
+{lead}.
+
+- `columns.csv`: every column, its type, unit, UCD and meaning
+- `KNOWN_ISSUES.md`: what the checks found; `report.html`: the report that was read before signing
+- `provenance.json`: W3C PROV; `SHA256SUMS`: `sha256sum -c SHA256SUMS` verifies every file
+- `signature.json`: who signed the release, and why
+- `model.asdf`: the model; `blr release replay FILE --model model.asdf` scores rows again
+
+| class | objects |
+|---|---|
+{classes}
+
+| file | rows |
+|---|---|
+{files}
+
+Compared with: {checked.last or "no release before"}.
+"""
 
 
 def _columns(contract: Contract, profile: Profile) -> str:
@@ -203,34 +187,34 @@ def _columns(contract: Contract, profile: Profile) -> str:
 
 
 def _issues(checked: Checked) -> str:
-    found = [c for c in checked.checks if c.verdict != "pass"]
-    lines = [f"- **{c.verdict}**, {c.name}: {c.found}" + (f" ({c.place})" if c.place else "") for c in found]
-    said = "\n".join(lines) or "The checks found none."
+    found = [f"- **{c.verdict}**, {_sentence(c)}" for c in checked.checks if c.verdict != "pass"]
+    said = "\n".join(found) or "The checks found none."
     return f"# Known issues of {checked.name} {checked.version}\n\n{said}\n"
 
 
 def _citation(checked: Checked) -> str:
-    return (
-        "cff-version: 1.2.0\ntype: dataset\nmessage: If you use this release, please cite it.\n"
-        f"title: {json.dumps(checked.name)}\nversion: {json.dumps(checked.version)}\n"
-        f"date-released: {checked.checked[:10]}\nidentifiers:\n  - type: other\n"
-        f"    value: sha256:{checked.digest}\n    description: digest of the content\n"
-    )
+    return f"""cff-version: 1.2.0
+type: dataset
+message: If you use this release, please cite it.
+title: {json.dumps(checked.name)}
+version: {json.dumps(checked.version)}
+date-released: {checked.checked[:10]}
+identifiers:
+  - type: other
+    value: sha256:{checked.digest}
+    description: digest of the content
+"""
 
 
 def _provenance(opened: Opened, checked: Checked) -> dict[str, object]:
     """Return what made the release as W3C PROV-JSON."""
     manifest, model = opened.manifest, f"model:{opened.model.label}"
     release, run = f"release:{checked.name}-{checked.version}", "run:classification"
-    files, inputs = {}, {}
-    for o in manifest.outputs:
-        files[f"file:{o.name}"] = {"prov:type": "annotated catalogue", "blr:sha256": o.sha256}
-        inputs[f"input:{o.input_path}"] = {"prov:type": "catalogue", "blr:sha256": o.input.sha256}
-    made = {
-        "blr:version": manifest.code_version,
-        "blr:settings": manifest.specification_hash,
-        "prov:endTime": manifest.created,
-    }
+    kinds = ({"prov:type": "annotated catalogue"}, {"prov:type": "catalogue"})
+    files = {f"file:{o.name}": kinds[0] | {"blr:sha256": o.sha256} for o in manifest.outputs}
+    inputs = {f"input:{o.input_path}": kinds[1] | {"blr:sha256": o.input.sha256} for o in manifest.outputs}
+    made = {"blr:version": manifest.code_version, "blr:settings": manifest.specification_hash}
+    made["prov:endTime"] = manifest.created
     about = {release: {"blr:content": checked.digest}, model: {"blr:id": str(opened.model.id)}}
     return {
         "prefix": {"blr": "https://github.com/galaxyblr/galaxyblr#", "prov": "http://www.w3.org/ns/prov#"},

@@ -150,7 +150,7 @@ def check_release(
         findings.ran(*ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
         findings.ran("replay", n=work.n_replayed, model=opened.model.label)
         work.compare_identifiers(companions)
-        check_summaries(opened, work.by_file, contract.classes, findings)
+        check_summaries(opened, work.by_file, findings)
         compared = work.compare()
         controls = work.controls()
     if last is not None:
@@ -192,7 +192,7 @@ class _Pass:
         self.old_scorer = None if last is None else Scorer.of(last.model, last.settings)
         small = opened.n_rows <= REPLAY_ROWS
         self.quota = None if small else max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
-        # All rows; and of the batches in which identifiers are not, row by row, those of the input, these and those.
+        # All rows; and of the files in which identifiers are not, row by row, those of the input, these and those.
         self.ledger, self.other, self.inputs = (
             differences.Ledger(scratch / name) for name in ("all", "other", "inputs")
         )
@@ -224,35 +224,29 @@ class _Pass:
         if last is not None and contract.id is not None:
             self.found = differences.Differences(self.files, last, frozenset(whole), findings, scratch)
             known = {o.name for o in without_margins(last.manifest.outputs)}
-            before = {name: self._before(last, k) for k, name in enumerate(self.found.old_files)}
-            self.before = {name: rows for name, rows in before.items() if name in known}
-
-    def _before(self, last: Opened, number: int) -> Iterator[Rows]:
-        """Yield the rows of a file of the last release; OutputFolderError where it cannot be read."""
-        try:
-            yield from self._rows_of_last(last, number)
-        except CatalogError as error:
-            raise OutputFolderError(
-                f"release {last.version}: {error}; verify it with `blr release verify`"
-            ) from error
+            files = enumerate(self.found.old_files)
+            self.before = {name: self._rows_of_last(last, k) for k, name in files if name in known}
 
     def _rows_of_last(self, last: Opened, number: int) -> Iterator[Rows]:
         """Yield the rows of a file of the last release, batch by batch; keep those of the sample."""
-        prefix, place, at = last.manifest.prefix or "blr_", last.manifest.position, 0
-        catalog = annotated_table(prefix).open(last.data / last.manifest.outputs[number].name)
+        prefix, place, at, id_ = last.manifest.prefix, last.manifest.position, 0, self.contract.id
         positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
-        if self.contract.id not in catalog.names:
-            return
-        ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
-        wanted = (self.contract.id, *positions, *ours, *self.sample.sizes, *self.read)
-        read = [column for column in self.read if column in catalog.names]
-        for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names], ROWS_AT_ONCE):
-            rows = differences.rows_of(batch, self.contract, prefix, positions, number, at)
-            self.old_sample.add(batch, rows, batch.select(read), catalog)
-            if self.truth is not None:
-                self.truth.add("before", rows)
-            at += batch.num_rows
-            yield rows
+        wanted = (id_, *positions, *(f"{prefix}{part}" for part in ("class", "flags", "p_max")))
+        try:
+            catalog = annotated_table(prefix).open(last.data / last.manifest.outputs[number].name)
+            there = {*catalog.names} if id_ in catalog.names else set()
+            names = [n for n in dict.fromkeys([*wanted, *self.sample.sizes, *self.read]) if n in there]
+            for batch in catalog.batches(names, ROWS_AT_ONCE) if names else ():
+                rows = differences.rows_of(batch, self.contract, prefix, positions, number, at)
+                read = batch.select([column for column in self.read if column in there])
+                self.old_sample.add(batch, rows, read, catalog)
+                if self.truth is not None:
+                    self.truth.add("before", rows)
+                at += batch.num_rows
+                yield rows
+        except CatalogError as error:
+            said = f"release {last.version}: {error}; verify it with `blr release verify`"
+            raise OutputFolderError(said) from error
 
     def file(self, number: int, output: Output) -> None:
         """Check a file: its bytes, its columns, what it says of itself, and its rows."""
@@ -428,19 +422,7 @@ class _File:
         except CatalogError as error:
             self.findings.stop("units", f"the model cannot read the file: {error}", self.name)
             return
-        self.replayed = Replayed(
-            self.scorer, (work.seed, number), work.quota, other=self._other_scorer(self.scorer)
-        )
-
-    def _other_scorer(self, scorer: Scorer) -> Scorer | None:
-        """Return the last release's scorer, where it is of another model and reads no further columns."""
-        other, columns = self.work.old_scorer, {*scorer.reader.read}
-        if other is None or other.model.id == scorer.model.id or other.columns != scorer.columns:
-            return None
-        with suppress(CatalogError):
-            if {*other.reader.read} <= columns <= {*self.catalog.names}:
-                return other.on(self.catalog)
-        return None
+        self.replayed = Replayed(self.scorer, (work.seed, number), work.quota)
 
     def check(self, output: Output) -> None:
         """Check all rows."""
@@ -461,7 +443,7 @@ class _File:
         self._report()
         work.by_file[self.name] = self.counts
         if self.replayed is not None:
-            self.replayed.report(self.name, self.findings, work.opened.model.label, self.contract.last)
+            self.replayed.report(self.name, self.findings)
             work.n_replayed += self.replayed.n
 
     def _beside_input(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
@@ -476,11 +458,8 @@ class _File:
             names = [column for column in catalog.names if column in source.names]
             shared = [column for column in names if column not in self.contract.made]
             same = catalog.same_columns(source)
-        if source is None or id_ is None or id_ not in source.names:
-            work.inputs_known = False
-        elif work.inputs_known and id_ not in shared:
-            work.inputs.add_file(source, id_, self.number)
-        unproven = [column for column in shared if column not in same]
+        work.inputs_known &= source is not None and id_ in source.names
+        unproven, words = [c for c in shared if c not in same], "values are not those of the input"
         beside: Iterator[pa.RecordBatch | None] = repeat(None)
         if shared and source is not None:
             read = [c for c in work.read if self.read_of is source and c in source.names]
@@ -494,21 +473,14 @@ class _File:
         decoded = [column for column in catalog.names if column not in empty]
         for batch, original in zip(catalog.batches(decoded, ROWS_AT_ONCE), beside, strict=False):
             if original is not None:
-                self._compare_with_input(batch, original, unproven)
-            if id_ in batch.schema.names and id_ not in shared:
-                work.other.add_identifiers(batch.column(id_), self.number, self.start)
+                for column in unproven:
+                    wrong = differing(batch.column(column), original.column(column))
+                    self._fault("input columns", column, words, wrong)
             yield batch, original
-
-    def _compare_with_input(
-        self, batch: pa.RecordBatch, original: pa.RecordBatch, names: Sequence[str]
-    ) -> None:
-        """Compare columns with the input's by value; keep the identifiers of both where they differ."""
-        for column in names:
-            wrong = differing(batch.column(column), original.column(column))
-            self._fault("input columns", column, "values are not those of the input", wrong)
-            if column == self.contract.id and wrong.any():
-                for ledger, part in ((self.work.inputs, original), (self.work.other, batch)):
-                    ledger.add_identifiers(part.column(column), self.number, self.start)
+        if id_ not in shared or ("input columns", id_, words) in self.faults:
+            for ledger, one_of in ((work.inputs, source), (work.other, catalog)):
+                if work.inputs_known and one_of is not None and id_ is not None and id_ in one_of.names:
+                    ledger.add_file(one_of, id_, self.number)
 
     def _fault(self, check: str, column: str | None, words: str, wrong: Any) -> None:
         """Note the rows of the batch with a fault; `wrong` (n,) says which."""
@@ -550,21 +522,19 @@ class _File:
 
     def _compare_texts(self, found: differences.Differences, hashes: Array, batch: pa.RecordBatch) -> None:
         """Compare the texts of the first rows with those of the same file of the last release."""
-        last, id_, n = self.work.last, self.contract.id, differences.TEXT_ROWS
-        if last is None or id_ is None or self.name not in found.old_files:
+        last, id_, n = self.work.last, self.contract.id or "", differences.TEXT_ROWS
+        if last is None or self.name not in found.old_files:
             return
-        old = annotated_table(last.manifest.prefix or "blr_").open(last.data / self.name)
+        old = annotated_table(last.manifest.prefix).open(last.data / self.name)
         texts = [text for text in self.work.texts if text in old.names and text in self.catalog.names]
-        before = (
-            next(old.batches([*dict.fromkeys([id_, *texts])], n), None)
-            if texts and id_ in old.names
-            else None
-        )
-        if before is not None:
-            if not {*texts} <= {*batch.schema.names}:
-                batch = next(self.catalog.batches(texts, n))
+        if not texts or id_ not in old.names:
+            return
+        if not {*texts} <= {*batch.schema.names}:
+            batch = next(self.catalog.batches(texts, n))
+        for before in old.batches([*dict.fromkeys([id_, *texts])], n):
             was = (hashed_identifiers(before.column(id_)), before)
             found.compare_texts(self.number, (hashes[:n], batch.slice(0, n).select(texts)), was)
+            return
 
     # Each yields checks, their columns, what is wrong, and (n,) in which rows.
 
@@ -649,17 +619,15 @@ class _File:
         """Count the rows of each class, in all and by cell, and those with each flag."""
         classes, flags, size = self.contract.classes, rows["flags"], self.work.cells.shape[1]
         cells = differences.cells_of(rows["ra"], rows["dec"]) + 1
-        codes = (
-            rows["class"].astype(np.int64) + 1
-        ) * size + cells  # from -1 on: another text, none, each class
+        of_class = rows["class"].astype(np.int64) + 1  # from -1 on: another text, none, each class
+        codes = of_class * size + cells
         n = np.bincount(codes, minlength=(2 + len(classes)) * size).reshape(-1, size)
         flagged = np.bincount(cells[flags != 0], minlength=size)
         if self.is_counted:
             self.work.cells += [n.sum(axis=0), flagged, *n[2:]]
         self.counts["rows"] += len(flags)
-        self.counts.update(
-            {f"class {name}": k for name, k in zip(classes, n[2:].sum(axis=1).tolist(), strict=True)}
-        )
+        for name, k in zip(classes, n[2:].sum(axis=1).tolist(), strict=True):
+            self.counts[f"class {name}"] += k
         for bit, details in self.contract.flags.items():
             self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
 

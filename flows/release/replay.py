@@ -99,25 +99,16 @@ def mismatches(
 class Replayed:
     """The rows of one file that were scored again, and those that differ by column.
 
-    `quota` rows are drawn, or all of them; `other` is the last release's scorer, to be tried on rows that differ.
-    `known` is False where the limits of the flags are not.
+    `quota` rows are drawn, or all of them.  `known` is False where the limits of the flags are not.
     """
 
     def __init__(
-        self,
-        scorer: Scorer,
-        seed: tuple[int, int],
-        quota: int | None,
-        other: Scorer | None = None,
-        *,
-        known: bool = True,
+        self, scorer: Scorer, seed: tuple[int, int], quota: int | None, *, known: bool = True
     ) -> None:
-        self.scorer, self.seed, self.quota, self.other, self.known = scorer, seed, quota, other, known
-        self.rng = np.random.default_rng(seed)
-        self.n = self.n_bad = self.other_agrees = 0
+        self.scorer, self.seed, self.quota, self.known = scorer, seed, quota, known
+        self.rng, self.n, self.n_drawn = np.random.default_rng(seed), 0, 0
         self.wrong: dict[str, tuple[list[int], float]] = {}
         self.drawn: list[tuple[pa.RecordBatch, pa.RecordBatch, Array]] = []
-        self.n_drawn = 0
 
     def add(
         self, batch: pa.RecordBatch, read: pa.RecordBatch, strata: Array, start: int, share: float
@@ -145,16 +136,10 @@ class Replayed:
         self.scorer.counts.clear()
         self.n += len(numbers)
         found = mismatches(chosen, computed, names, self.scorer, known=self.known)
-        bad = np.unique(np.concatenate([np.empty(0, np.int64), *(r for r, _ in found.values())]))
-        self.n_bad += len(bad)
+
         for name, (where, size) in found.items():
             kept, largest = self.wrong.get(name, ([], 0.0))
             self.wrong[name] = [*kept, *numbers[where].tolist()], max(largest, size)
-        if self.other is not None and len(bad):
-            some = pa.array(bad)
-            given = self.other(inputs.take(some))
-            failing = mismatches(chosen.take(some), given, names[1:-1], self.other, known=False)
-            self.other_agrees += len(bad) - len({int(i) for where, _ in failing.values() for i in where})
 
     def _drawn(self, strata: Array, share: float) -> Array:
         if self.quota is None:
@@ -168,14 +153,13 @@ class Replayed:
             parts.append(rows if len(rows) <= each else self.rng.choice(rows, each, replace=False))
         return np.sort(np.concatenate(parts))
 
-    def report(self, file: str, findings: Findings, maker: str, last: str | None) -> None:
+    def report(self, file: str, findings: Findings) -> None:
         """Report what differs."""
         self.score()
-        by_last = last and self.other_agrees >= 0.9 * max(1, self.n_bad)
-        made = f"; the model of release {last} gives the published values" if by_last else ""
+        maker = self.scorer.model.label
         source = f"{maker}, seed {self.seed[0]}"
         for name, (rows, size) in self.wrong.items():
-            said = f"{maker} gives other values of '{name}' in {len(rows):,} of {self.n:,} rows{made}"
+            said = f"{maker} gives other values of '{name}' in {len(rows):,} of {self.n:,} rows"
             findings.stop("replay", said, file, name, size, ROUNDING, source, rows=sorted(rows))
 
 

@@ -281,7 +281,7 @@ class ReleaseStore:
         files = _files_of(published, self.store.url)
         sizes = {key: n for key, n in self.store.sizes(files).items() if key != MANIFEST}
         for key in sizes:
-            _check_key(key, self.store.url)
+            check_key(key, self.store.url)
         tell().note(
             f"{shown(self.store.url)}: its release is not on this machine and is fetched into {self.folder}"
         )
@@ -451,7 +451,7 @@ def _checked_sums(folder: Path) -> dict[str, str]:
     }
 
 
-def _check_key(key: str, url: str) -> None:
+def check_key(key: str, url: str) -> None:
     """Raise CatalogError where a path leads out of the release: others may be able to write to the store."""
     path = PurePosixPath(key)
     if path.is_absolute() or any(part in ("", "..") or part.startswith(".") for part in path.parts):
