@@ -114,6 +114,23 @@ def texts(column: pa.Array) -> Array:
     return np.asarray(trimmed.to_numpy(zero_copy_only=False), dtype=object)
 
 
+def floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return numbers, (n,) or (n, k), in double precision, NaN where they are missing; times count their units."""
+    if pt.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values = column_values(column)
+    if np.ma.isMaskedArray(values):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.asarray(values, np.float64)
+
+
+def plain(column: pa.Array, padding: str = " ") -> pa.Array:
+    """Return texts without padding at their ends; bytes as text, nulls as ''."""
+    binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
+    text = (decoded(column) if binary else column).cast(pa.string())
+    return pc.ascii_rtrim(text.fill_null(""), characters=padding)
+
+
 def decoded(column: pa.Array) -> pa.Array:
     """Return bytes as text: UTF-8, or Latin-1 where they are no UTF-8."""
     try:
@@ -454,3 +471,23 @@ def plain_texts(values: NDArray[Any]) -> NDArray[Any]:
     gone = np.ma.getmaskarray(values)
     texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
     return np.where(gone, "", np.array(texts, dtype=object))
+
+
+def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
+    """Return which rows (n,) of two columns differ, in any bit of a value or in what is null."""
+    if len(copy) == len(source) and copy.type != source.type:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            source = source.cast(copy.type)
+    if len(copy) != len(source) or copy.type != source.type:
+        return np.ones(len(copy), bool)
+    if pt.is_floating(copy.type):  # NaN too must have the same bits
+        bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[copy.type.bit_width]
+        copy, source = copy.view(bits), source.view(bits)
+    if copy.equals(source):
+        return np.zeros(len(copy), bool)
+    if pt.is_nested(copy.type):
+        pairs = zip(copy.to_pylist(), source.to_pylist(), strict=True)
+        return np.array([repr(x) != repr(y) for x, y in pairs])
+    nulls = np.asarray(copy.is_null()) != np.asarray(source.is_null())
+    wrong = pc.fill_null(pc.not_equal(copy, source), False)  # noqa: FBT003  Arrow's own argument
+    return np.asarray(wrong) | nulls

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from catalogs.catalog.catalog import is_provenance, levels, own_names
+from catalogs.catalog.catalog import Catalog, is_provenance, levels, own_names
 
 # FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
 #
@@ -253,3 +253,31 @@ def lines(cards: Sequence[bytes]) -> list[tuple[list[int], str]]:
         else:
             joined.append(([i], text))
     return joined
+
+
+# What a file says of itself beside its columns.
+
+STRUCTURAL = re.compile(
+    r"(?:NAXIS\d?|TFIELDS|PCOUNT|GCOUNT|THEAP|CHECKSUM|DATASUM|XTENSION|SIMPLE|BITPIX|EXTEND|END|COMMENT|"
+    r"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TUCD|TCOMM|TBCOL)\d+)?$"
+)
+"""FITS cards that say how the table lies in the file, not what it holds."""
+
+
+def metadata_of(catalog: Catalog) -> dict[str, str]:
+    """Return what a file says of itself beside its columns and our provenance; of FITS, its cards."""
+    if catalog.format != "fits":
+        return {k: str(v) for k, v in catalog.metadata.items() if not is_provenance(k)}
+    headers, left = catalog.partitions[0].beside_the_columns()
+    # A sentence names the other HDUs in parentheses.
+    others = [said.partition("(")[2].rpartition(")")[0] for said in left if "HDUs" in said]
+    cards = {"fits HDUs beside the table": ", ".join(others)}
+    for header, text in headers.items():
+        for line in text.splitlines():
+            keyword = line[:8].strip()
+            if line.startswith("HISTORY") and not re.match(r"HISTORY (?:blr |  )", line):
+                cards[f"fits card HISTORY {line[8:].strip()}"] = ""
+            elif "=" in line[8:10] and not STRUCTURAL.fullmatch(keyword):
+                value = line[10:].split(" /")[0].strip().strip("'").strip()
+                cards[f"fits card {header.removeprefix('fits.')} {keyword}"] = value
+    return cards

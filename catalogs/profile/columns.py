@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalogs.arrays import (
@@ -456,3 +457,43 @@ class _Reservoir:
             for name in names
             for part in [self.parts.get(name, np.empty(0))]
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnRange:
+    """A column of many files: rows, missing values, infinite ones among them, and the range; None without numbers."""
+
+    n: int = 0
+    missing: int = 0
+    infinite: int = 0
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @classmethod
+    def of(cls, column: pa.Array) -> ColumnRange:
+        """Return the counts of a batch of a column."""
+        if is_text(column.type):
+            empty = pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0
+            return cls(n=len(column), missing=column.null_count + int(empty))
+        if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
+            return cls(n=len(column), missing=column.null_count)
+        known = column.drop_null().to_numpy(zero_copy_only=False)
+        ends, infinite = (known.min(), known.max()) if len(known) else (), 0
+        if not np.isfinite(ends).all():  # one NaN makes both so
+            infinite = int(np.isinf(known).sum())
+            known = known[np.isfinite(known)]
+            ends = (known.min(), known.max()) if len(known) else ()
+        low, high = map(float, ends) if ends else (None, None)
+        missing = len(column) - len(known)
+        return cls(n=len(column), missing=missing, infinite=infinite, minimum=low, maximum=high)
+
+    def __add__(self, other: ColumnRange) -> ColumnRange:
+        """Return the counts of two parts of a column together."""
+        lows, highs = (self.minimum, other.minimum), (self.maximum, other.maximum)
+        return ColumnRange(
+            n=self.n + other.n,
+            missing=self.missing + other.missing,
+            infinite=self.infinite + other.infinite,
+            minimum=min((x for x in lows if x is not None), default=None),
+            maximum=max((x for x in highs if x is not None), default=None),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -546,3 +547,65 @@ def outlier_share(seen: Profile, name: str) -> float:
     low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
     half = max(high - low, 1e-300) / 2
     return float(np.mean(np.abs(known - middle) > FAR * half)) if high > low else 0.0
+
+
+# Which groups of rows are unlike the others: files of a catalogue, or parts of the sky.
+#
+# Limits are robust and allow for the number of tests.  Shapes: n rows, G groups.
+
+Floats = NDArray[np.float64]
+SIGMA = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
+LEAST_IN_GROUP = 10
+ALARMS = 0.01  # expected false alarms of a family of tests, at most
+
+
+def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
+    """Return which groups (G,) are unlike the others, by more than `floor`.
+
+    The scatter is the errors' and that of the groups; `tests` is how many groups are looked at in all.
+    """
+    centre = float(np.median(values)) if len(values) >= 4 else 0.0
+    scatter = SIGMA * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
+    away = np.abs(values - centre)
+    return (away > -NormalDist().inv_cdf(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (
+        away > floor
+    )
+
+
+def share_errors(shares: Floats, n: Floats) -> Floats:
+    """Return the errors (G,) of shares of n objects each."""
+    return np.asarray(np.sqrt(np.maximum(np.abs(shares) * (1 - shares), 1 / n) / n))
+
+
+def median(values: Floats) -> float:
+    """Return the median of some values, 0 of none."""
+    return float(np.median(values)) if len(values) else 0.0
+
+
+def group_means(values: Floats, codes: Array) -> tuple[Floats, Floats, Array]:
+    """Return the mean (G,) of each group of ten or more, the numbers of values, and the groups' codes."""
+    inside = codes >= 0
+    n = np.bincount(codes[inside])
+    labels = np.flatnonzero(n >= LEAST_IN_GROUP)
+    sums = np.bincount(codes[inside], weights=values[inside], minlength=len(n))
+    return sums[labels] / n[labels], n[labels].astype(float), labels
+
+
+def group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats, Floats, Array]:
+    """Return the median (G,) of each group of ten or more, its spread, the mean's error, numbers, and codes."""
+    n = np.bincount(codes + 1)[1:]  # a code below 0 is of no group
+    kept = (codes >= 0) & (n[codes] >= LEAST_IN_GROUP)
+    labels, group, n = np.unique(codes[kept], return_inverse=True, return_counts=True)
+    values, first, order = values[kept], np.cumsum(n) - n, np.argsort(group, kind="stable")
+
+    def medians(x: Floats) -> Floats:
+        ordered = x.take(order)
+        for part in np.split(ordered, first[1:]):
+            part.sort()  # in its place
+        return np.asarray((ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2)
+
+    middle = medians(values)
+    spread = SIGMA * medians(np.abs(values - middle[group]))
+    mean = np.bincount(group, weights=values, minlength=len(n)) / n
+    squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=len(n))
+    return middle, spread, np.sqrt(squares) / n, n.astype(float), labels

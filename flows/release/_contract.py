@@ -18,6 +18,8 @@ from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 from catalogs.formats import annotated_table
+from catalogs.metadata.fits_cards import metadata_of
+from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.documents import read_document
 from flows.errors import DocumentError
@@ -267,7 +269,7 @@ def derived_contract(
 
 
 def _promised(
-    column: ContractColumn, old: ContractColumn | None, model: Model, release: str, seen: ColumnProfile | None
+    column: ContractColumn, old: ContractColumn | None, model: Model, release: str, seen: ColumnRange | None
 ) -> ContractColumn:
     """Return a column with what the last release promised of it, or else the training catalogue, and with its range."""
     trained = model.columns.get(column.name)
@@ -383,35 +385,19 @@ class Opened:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnProfile:
-    """A column of all files: rows, missing values, infinite ones among them, and the range; None without numbers."""
-
-    n: int
-    missing: int
-    infinite: int = 0
-    minimum: float | None = None
-    maximum: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Profile:
     """What a release holds: its columns, and by file the rows and the classes."""
 
     n_rows: int
-    columns: Mapping[str, ColumnProfile]
+    columns: Mapping[str, ColumnRange]
     files: Mapping[str, Mapping[str, int]]
     classes: Mapping[str, int]
-    flags: Mapping[str, int]
     cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 COUNTS_OF_ROWS = re.compile(
     r"(?:^|[._ -])(?:n_?rows|num_?rows|nrec|nobj|n_?objects|row_?count|rowcount|total_?rows|hats_nrows|nsources)$",
     re.IGNORECASE,
-)
-STRUCTURAL = re.compile(
-    r"(?:NAXIS\d?|TFIELDS|PCOUNT|GCOUNT|THEAP|CHECKSUM|DATASUM|XTENSION|SIMPLE|BITPIX|EXTEND|END|COMMENT|"
-    r"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TUCD|TCOMM|TBCOL)\d+)?$"
 )
 REWRITTEN = re.compile(r"pandas|ARROW:schema|IVOA\.|table_meta_yaml")
 """Keys of metadata that list the columns, and so differ in a copy."""
@@ -443,8 +429,7 @@ def check_files(opened: Opened, findings: Findings) -> None:
         inside = path.is_relative_to(opened.data)
         relative = path.relative_to(opened.data if inside else opened.folder)
         name, known, own = str(relative), *((listed, OWN_FILES) if inside else (beside, DOCUMENTS))
-        if path.is_symlink():
-            findings.stop("checksums", "a symbolic link, whose target may change", name)
+
         temporary = any(part.startswith(".blr-") for part in relative.parts)
         if path.is_file() and not temporary and relative.as_posix() not in known and not own.fullmatch(name):
             findings.stop("partitions", "a file that the manifest does not list", name)
@@ -492,25 +477,6 @@ def check_metadata(
         if not (key in original or ADDED.search(key) or REWRITTEN.match(key)):
             words = f"the copy says {key} = {_short(texts[key])}, the input nothing"
             findings.look("metadata", words, output.name, key, None, None, "the input's header")
-
-
-def metadata_of(catalog: Catalog) -> dict[str, str]:
-    """Return what a file says of itself beside its columns and our provenance; of FITS, its cards."""
-    if catalog.format != "fits":
-        return {k: str(v) for k, v in catalog.metadata.items() if not is_provenance(k)}
-    headers, left = catalog.partitions[0].beside_the_columns()
-    # A sentence names the other HDUs in parentheses.
-    others = [said.partition("(")[2].rpartition(")")[0] for said in left if "HDUs" in said]
-    cards = {"fits HDUs beside the table": ", ".join(others)}
-    for header, text in headers.items():
-        for line in text.splitlines():
-            keyword = line[:8].strip()
-            if line.startswith("HISTORY") and not re.match(r"HISTORY (?:blr |  )", line):
-                cards[f"fits card HISTORY {line[8:].strip()}"] = ""
-            elif "=" in line[8:10] and not STRUCTURAL.fullmatch(keyword):
-                value = line[10:].split(" /")[0].strip().strip("'").strip()
-                cards[f"fits card {header.removeprefix('fits.')} {keyword}"] = value
-    return cards
 
 
 def _short(value: str | None) -> str:

@@ -20,11 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays import column_values, decoded, hashed_identifiers
+from catalogs.arrays import column_values, floats, hashed_identifiers, plain
 from catalogs.catalog.catalog import Catalog
+from catalogs.profile.quality import (
+    LEAST_IN_GROUP,
+    SIGMA,
+    group_means,
+    group_medians,
+    median,
+    outlying,
+    share_errors,
+)
 from catalogs.profile.split import healpix_pixels
 from flows.release._contract import MOST_ROWS, Contract, Findings, Opened, Profile, Verdict
 from flows.runs.results import MovedObject, Transition
@@ -37,13 +45,13 @@ IN_MEMORY = 1_000_000  # rows of a ledger in memory, some 30 MB; more go to the 
 SAMPLE_ROWS = 40_000  # objects whose values are compared, about
 ARCSECONDS = 3.0  # separation from which an identifier has another position
 SHIFT = 0.3  # mean shift of the positions of a file that deserves a look, in arcseconds
-SIGMA = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
+
 FARTHEST = 1e100  # largest change, in spreads of a column: the squares of larger ones overflow
-LEAST_IN_GROUP = 10
+
 CHANGED = 0.15  # share of a file's objects that may change class or flag beyond those of other files
 STRANGE = 10  # of the robust spread of its changes: a change beyond it is none of the usual ones
 FEW = 0.03  # share of strange changes in a file beyond that of other files
-ALARMS = 0.01  # expected false alarms of a family of tests, at most
+
 MOST_CHANGED = 2_000  # changed objects of the sample that are attributed to what changed them
 MOST_EXAMPLES = 20
 
@@ -60,23 +68,6 @@ TEXT_ROWS = 4_096  # first rows of each file whose texts are compared
 CELL_ORDER = 3  # order of the HEALPix cells in which values are compared: 7.3 degrees
 
 
-def floats(column: pa.Array) -> Floats:
-    """Return numbers, (n,) or (n, k), in double precision, NaN where they are missing; times count their units."""
-    if pt.is_temporal(column.type):
-        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    values = column_values(column)
-    if np.ma.isMaskedArray(values):
-        return np.ma.filled(values.astype(np.float64), np.nan)
-    return np.asarray(values, np.float64)
-
-
-def plain(column: pa.Array, padding: str = " ") -> pa.Array:
-    """Return texts without padding at their ends; bytes as text, nulls as ''."""
-    binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
-    text = (decoded(column) if binary else column).cast(pa.string())
-    return pc.ascii_rtrim(text.fill_null(""), characters=padding)
-
-
 def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:
     """Return the classes (n,) by number: from 1 on, 0 for none, -1 for a text that is not among them."""
     known = pa.array(["", *classes], pa.string())
@@ -89,10 +80,9 @@ def cells_of(ra: Floats, dec: Floats) -> NDArray[np.int64]:
         return healpix_pixels(ra % 360, dec, CELL_ORDER)
 
 
-PLACE = [("hash", "u8"), ("file", "u4"), ("row", "u8"), ("ra", "f8"), ("dec", "f8")]
-ROW = [*PLACE, ("class", "i2"), ("flags", "i4"), ("p", "f4")]
-Rows = Mapping[str, Array]
-"""Columns (n,) of `ROW`: the hash of the identifier, file and row, position in degrees, class by number, and so on."""
+PLACE = [("hash", "u8"), ("row", "u8"), ("ra", "f8"), ("dec", "f8")]
+ROW = np.dtype([*PLACE, ("file", "u4"), ("flags", "i4"), ("p", "f4"), ("class", "i2")])
+"""A row: the hash of its identifier, file and row, position in degrees, class by number, and so on."""
 
 
 def rows_of(
@@ -102,44 +92,36 @@ def rows_of(
     position: Sequence[str | None],
     file: int,
     start: int,
-) -> dict[str, Array]:
-    """Return the rows of a batch, which are those of a file from row `start` on."""
-    n, names = batch.num_rows, batch.schema.names
-    hashes = hashed_identifiers(batch.column(contract.id)) if contract.id in names else np.zeros(n, np.uint64)
-    rows = {
-        "hash": hashes,
-        "file": np.full(n, file, np.uint32),
-        "row": np.arange(start, start + n, dtype=np.uint64),
-    }
+) -> Array:
+    """Return the rows (n,) of a batch, which are those of a file from row `start` on."""
+    names, rows = batch.schema.names, np.zeros(batch.num_rows, ROW)
+    rows["file"], rows["row"] = file, np.arange(start, start + len(rows))
+    if contract.id in names:
+        rows["hash"] = hashed_identifiers(batch.column(contract.id))
     for key, name in zip(("ra", "dec"), position, strict=True):
         number = name in names and (pt.is_floating(t := batch.column(name).type) or pt.is_integer(t))
-        values = floats(batch.column(name)) if number else np.full(n, np.nan)
+        values = floats(batch.column(name)) if number else np.nan
         rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
     rows["class"] = class_numbers(batch.column(f"{prefix}class"), contract.classes)
-    flags = column_values(batch.column(f"{prefix}flags"))
-    rows["flags"] = np.nan_to_num(np.ma.filled(flags, 0)).astype(np.int32)
-    rows["p"] = floats(batch.column(f"{prefix}p_max")).astype(np.float32)
+    rows["flags"] = np.nan_to_num(np.ma.filled(column_values(batch.column(f"{prefix}flags")), 0))
+    rows["p"] = floats(batch.column(f"{prefix}p_max"))
     return rows
 
 
 class Ledger:
     """Rows in the order in which they were added; of more than a million, in buckets by the first bits of the hash."""
 
-    def __init__(self, path: Path, kept: Sequence[tuple[str, str]] = PLACE) -> None:
-        self.path, self.kept = path, np.dtype([*kept])
+    def __init__(self, path: Path) -> None:
+        self.buckets = [path.with_name(f"{path.name}-{b}") for b in range(BUCKETS)]
         self.held: list[Array] = []
         self.n = self.n_held = self.sequence = 0  # the last tells the order of the identifiers
         self.on_disk = False
 
-    def add(self, rows: Rows, some: Any = slice(None)) -> None:
-        """Add rows, or some of them."""
-        hashes = np.ascontiguousarray(rows["hash"][some])
-        held = np.zeros(len(hashes), self.kept)
-        for name in (name for name in self.kept.names or () if name in rows):
-            held[name] = rows[name][some]
-        self.held.append(held)
-        self.sequence = zlib.crc32(hashes.data, self.sequence)
-        self.n, self.n_held = self.n + len(held), self.n_held + len(held)
+    def add(self, rows: Array) -> None:
+        """Add rows."""
+        self.held.append(rows)
+        self.sequence = zlib.crc32(np.ascontiguousarray(rows["hash"]).data, self.sequence)
+        self.n, self.n_held = self.n + len(rows), self.n_held + len(rows)
         if self.n_held > (IN_MEMORY // BUCKETS if self.on_disk else IN_MEMORY):
             self.flush()
 
@@ -147,37 +129,29 @@ class Ledger:
         """Add the identifiers of all rows of a file."""
         start = 0
         for batch in catalog.batches([column]):
-            n = batch.num_rows
-            hashes, row = hashed_identifiers(batch.column(column)), np.arange(start, start + n)
-            self.add({"hash": hashes, "file": np.full(n, file, np.uint32), "row": row})
-            start += n
+            rows = np.zeros(batch.num_rows, ROW)
+            rows["hash"], rows["file"] = hashed_identifiers(batch.column(column)), file
+            rows["row"] = np.arange(start, start := start + len(rows))
+            self.add(rows)
 
     def flush(self) -> None:
         """Move the rows into buckets on the disk."""
-        for rows in self.held:
-            bucket = (rows["hash"] >> np.uint64(59)).astype(np.uint8)
-            ordered = rows.take(np.argsort(bucket, kind="stable"))  # by an index it takes six times as long
-            ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
-            for b, part in enumerate(np.split(ordered, ends[:-1])):
-                with self._bucket(b).open("ab") as file:
-                    part.tofile(file)
+        rows = np.concatenate([np.zeros(0, ROW), *self.held])
+        bucket = (rows["hash"] >> np.uint64(59)).astype(np.uint8)
+        ordered = rows.take(np.argsort(bucket, kind="stable"))  # by an index it takes six times as long
+        ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
+        for path, part in zip(self.buckets, np.split(ordered, ends[:-1]), strict=True):
+            with path.open("ab") as file:
+                part.tofile(file)
         self.held, self.n_held, self.on_disk = [], 0, True
-
-    def _in_memory(self) -> Array:
-        return np.concatenate([np.zeros(0, self.kept), *self.held])
-
-    def _bucket(self, b: int) -> Path:
-        return self.path.with_name(f"{self.path.name}-{b}")
 
     def parts(self) -> Iterator[Array]:
         """Yield the rows: all at once, or bucket by bucket."""
-        if not self.on_disk:
-            yield self._in_memory()
-            return
-        self.flush()
-        for b in range(BUCKETS):
-            there = self._bucket(b).exists()
-            yield np.fromfile(self._bucket(b), self.kept) if there else np.zeros(0, self.kept)
+        if self.on_disk:
+            self.flush()
+            yield from (np.fromfile(path, ROW) for path in self.buckets)
+        else:
+            yield np.concatenate([np.zeros(0, ROW), *self.held])
 
     def beside(self, other: Ledger) -> Iterator[tuple[Array, Array]]:
         """Yield the rows of two ledgers, those with the same identifiers together."""
@@ -221,8 +195,9 @@ class Ledger:
             findings.stop(name, said, place, "", len(numbers), 0, name, rows=sorted(numbers))
 
 
-def matched(ours: Array, theirs: Array) -> tuple[Any, Any]:
-    """Return the places (m,) of the same identifiers in two lots of hashes; of repeated ones the first."""
+def matched(now: Array, was: Array) -> tuple[Any, Any]:
+    """Return the places (m,) of the same identifiers in two lots of rows; of repeated ones the first."""
+    ours, theirs = (np.ascontiguousarray(rows["hash"]) for rows in (now, was))
     if np.array_equal(ours, theirs):
         return slice(None), slice(None)
     place = pc.index_in(pa.array(ours), value_set=pa.array(theirs))
@@ -231,18 +206,6 @@ def matched(ours: Array, theirs: Array) -> tuple[Any, Any]:
         j, first = np.unique(j, return_index=True)
         i = i[first]
     return i, j
-
-
-def picked(rows: Any, some: Any) -> Rows:
-    """Return some rows."""
-    return {name: rows[name][some] for name, _ in ROW}
-
-
-def but(n: int, some: Any) -> NDArray[np.bool_]:
-    """Return which of n rows are not among `some`."""
-    others = np.ones(n, bool)
-    others[some] = False
-    return others
 
 
 def elements(name: str, size: int) -> list[str]:
@@ -267,7 +230,7 @@ class Sample:
         self.read: list[list[pa.RecordBatch]] = []
         self.catalogs: list[Catalog] = []
 
-    def add(self, batch: pa.RecordBatch, rows: Rows, read: pa.RecordBatch, catalog: Catalog) -> None:
+    def add(self, batch: pa.RecordBatch, rows: Array, read: pa.RecordBatch, catalog: Catalog) -> None:
         """Add the rows of a batch that belong to the sample; `read` has the columns that models read, of `catalog`."""
         chosen = np.flatnonzero(rows["hash"] % self.step == 0)
         index, n, names = pa.array(chosen), len(chosen), {*batch.schema.names}
@@ -295,24 +258,8 @@ class Sample:
         return whole[np.unique(whole["row hash"], return_index=True)[1]]
 
 
-def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
-    """Return which groups (G,) are unlike the others, by more than `floor`.
-
-    The scatter is the errors' and that of the groups; `tests` is how many groups are looked at in all.
-    """
-    centre = float(np.median(values)) if len(values) >= 4 else 0.0
-    scatter = SIGMA * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
-    away = np.abs(values - centre)
-    return (away > -ndtri(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (away > floor)
-
-
 Groups = tuple[str, Floats, Floats, Array]
 """What the groups are, and their values, numbers and labels (G,)."""
-
-
-def share_errors(shares: Floats, n: Floats) -> Floats:
-    """Return the errors (G,) of shares of n objects each."""
-    return np.asarray(np.sqrt(np.maximum(np.abs(shares) * (1 - shares), 1 / n) / n))
 
 
 class Differences:
@@ -328,7 +275,7 @@ class Differences:
         self.files, self.whole, self.findings, self.source = files, whole, findings, f"release {last.version}"
         self.old_files = [output.name for output in last.manifest.outputs]
         # Rows that were found nowhere so far.
-        self.new, self.old = Ledger(scratch / "new", ROW), Ledger(scratch / "old", ROW)
+        self.new, self.old = Ledger(scratch / "new"), Ledger(scratch / "old")
         self.compared = 0
         self.transitions: Counter[tuple[int, int]] = Counter()
         self.examples: list[tuple[int, int, int, int, float]] = []
@@ -342,31 +289,32 @@ class Differences:
         self.strangers, self.came_from = np.zeros(len(files)), np.zeros(len(files), int)
         self.old_rows, self.old_gone = np.zeros(len(self.old_files)), np.zeros(len(self.old_files))
 
-    def compare(self, now: Rows, was: Rows) -> None:
+    def compare(self, now: Array, was: Array) -> None:
         """Compare rows with those of the same part of the last release; keep what is there only, or here only."""
         self.old_rows += np.bincount(was["file"], minlength=len(self.old_files))
-        i, j = matched(now["hash"], was["hash"])
-        self._count(picked(now, i), picked(was, j))
-        for ledger, rows, some in ((self.new, now, i), (self.old, was, j)):
-            alone = but(len(rows["hash"]), some)
-            if alone.any():
-                ledger.add(rows, alone)
+        for ledger, alone in zip((self.new, self.old), self._compared(now, was), strict=True):
+            if len(alone):
+                ledger.add(alone)
+
+    def _compared(self, now: Array, was: Array) -> tuple[Array, Array]:
+        """Count the same objects of two lots of rows; return the other rows of each."""
+        i, j = matched(now, was)
+        self._count(now[i], was[j])
+        others = [np.ones(len(rows), bool) for rows in (now, was)]
+        others[0][i], others[1][j] = False, False
+        return now[others[0]], was[others[1]]
 
     def compare_others(self, ledger: Ledger) -> None:
         """Compare the rows that were elsewhere; `ledger` has all rows of the release."""
-        fresh: list[Rows] = []
+        fresh = [np.zeros(0, ROW)]
         for now, was in self.new.beside(self.old):
-            i, j = matched(np.array(now["hash"]), np.array(was["hash"]))
-            self._count(picked(now, i), picked(was, j))
-            gone = was["file"][but(len(was["hash"]), j)]
-            self.old_gone += np.bincount(gone, minlength=len(self.old_files))
-            if sum(len(rows["hash"]) for rows in fresh) < IN_MEMORY:
-                fresh.append(picked(now, but(len(now["hash"]), i)))
-        self._report_twice(
-            {name: np.concatenate([rows[name] for rows in fresh]) for name, _ in PLACE}, ledger
-        )
+            new, gone = self._compared(now, was)
+            self.old_gone += np.bincount(gone["file"], minlength=len(self.old_files))
+            if sum(map(len, fresh)) < IN_MEMORY:
+                fresh.append(new)
+        self._report_twice(np.concatenate(fresh), ledger)
 
-    def _count(self, a: Any, b: Any) -> None:
+    def _count(self, a: Array, b: Array) -> None:
         """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
         G = len(self.files)
         self.compared += len(a["hash"])
@@ -394,7 +342,7 @@ class Differences:
         self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
         self._count_positions(a, b)
 
-    def _count_positions(self, a: Any, b: Any) -> None:
+    def _count_positions(self, a: Array, b: Array) -> None:
         """Note by file how many objects moved, how far the farthest did, in which rows; sum the others' shifts."""
         with np.errstate(invalid="ignore"):  # of infinite positions
             dra = (a["ra"] - b["ra"] + 180) % 360 - 180
@@ -411,7 +359,7 @@ class Differences:
             rows = sorted([*rows, *a["row"][mine].tolist()])[:MOST_ROWS]
             self.moved[file] = n + int(mine.sum()), max(farthest, float(squares[mine].max() ** 0.5)), rows
 
-    def _report_twice(self, fresh: Rows, ledger: Ledger) -> None:
+    def _report_twice(self, fresh: Array, ledger: Ledger) -> None:
         """Report new identifiers at the position of another object: an overlap that is there twice."""
 
         def square(rows: Any) -> Array:
@@ -457,7 +405,7 @@ class Differences:
         """Report columns of texts that changed, and files that stand out; texts of other objects are faults."""
         for name, counts in self.texts.items():
             files, n, changed, of_others, strange = np.array(counts).T
-            share, shares, middle = changed.sum() / n.sum(), changed / n, _median(changed / n)
+            share, shares, middle = changed.sum() / n.sum(), changed / n, median(changed / n)
             said = f"{share:.1%} of the texts of '{name}' are other ones than in the last release"
             self.findings.graded("values", said, (0.05, np.inf), "", name, share, source=self.source)
             far = outlying(shares, share_errors(shares, n), tests=len(n) * len(self.texts), floor=CHANGED)
@@ -491,7 +439,7 @@ class Differences:
             findings.add(verdict, "objects", said, self.old_files[g], "", gone / rows, 0.05, source)
         shares = self.strangers / np.maximum(self.seen, 1)
         for g in np.flatnonzero(shares > 0.05).tolist():
-            verdict = "stop" if shares[g] > 0.5 and _median(shares) < 0.05 else "look"
+            verdict = "stop" if shares[g] > 0.5 and median(shares) < 0.05 else "look"
             said = f"{shares[g]:.0%} of the objects were in {self.old_files[self.came_from[g]]} before"
             findings.add(verdict, "objects", said, self.files[g], "", shares[g], 0.05, source)
         if n:
@@ -514,7 +462,7 @@ class Differences:
         *sums, squares, n = self.shifts[:, known]
         means, errors = [shift / n for shift in sums], np.sqrt(squares) / n
         for what, shifts in zip(("right ascension", "declination"), means, strict=True):
-            middle = _median(shifts)
+            middle = median(shifts)
             said = f"all objects moved by {middle:+.2f}″ in {what}"
             self.findings.graded("positions", said, (SHIFT, np.inf), "", "", middle, source=self.source)
             far = outlying(shifts, errors, tests=2 * len(n), floor=SHIFT)
@@ -532,7 +480,7 @@ class Differences:
             said = f"{share:.1%} of the {words}{more}"
             self.findings.graded(check, said, limits, "", flag, share, source=self.source)
             shares, seen = counts[known] / self.seen[known], self.seen[known]
-            middle, tests = _median(shares), len(known) * len(self.changed)
+            middle, tests = median(shares), len(known) * len(self.changed)
             far = outlying(shares, share_errors(shares, seen), tests=tests, floor=CHANGED) & (shares > middle)
             said = f"{{x:.1%}} of the {{n:,.0f}} {words}, elsewhere {middle:.1%}"
             self._unlike(check, said, flag, ("file", shares, seen, known), far, middle + CHANGED)
@@ -561,9 +509,9 @@ class Differences:
             if both.sum() >= 20:
                 a, b, kept = a[both], b[both], {what: codes[both] for what, codes in groups.items()}
                 self._values(name, a, b, kept, tests)
-                shares, n, labels = _group_means((a != b).astype(float), kept["file"])
+                shares, n, labels = group_means((a != b).astype(float), kept["file"])
                 self._other_values(name, shares, n, labels, tests)
-                if _median(shares) > 0.9 and len(shares) >= 4:
+                if median(shares) > 0.9 and len(shares) >= 4:
                     unchanged[name] = {*labels[(shares == 0) & (n >= 20)].tolist()}
         for file in set.intersection(*unchanged.values()) if unchanged else ():
             said = f"no value of {', '.join(map(repr, unchanged))} changed, elsewhere nearly all did"
@@ -575,7 +523,7 @@ class Differences:
         for form, cut in ROUNDINGS.items():
             with np.errstate(over="ignore"):
                 same = [(cut(x[known]) == x[known]).astype(float) for x in (a, b)]
-            (now, _, labels), (was, _, _) = (_group_means(x, files[known]) for x in same)
+            (now, _, labels), (was, _, _) = (group_means(x, files[known]) for x in same)
             lost = np.flatnonzero((now > 0.99) & (was < 0.5))
             for g in lost.tolist():
                 said = (
@@ -593,8 +541,8 @@ class Differences:
         said = f"{share:.1%} of the values of '{name}' {lost}"
         self.findings.graded(check, said, (0.02, 0.1), "", name, share, source=self.source)
         for what, codes in groups.items():
-            values, n, labels = _group_means(net, codes)
-            errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _median(values)
+            values, n, labels = group_means(net, codes)
+            errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), median(values)
             far = outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
             said = f"{{x:.1%}} of the values of '{{name}}' {lost}, elsewhere {middle:.1%}"
             self._unlike(check, said, name, (what, values, n, labels), far, 0.05)
@@ -624,7 +572,7 @@ class Differences:
         if wrong or self.findings.graded("values", said, (0.3, 0.6), "", name, spread, source=self.source):
             return
         for what, codes in groups.items():
-            values, widths, errors, n, labels = _group_medians(moved, codes)
+            values, widths, errors, n, labels = group_medians(moved, codes)
             far, near = (outlying(values, 1.253 * errors, tests=tests, floor=floor) for floor in (0.15, 0.05))
             said = f"'{{name}}' of {{n:,.0f}} objects moved by {{x:+.2f}} spreads, elsewhere {middle:+.2f}"
             group = (what, values, n, labels)
@@ -633,8 +581,8 @@ class Differences:
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             said = f"'{{name}}' of {{n:,.0f}} objects differs by {{x:.2f}} spreads, elsewhere {spread:.2f}"
             self._unlike("values", said, name, (what, widths, n, labels), wide, 0.4)
-            strange, _, _ = _group_means((np.abs(moved - middle) > STRANGE * spread).astype(float), codes)
-            usual = _median(strange)
+            strange, _, _ = group_means((np.abs(moved - middle) > STRANGE * spread).astype(float), codes)
+            usual = median(strange)
             some = outlying(strange, share_errors(strange, n), tests=tests, floor=FEW) & (strange > usual)
             some &= ~(far | near | wide)
             said = f"{{x:.1%}} of the values of '{{name}}' moved {STRANGE} times as far as others, usual: {usual:.1%}"
@@ -643,7 +591,7 @@ class Differences:
 
     def _other_values(self, name: str, shares: Floats, n: Floats, labels: Array, tests: int) -> None:
         """Report files whose values changed where those of most files did not, if no other finding names them."""
-        middle, named = _median(shares), {c.file for c in self.findings.found if c.field == name}
+        middle, named = median(shares), {c.file for c in self.findings.found if c.field == name}
         far = outlying(shares, share_errors(shares, n), tests=tests, floor=CHANGED) & (shares > middle)
         far &= np.array([not {self.files[label], ""} & named for label in labels], bool)
         said = f"{{x:.1%}} of the values of '{{name}}' are other ones, elsewhere {middle:.1%}"
@@ -660,11 +608,11 @@ class Differences:
             if len(before) < 50:
                 continue
             ends, known = np.quantile(before, [0.02, 0.98]), np.isfinite(values)
-            medians, _, _, n, labels = _group_medians(values[known], codes[known])
+            medians, _, _, n, labels = group_medians(values[known], codes[known])
             said = "the median of '{name}' of {n:,.0f} new objects is {x:.4g}, beyond 96 % of before"
             for end, beyond in zip(ends, (medians < ends[0], medians > ends[1]), strict=True):
                 self._unlike(check, said, name, ("file", medians, n, labels), beyond & (n >= 20), end)
-            shares, n, labels = _group_means((~known).astype(float), codes)
+            shares, n, labels = group_means((~known).astype(float), codes)
             earlier = 1 - len(before) / max(1, len(old[name]))
             said = f"{{x:.0%}} of the values of '{{name}}' of new objects are missing, before {earlier:.0%}"
             far = (shares > 0.95) & (n >= 20) & (earlier < 0.5)
@@ -719,36 +667,3 @@ def report_shares(profile: Profile, before: Profile, findings: Findings, source:
             said = f"{shares[g]:.0%} of {n[g]:,.0f} objects are {of}, were {earlier[g]:.0%}"
             place = f"HEALPix cell {cells[g]}"
             findings.graded(name, said, (0.25, 0.5), place, of, float(change[g]), source=source)
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values)) if len(values) else 0.0
-
-
-def _group_means(values: Floats, codes: Array) -> tuple[Floats, Floats, Array]:
-    """Return the mean (G,) of each group of ten or more, the numbers of values, and the groups' codes."""
-    inside = codes >= 0
-    n = np.bincount(codes[inside])
-    labels = np.flatnonzero(n >= LEAST_IN_GROUP)
-    sums = np.bincount(codes[inside], weights=values[inside], minlength=len(n))
-    return sums[labels] / n[labels], n[labels].astype(float), labels
-
-
-def _group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats, Floats, Array]:
-    """Return the median (G,) of each group of ten or more, its spread, the mean's error, numbers, and codes."""
-    n = np.bincount(codes + 1)[1:]  # a code below 0 is of no group
-    kept = (codes >= 0) & (n[codes] >= LEAST_IN_GROUP)
-    labels, group, n = np.unique(codes[kept], return_inverse=True, return_counts=True)
-    values, first, order = values[kept], np.cumsum(n) - n, np.argsort(group, kind="stable")
-
-    def medians(x: Floats) -> Floats:
-        ordered = x.take(order)
-        for part in np.split(ordered, first[1:]):
-            part.sort()  # in its place
-        return np.asarray((ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2)
-
-    middle = medians(values)
-    spread = SIGMA * medians(np.abs(values - middle[group]))
-    mean = np.bincount(group, weights=values, minlength=len(n)) / n
-    squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=len(n))
-    return middle, spread, np.sqrt(squares) / n, n.astype(float), labels

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from blr.decisions import Flag
-from catalogs.arrays import column_values, hashed_identifiers, is_text
+from catalogs.arrays import column_values, differing, floats, hashed_identifiers, is_text
 from catalogs.catalog.catalog import USER_BITS, Catalog, one, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table
+from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer
 from flows.errors import OutputFolderError
 from flows.release import _differences as differences
@@ -37,7 +36,6 @@ from flows.release._contract import (
     ROW_CHECKS,
     TEXTS,
     Check,
-    ColumnProfile,
     Contract,
     Findings,
     Opened,
@@ -50,7 +48,7 @@ from flows.release._contract import (
     check_of,
     check_summaries,
 )
-from flows.release._differences import Array, Rows, floats
+from flows.release._differences import Array
 from flows.release.replay import Replayed, Truth, negative_controls
 from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256, without_margins
@@ -66,7 +64,7 @@ NUMBERS = re.compile(
     r"(?:u?int|float|double|halffloat|bool|timestamp|date|time|duration|decimal)"
 )
 BINARY = {"binary", "large_binary"}
-NOTHING: Rows = {name: np.zeros(0, kind) for name, kind in differences.ROW}
+NOTHING = np.zeros(0, differences.ROW)
 Faults = tuple[str, str | None, str, Any]
 EXACT = 2**53  # largest whole number up to which doubles have all digits
 MOST_ELEMENTS = 16  # most elements of a vector for them to be compared with the last release
@@ -199,7 +197,7 @@ class _Pass:
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for scorer in scorers for name in scorer.reader.read))
-        self.columns: dict[str, ColumnProfile] = {}
+        self.columns: dict[str, ColumnRange] = {}
         self.by_file: dict[str, Counter[str]] = {}
         # Rows by HEALPix cell, those without one first: all, those with flags, and those of each class.
         self.cells = np.zeros((2 + len(contract.classes), 1 + 12 * 4**differences.CELL_ORDER), np.int64)
@@ -220,14 +218,14 @@ class _Pass:
         sizes, step = self.sizes | dict.fromkeys(self.positions, 1), max(1, n_rows // differences.SAMPLE_ROWS)
         self.sample, self.old_sample = differences.Sample(sizes, step), differences.Sample(sizes, step)
         self.found: differences.Differences | None = None
-        self.before: dict[str, Iterator[Rows]] = {}
+        self.before: dict[str, Iterator[Array]] = {}
         if last is not None and contract.id is not None:
             self.found = differences.Differences(self.files, last, frozenset(whole), findings, scratch)
             known = {o.name for o in without_margins(last.manifest.outputs)}
             files = enumerate(self.found.old_files)
             self.before = {name: self._rows_of_last(last, k) for k, name in files if name in known}
 
-    def _rows_of_last(self, last: Opened, number: int) -> Iterator[Rows]:
+    def _rows_of_last(self, last: Opened, number: int) -> Iterator[Array]:
         """Yield the rows of a file of the last release, batch by batch; keep those of the sample."""
         prefix, place, at, id_ = last.manifest.prefix, last.manifest.position, 0, self.contract.id
         positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
@@ -306,7 +304,6 @@ class _Pass:
             columns=self.columns,
             files={name: dict(counts) for name, counts in self.by_file.items()},
             classes={name: total[f"class {name}"] for name in self.contract.classes},
-            flags={flag["name"]: total[f"flag {flag['name']}"] for flag in self.contract.flags.values()},
             cells={
                 str(cell): dict(zip(("rows", "flagged", *self.contract.classes), counts, strict=True))
                 for cell, counts in enumerate(self.cells[:, 1:].T.tolist())
@@ -404,7 +401,7 @@ class _File:
         self.expected = np.zeros(len(work.contract.classes))
         self.faults: dict[tuple[str, str, str], list[int]] = {}
         self.n_faults: Counter[tuple[str, str, str]] = Counter()
-        self.columns: dict[str, ColumnProfile] = {}
+        self.columns: dict[str, ColumnRange] = {}
         self.unknown: set[str] = set()
         self.start = 0
         self.is_counted = self.name in work.counted
@@ -468,7 +465,7 @@ class _File:
         needed = {id_, *work.positions, *work.read}
         empty = {c: n for c, n in same.items() if n is not None and c in shared and c not in needed}
         self.columns = {
-            c: ColumnProfile(n=catalog.n_rows * (c in empty), missing=empty.get(c, 0)) for c in catalog.names
+            c: ColumnRange(n=catalog.n_rows * (c in empty), missing=empty.get(c, 0)) for c in catalog.names
         }
         decoded = [column for column in catalog.names if column not in empty]
         for batch, original in zip(catalog.batches(decoded, ROWS_AT_ONCE), beside, strict=False):
@@ -494,7 +491,7 @@ class _File:
         """Check a batch; `read` has the columns that the model reads."""
         work, contract, names = self.work, self.contract, batch.schema.names
         for name in names:
-            self.columns[name] = joined(self.columns[name], counted(batch.column(name)))
+            self.columns[name] += ColumnRange.of(batch.column(name))
         if any(f"{contract.prefix}{part}" not in names for part in ("class", "flags", "p_max", "model")):
             return
         place = (contract.ra, contract.dec)
@@ -538,7 +535,7 @@ class _File:
 
     # Each yields checks, their columns, what is wrong, and (n,) in which rows.
 
-    def _faults_of_places(self, batch: pa.RecordBatch, rows: Rows) -> Iterator[Faults]:
+    def _faults_of_places(self, batch: pa.RecordBatch, rows: Array) -> Iterator[Faults]:
         contract = self.contract
         if contract.id in batch.schema.names:
             column = batch.column(contract.id)
@@ -550,7 +547,7 @@ class _File:
             turned = (rows["ra"] < -180) | (rows["ra"] > 360)
             yield "ranges", contract.ra, "right ascensions lie outside of −180° to 360°", turned
 
-    def _faults_of_probabilities(self, batch: pa.RecordBatch, rows: Rows) -> Iterator[Faults]:
+    def _faults_of_probabilities(self, batch: pa.RecordBatch, rows: Array) -> Iterator[Faults]:
         """Yield faults of probabilities, classes, and the flags that follow from probabilities."""
         contract, prefix = self.contract, self.contract.prefix
         p_names = [f"{prefix}p_{safe_name(name)}" for name in contract.classes]
@@ -599,7 +596,7 @@ class _File:
         other = np.asarray(column_values(batch.column(f"{prefix}model")) != contract.model_id)
         yield "model", f"{prefix}model", f"rows are of another model than {contract.model}", other
 
-    def _faults_of_features(self, rows: Rows, read: pa.RecordBatch | None) -> Iterator[Faults]:
+    def _faults_of_features(self, rows: Array, read: pa.RecordBatch | None) -> Iterator[Faults]:
         """Yield faults of the flags that say which features are missing; keep some rows for negative controls."""
         if read is None or self.scorer is None:
             return
@@ -615,7 +612,7 @@ class _File:
             self.work.control_rows.append(read.slice(0, 100))
             self.work.control_scorer = self.scorer
 
-    def _count(self, rows: Rows) -> None:
+    def _count(self, rows: Array) -> None:
         """Count the rows of each class, in all and by cell, and those with each flag."""
         classes, flags, size = self.contract.classes, rows["flags"], self.work.cells.shape[1]
         cells = differences.cells_of(rows["ra"], rows["dec"]) + 1
@@ -642,7 +639,7 @@ class _File:
             said = f"{n:,} rows: {words}{strange}"
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
         for name, seen in self.columns.items():
-            work.columns[name] = joined(work.columns.get(name, NONE), seen)
+            work.columns[name] = work.columns.get(name, ColumnRange()) + seen
             promised, before = contract.column(name), work.seen.get(name, seen)
             if promised is None or name == contract.id:
                 continue
@@ -659,56 +656,6 @@ class _File:
                     findings.add(verdict, "ranges", said, self.name, name, value, limit, promised.source)
         for k, class_name in enumerate(contract.classes):
             self.counts[f"expected {class_name}"] = round(float(self.expected[k]))
-
-
-NONE = ColumnProfile(n=0, missing=0)
-
-
-def counted(column: pa.Array) -> ColumnProfile:
-    """Return the counts of a batch of a column: values, missing and infinite ones, and the range of the numbers."""
-    if is_text(column.type):
-        empty = pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0
-        return ColumnProfile(n=len(column), missing=column.null_count + int(empty))
-    if not pt.is_integer(column.type) and not pt.is_floating(column.type):
-        return ColumnProfile(n=len(column), missing=column.null_count)
-    known = column.drop_null().to_numpy(zero_copy_only=False)
-    ends, infinite = (known.min(), known.max()) if len(known) else (), 0
-    if not np.isfinite(ends).all():  # one NaN makes both so
-        infinite = int(np.isinf(known).sum())
-        known = known[np.isfinite(known)]
-        ends = (known.min(), known.max()) if len(known) else ()
-    low, high = map(float, ends) if ends else (None, None)
-    missing = len(column) - len(known)
-    return ColumnProfile(n=len(column), missing=missing, infinite=infinite, minimum=low, maximum=high)
-
-
-def joined(a: ColumnProfile, b: ColumnProfile) -> ColumnProfile:
-    """Return the counts of two parts of a column together."""
-    low, high = (
-        [x for x in ends if x is not None] for ends in ((a.minimum, b.minimum), (a.maximum, b.maximum))
-    )
-    counts = {key: getattr(a, key) + getattr(b, key) for key in ("n", "missing", "infinite")}
-    return ColumnProfile(**counts, minimum=min(low, default=None), maximum=max(high, default=None))
-
-
-def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
-    """Return which rows (n,) of two columns differ, in any bit of a value or in what is null."""
-    if len(copy) == len(source) and copy.type != source.type:
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            source = source.cast(copy.type)
-    if len(copy) != len(source) or copy.type != source.type:
-        return np.ones(len(copy), bool)
-    if pt.is_floating(copy.type):  # NaN too must have the same bits
-        bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[copy.type.bit_width]
-        copy, source = copy.view(bits), source.view(bits)
-    if copy.equals(source):
-        return np.zeros(len(copy), bool)
-    if pt.is_nested(copy.type):
-        pairs = zip(copy.to_pylist(), source.to_pylist(), strict=True)
-        return np.array([repr(x) != repr(y) for x, y in pairs])
-    nulls = np.asarray(copy.is_null()) != np.asarray(source.is_null())
-    wrong = pc.fill_null(pc.not_equal(copy, source), False)  # noqa: FBT003  Arrow's own argument
-    return np.asarray(wrong) | nulls
 
 
 def given_classes(

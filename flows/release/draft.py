@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blr.threads import single_threaded_blas
-from catalogs.arrays import hashed_identifiers
+from catalogs.arrays import differing, hashed_identifiers
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
 from catalogs.formats import TableChoice, annotated_table
@@ -37,7 +37,7 @@ from flows.release._contract import (
     passed,
 )
 from flows.release._differences import transitions_of
-from flows.release.check import Checked, differing
+from flows.release.check import Checked
 from flows.release.record import (
     COMPANIONS,
     RECORD,
@@ -82,34 +82,22 @@ def draft(request: DraftRequest) -> ReleaseState:
             manifest = finished_run(folder / DATA)
         opened = _with_model(folder, manifest, request.store, stated, version)
         last = series.base(log, log.latest)
-        record = _record(
-            opened,
-            series.name,
-            run=str(request.run or request.specification),
-            n_rows=opened.n_rows,
-            files=tuple(o.name for o in manifest.outputs),
-            events=len(log.events),
-            last=last.version if last else None,
-            companions=tuple(_companions(request, folder)),
-        )
-        contract = derived_contract(opened, last, companions=record.companions, id_column=request.id_column)
+        companions = tuple(_companions(request, folder))
+        contract = derived_contract(opened, last, companions=companions, id_column=request.id_column)
         write_document(folder / CONTRACT, contract)
+        record = ReleaseRecord(
+            name=series.name,
+            version=version,
+            drafted=utc_now(),
+            run=str(request.run or request.specification),
+            events=len(log.events),
+            last=contract.last,
+            companions=companions,
+        )
         write_document(folder / RECORD, record)
-    compared = f"compared with: {record.last or 'no release before'}"
+    compared = f"compared with: {contract.last or 'no release before'}"
     remarks = (f"contract: {folder / CONTRACT}", compared)
     return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
-
-
-def _record(opened: Opened, name: str, **more: Any) -> ReleaseRecord:
-    """Return the record of a draft."""
-    return ReleaseRecord(
-        name=name,
-        version=opened.version,
-        model=opened.model.label,
-        specification_hash=opened.manifest.specification_hash,
-        drafted=utc_now(),
-        **more,
-    )
 
 
 def finished_run(folder: Path) -> Manifest:
@@ -225,15 +213,15 @@ def patch(request: PatchRequest) -> ReleaseState:
         (folder / DATA).mkdir(parents=True, exist_ok=True)
         with atomic_path(folder / DATA / PATCH) as temporary:
             pq.write_table(table, temporary)
-        about: dict[str, Any] = {"kind": "patch", "last": base.version, "why": request.why or ""}
-        record = _record(
-            opened,
-            series.name,
+        record = ReleaseRecord(
+            name=series.name,
+            version=version,
+            drafted=utc_now(),
             run=str(request.run),
-            n_rows=n,
-            files=(PATCH,),
             events=len(log.events),
-            **about,
+            kind="patch",
+            last=base.version,
+            why=request.why or "",
         )
         write_document(folder / RECORD, record)
         checked = Checked(
@@ -249,7 +237,7 @@ def patch(request: PatchRequest) -> ReleaseState:
             transitions=transitions_of(moves),
         )
         none = dict.fromkeys(opened.model.classes, 0)
-        profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})
+        profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none)
         write_checks(opened, checked, profile, base, {})
     said = f"{n:,} rows change in {len(columns) - 1} columns: {names}"
     remarks = (said, f"{changed:,} objects have another class")

@@ -74,19 +74,15 @@ class ReleaseRefusedError(OutputFolderError):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
-    """What a draft is made of: the run, its model, the release before; `kind` is "patch" for a point release.
+    """What a draft is made of: the run, the release before; `kind` is "patch" for a point release.
 
     `events` is how many publications and rollbacks there had been when it was drafted.
     """
 
     name: str
     version: str
-    model: str
-    specification_hash: str
     drafted: str
     run: str
-    n_rows: int
-    files: tuple[str, ...]
     events: int
     kind: Literal["release", "patch"] = "release"
     last: str | None = None

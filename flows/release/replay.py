@@ -18,7 +18,7 @@ import pyarrow as pa
 from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
-from catalogs.arrays import column_values, hashed_identifiers, is_text
+from catalogs.arrays import column_values, floats, hashed_identifiers, is_text, plain
 from catalogs.catalog.catalog import USER_BITS, levels, one
 from catalogs.formats import TableChoice, annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
@@ -26,7 +26,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
-from flows.release._differences import Rows, class_numbers, floats, matched, plain
+from flows.release._differences import ROW, class_numbers, matched
 from flows.request import ReplayRequest
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
@@ -231,8 +231,9 @@ class Truth:
     """Objects whose class is known, by the hashes of their identifiers, and the classes that releases give them."""
 
     def __init__(self, hashes: Array, labels: Array) -> None:
-        self.hashes, first = np.unique(hashes, return_index=True)
-        self.labels = labels[first]
+        hashes, first = np.unique(hashes, return_index=True)
+        self.known = np.zeros(len(hashes), ROW)
+        self.known["hash"], self.known["class"] = hashes, labels[first]
         self.found: dict[str, list[Array]] = {"now": [], "before": []}
 
     @classmethod
@@ -256,10 +257,10 @@ class Truth:
             )
         return cls(np.concatenate(hashes)[codes > 0], codes[codes > 0])
 
-    def add(self, release: str, rows: Rows) -> None:
+    def add(self, release: str, rows: Array) -> None:
         """Note the classes and probabilities that a release gives to known objects among its rows."""
-        i, j = matched(rows["hash"], self.hashes)
-        columns = (self.labels[j], rows["class"][i], rows["p"][i])
+        i, j = matched(rows, self.known)
+        columns = (self.known["class"][j], rows["class"][i], rows["p"][i])
         self.found[release].append(np.stack([x.astype(np.float64) for x in columns], axis=1))
 
     def report(
