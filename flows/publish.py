@@ -22,9 +22,8 @@ from flows.orchestration.run_page import (
     shown_once,
 )
 from flows.release import record
-from flows.release.check import Checked, check_table
 from flows.release.draft import draft
-from flows.release.record import ReleaseState
+from flows.reports.release_page import check_table
 from flows.reports.tables import literal, to_markdown
 from flows.request import (
     DraftRequest,
@@ -33,6 +32,7 @@ from flows.request import (
     ReleaseRequest,
     SignRequest,
 )
+from flows.runs.results import Checked, ReleaseState
 
 
 class SignOff(RunInput):

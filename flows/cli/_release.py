@@ -12,10 +12,8 @@ from catalogs.errors import counted
 from flows.cli._printing import plain_table, print_tables, say, show
 
 if TYPE_CHECKING:
-    from flows.release.check import Checked
-    from flows.release.record import ReleaseState, Verified
-    from flows.release.replay import ReplayResult
     from flows.request import ReleaseRequest, ReplayRequest, VerifyRequest
+    from flows.runs.results import Checked, ReleaseState, ReplayResult, Verified
 
 STOPPED = 1
 

@@ -17,19 +17,20 @@ from flows.models.description import ModelDescription, TrainingResult
 from flows.models.promotion import PromotionResult
 from flows.models.store import ModelListing
 from flows.orchestration.settings import AutomationsResult
-from flows.release.check import Checked
-from flows.release.record import ReleaseState, Verified
-from flows.release.replay import ReplayResult
 from flows.reports.catalogue_page import Explanation
 from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import FolderStatus, Manifest
 from flows.runs.results import (
     CensusResult,
+    Checked,
     ClassificationResult,
     MapResult,
     ReleaseResult,
+    ReleaseState,
+    ReplayResult,
     Summary,
+    Verified,
 )
 
 VERSION: Final = 1

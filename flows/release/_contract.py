@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
@@ -26,7 +26,7 @@ from flows.errors import DocumentError
 from flows.models.model import Model, read_model
 from flows.models.row_files import ROWS_FILE
 from flows.runs.manifest import MANIFEST, SUMMARY, SUMS, FlagDetails, Manifest, ObjectColumns, Output
-from flows.runs.results import Counts, Summary
+from flows.runs.results import ORDER, Check, Counts, Profile, Summary, Verdict
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
@@ -40,31 +40,6 @@ MOST_PLACES = 12  # that a check names one by one
 ROOM = 0.5  # part of a range's width by which values may exceed the last release's range on either side
 LEAST_KNOWN = 500  # values that make a range a limit: the extremes of fewer move far
 TEXTS = {"string", "large_string", "string_view"}  # they differ only in how Arrow keeps them
-Verdict = Literal["stop", "look", "pass"]
-ORDER = get_args(Verdict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """What a check found: where, the number, the limit and where that comes from."""
-
-    kind: str
-    name: str
-    verdict: Verdict
-    found: str
-    file: str = ""
-    field: str = ""
-    rows: tuple[int, ...] = ()
-    number: float | None = None
-    limit: float | None = None
-    source: str = ""
-
-    @property
-    def place(self) -> str:
-        """File, field and first rows in words."""
-        rows = f"rows {', '.join(map(str, self.rows[:5]))}" if self.rows else ""
-        return ", ".join(filter(None, (self.file, self.field, rows)))
-
 
 EVERY_ROW = "{rows:,} rows in {files:,} files: "
 CHECKS: Mapping[str, tuple[str, str]] = {
@@ -382,17 +357,6 @@ class Opened:
     def profile(self) -> Profile:
         """What the release holds, which its check has found."""
         return read_document(Profile, self.folder / PROFILE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """What a release holds: its columns, and by file the rows and the classes."""
-
-    n_rows: int
-    columns: Mapping[str, ColumnRange]
-    files: Mapping[str, Mapping[str, int]]
-    classes: Mapping[str, int]
-    cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 COUNTS_OF_ROWS = re.compile(

@@ -34,8 +34,8 @@ from catalogs.profile.quality import (
     share_errors,
 )
 from catalogs.profile.split import healpix_pixels
-from flows.release._contract import MOST_ROWS, Contract, Findings, Opened, Profile, Verdict
-from flows.runs.results import MovedObject, Transition
+from flows.release._contract import MOST_ROWS, Contract, Findings, Opened
+from flows.runs.results import CELL_ORDER, MovedObject, Profile, Transition, Verdict
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -65,7 +65,6 @@ ROUNDINGS: Mapping[str, Callable[[Floats], Floats]] = {
     **{f"{k} decimals": partial(_rounded, k) for k in range(5)},
 }
 TEXT_ROWS = 4_096  # first rows of each file whose texts are compared
-CELL_ORDER = 3  # order of the HEALPix cells in which values are compared: 7.3 degrees
 
 
 def class_numbers(column: pa.Array, classes: Sequence[str]) -> Array:

@@ -32,18 +32,15 @@ from flows.release._contract import (
     SETTINGS,
     Contract,
     Opened,
-    Profile,
     derived_contract,
     passed,
 )
 from flows.release._differences import transitions_of
-from flows.release.check import Checked
 from flows.release.record import (
     COMPANIONS,
     RECORD,
     ReleaseRecord,
     ReleaseRefusedError,
-    ReleaseState,
     Series,
     forget_checks,
     write_checks,
@@ -53,6 +50,7 @@ from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
 from flows.runs.release_store import RETIRED
+from flows.runs.results import Checked, Profile, ReleaseState
 from flows.specification.specification import Specification
 from flows.specification.toml_file import load_specification, specification_toml
 

@@ -10,8 +10,10 @@ In an object store, the folder's name has the digest, and `releases.json` is rep
 from __future__ import annotations
 
 import base64
+import csv
 import getpass
 import hashlib
+import io
 import json
 import os
 import re
@@ -38,23 +40,24 @@ from catalogs.remote.urls import shown, url_of
 from flows.documents import from_document, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
+from flows.release._check import check_release
 from flows.release._contract import (
     CONTRACT,
     DATA,
     MODEL,
     PROFILE,
     SETTINGS,
+    Contract,
     Opened,
-    Profile,
     derived_contract,
 )
-from flows.release.check import Checked, check_release
 from flows.release.replay import Truth
 from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
 from flows.runs.references import NAME_PATTERN, check_inside, check_output
 from flows.runs.release_store import check_key, check_store, folder_here
+from flows.runs.results import Checked, Profile, ReleaseState, Status, Verified
 
 RECORD = "release.json"
 CHECKS = "checks.json"
@@ -179,26 +182,6 @@ class ReleaseLog:
     def published(self, version: str | None) -> ReleaseEvent | None:
         """Return the publication of a version; None if it is not published."""
         return next((e for e in self.events if e.what == "published" and e.version == version), None)
-
-
-Status = Literal["drafted", "signed", "refused", "published", "rolled back", "is published"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseState:
-    """What was done to a release: its state, its folder, its digest, and what stops it."""
-
-    name: str
-    version: str
-    status: Status
-    folder: str
-    digest: str = ""
-    latest: str | None = None
-    who: str = ""
-    why: str = ""
-    stops: tuple[str, ...] = ()
-    looks: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -440,7 +423,7 @@ def write_checks(
     `sums` has the hashes of files as they were checked.
     """
     # It draws maps: a signature waits for no plots.
-    from flows.release._report import write_release_documents  # noqa: PLC0415
+    from flows.reports.release_page import release_documents  # noqa: PLC0415
 
     folder = opened.folder
     content = sums_of(folder, sums, CONTENT)
@@ -448,9 +431,23 @@ def write_checks(
     checked = replace(checked, checked=utc_now(), digest=digest)
     write_document(folder / PROFILE, profile)
     write_document(folder / CHECKS, checked)
-    write_release_documents(opened, checked, profile, last)
+    before = None if last is None else last.profile
+    texts = release_documents(opened.manifest, opened.model, checked, profile, before)
+    for name, text in {**texts, "columns.csv": _columns(opened.contract, profile)}.items():
+        atomic_write_text(folder / name, text)
     atomic_write_text(folder / SUMS, sums_text(sums_of(folder, content)))
     return checked
+
+
+def _columns(contract: Contract, profile: Profile) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("name", "type", "unit", "ucd", "description", "minimum", "maximum", "missing", "rows"))
+    for c in contract.columns:
+        seen = profile.columns.get(c.name)
+        numbers = () if seen is None else (seen.minimum, seen.maximum, seen.missing, seen.n)
+        writer.writerow((c.name, c.datatype, c.unit, c.ucd, c.description, *numbers))  # None is empty
+    return text.getvalue()
 
 
 def sign(request: SignRequest) -> ReleaseState:
@@ -563,19 +560,6 @@ def rollback(request: RollbackRequest) -> ReleaseState:
     about = {"digest": event.digest, "latest": event.version, "who": who, "why": request.why}
     remarks = (f"{log.latest} stays published",)
     return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verified:
-    """What the verification of a release's folder found: `faults` is empty where all is as it was published."""
-
-    folder: str
-    version: str
-    digest: str
-    files: int
-    signed_by: str
-    with_key: bool
-    faults: tuple[str, ...]
 
 
 def verify(request: VerifyRequest) -> Verified:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from flows.models.store import Store
 from flows.release._contract import Findings
 from flows.release._differences import ROW, class_numbers, matched
 from flows.request import ReplayRequest
+from flows.runs.results import ReplayResult
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
@@ -302,18 +302,6 @@ class Truth:
                 "truth", said, (0.02, max(0.1, 3 * spread)), "", "", max(0.0, -gain), source=known
             )
         return quality
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayResult:
-    """How many rows of a file were scored again, and which columns differ in how many of them, and by how much."""
-
-    file: str
-    model: str
-    rows: int
-    differ: Mapping[str, int]
-    largest: Mapping[str, float]
-    agrees: bool
 
 
 def replay_file(request: ReplayRequest) -> ReplayResult:

@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from typing_extensions import TypedDict
 
 from blr.census.results import Census, StatedAssumption
+from catalogs.profile.columns import ColumnRange
 
 # The counts of an annotated file, as its staging record and the table of a folder's files keep them for later runs.
 
@@ -595,3 +596,125 @@ class MapResult:
     over: tuple[MappedQuantity, ...]
     remarks: tuple[str, ...]
     files: tuple[Path, ...]
+
+
+# What the commands of releases return and keep: the checks, their basis, and the state of a release.
+
+CELL_ORDER = 3  # order of the HEALPix cells in which releases are compared: 7.3 degrees
+Verdict = Literal["stop", "look", "pass"]
+ORDER = get_args(Verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What a check found: where, the number, the limit and where that comes from."""
+
+    kind: str
+    name: str
+    verdict: Verdict
+    found: str
+    file: str = ""
+    field: str = ""
+    rows: tuple[int, ...] = ()
+    number: float | None = None
+    limit: float | None = None
+    source: str = ""
+
+    @property
+    def place(self) -> str:
+        """File, field and first rows in words."""
+        rows = f"rows {', '.join(map(str, self.rows[:5]))}" if self.rows else ""
+        return ", ".join(filter(None, (self.file, self.field, rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """The checks of a release, the worst first, and what they rest on."""
+
+    name: str
+    version: str
+    checks: tuple[Check, ...]
+    n_rows: int
+    n_replayed: int
+    seed: int
+    last: str | None = None
+    compared: int = 0
+    class_changed: int = 0
+    transitions: tuple[Transition, ...] = ()
+    attributed: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[MovedObject, ...] = ()
+    controls: Mapping[str, float] = field(default_factory=dict)
+    truth: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    checked: str = ""
+    digest: str = ""
+
+    def names(self, verdict: Verdict) -> tuple[str, ...]:
+        """Return the names of the checks with a verdict."""
+        return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == verdict))
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The names of the checks that say stop."""
+        return self.names("stop")
+
+    @property
+    def verdict(self) -> str:
+        """How many checks say stop, in words."""
+        n = len(self.stops)
+        return f"{n} checks say stop" if n > 1 else f"{'one' if n else 'no'} check says stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What a release holds: its columns, and by file and HEALPix cell (order `CELL_ORDER`) the rows and the classes."""
+
+    n_rows: int
+    columns: Mapping[str, ColumnRange]
+    files: Mapping[str, Mapping[str, int]]
+    classes: Mapping[str, int]
+    cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+Status = Literal["drafted", "signed", "refused", "published", "rolled back", "is published"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseState:
+    """What was done to a release: its state, its folder, its digest, and what stops it."""
+
+    name: str
+    version: str
+    status: Status
+    folder: str
+    digest: str = ""
+    latest: str | None = None
+    who: str = ""
+    why: str = ""
+    stops: tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What the verification of a release's folder found: `faults` is empty where all is as it was published."""
+
+    folder: str
+    version: str
+    digest: str
+    files: int
+    signed_by: str
+    with_key: bool
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """How many rows of a file were scored again, and which columns differ in how many of them, and by how much."""
+
+    file: str
+    model: str
+    rows: int
+    differ: Mapping[str, int]
+    largest: Mapping[str, float]
+    agrees: bool

@@ -25,7 +25,7 @@ pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
 FORKING = """
 import contextlib, json, os, sys
 from flows.cli.app import run
-import flows.cli._release, flows.release._report, flows.release.draft
+import flows.cli._release, flows.release.draft, flows.reports.release_page
 for line in sys.stdin:
     asked = json.loads(line)
     if "wait" in asked:

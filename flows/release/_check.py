@@ -12,7 +12,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,9 @@ from flows.release._contract import (
     DATA,
     ROW_CHECKS,
     TEXTS,
-    Check,
     Contract,
     Findings,
     Opened,
-    Profile,
-    Verdict,
     check_columns,
     check_edits,
     check_files,
@@ -50,9 +46,8 @@ from flows.release._contract import (
 )
 from flows.release._differences import Array
 from flows.release.replay import Replayed, Truth, negative_controls
-from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256, without_margins
-from flows.runs.results import MovedObject, Transition
+from flows.runs.results import CELL_ORDER, Checked, Profile, Verdict
 
 ROWS_AT_ONCE = 32_768  # of which a column stays in the cache: memory is not requested anew for each batch
 REPLAY_ROWS = 20_000  # rows that are scored again; of smaller releases all are
@@ -70,57 +65,6 @@ EXACT = 2**53  # largest whole number up to which doubles have all digits
 MOST_ELEMENTS = 16  # most elements of a vector for them to be compared with the last release
 WHOLE = re.compile(r"u?int")
 CONTROL_BATCHES = 8  # batches of which rows are kept for negative controls
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """The checks of a release, the worst first, and what they rest on."""
-
-    name: str
-    version: str
-    checks: tuple[Check, ...]
-    n_rows: int
-    n_replayed: int
-    seed: int
-    last: str | None = None
-    compared: int = 0
-    class_changed: int = 0
-    transitions: tuple[Transition, ...] = ()
-    attributed: Mapping[str, int] = field(default_factory=dict)
-    examples: tuple[MovedObject, ...] = ()
-    controls: Mapping[str, float] = field(default_factory=dict)
-    truth: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    checked: str = ""
-    digest: str = ""
-
-    def names(self, verdict: Verdict) -> tuple[str, ...]:
-        """Return the names of the checks with a verdict."""
-        return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == verdict))
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """The names of the checks that say stop."""
-        return self.names("stop")
-
-    @property
-    def verdict(self) -> str:
-        """How many checks say stop, in words."""
-        n = len(self.stops)
-        return f"{n} checks say stop" if n > 1 else f"{'one' if n else 'no'} check says stop"
-
-
-def check_table(checked: Checked) -> ReportTable:
-    """Return the checks as a table, the worst first."""
-    rows = []
-    for c in checked.checks:
-        numbers = ("" if value is None else f"{value:.4g}" for value in (c.number, c.limit))
-        rows.append((c.verdict, c.name, c.found, c.place, *numbers, c.source))
-    return ReportTable(
-        title=f"Checks of {checked.name} {checked.version}",
-        columns=("verdict", "check", "found", "where", "number", "limit", "limit from"),
-        rows=tuple(rows),
-        numeric=frozenset({4, 5}),
-    )
 
 
 def check_release(
@@ -200,7 +144,7 @@ class _Pass:
         self.columns: dict[str, ColumnRange] = {}
         self.by_file: dict[str, Counter[str]] = {}
         # Rows by HEALPix cell, those without one first: all, those with flags, and those of each class.
-        self.cells = np.zeros((2 + len(contract.classes), 1 + 12 * 4**differences.CELL_ORDER), np.int64)
+        self.cells = np.zeros((2 + len(contract.classes), 1 + 12 * 4**CELL_ORDER), np.int64)
         self.control_rows: list[pa.RecordBatch] = []
         self.control_scorer: Scorer | None = None
         # Short vectors are compared by element, and whole numbers that doubles do not hold by their digits.

@@ -1,23 +1,20 @@
-"""What goes with a release: the page that is read before signing, README, column table, citation and provenance."""
+"""What goes with a release: the page that is read before signing, README, citation and provenance."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from catalogs.errors import counted
-from catalogs.files import atomic_write_text
+from flows.models.model import Model
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
-from flows.release._contract import Check, Contract, Opened, Profile
-from flows.release._differences import CELL_ORDER
-from flows.release.check import Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
 from flows.reports.data import made_now
 from flows.reports.html import Picture, drawn, made_words, render_page
 from flows.reports.report_table import ReportTable
+from flows.runs.manifest import Manifest
+from flows.runs.results import CELL_ORDER, Check, Checked, Profile
 
 QUESTIONS = {
     "conservation": "Is every object here, once, with its input unchanged?",
@@ -27,24 +24,40 @@ QUESTIONS = {
 }
 
 
-def write_release_documents(opened: Opened, checked: Checked, profile: Profile, last: Opened | None) -> None:
-    """Write the report and the documents that a reader of the release needs, without knowing blr."""
+def release_documents(
+    manifest: Manifest, model: Model, checked: Checked, profile: Profile, before: Profile | None
+) -> dict[str, str]:
+    """Return the report and the documents that a reader of the release needs, without knowing blr, by file name."""
     size = f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
-    lead = f"{size}, classified by {opened.model.label}"
-    for name, text in {
-        "report.html": _page(opened, checked, profile, None if last is None else last.profile, lead),
+    lead = f"{size}, classified by {model.label}"
+    return {
+        "report.html": _page(manifest, model, checked, profile, before, lead),
         "README.md": _readme(checked, profile, lead),
-        "columns.csv": _columns(opened.contract, profile),
         "KNOWN_ISSUES.md": _issues(checked),
         "CITATION.cff": _citation(checked),
-        "provenance.json": json.dumps(_provenance(opened, checked), indent=1) + "\n",
-    }.items():
-        atomic_write_text(opened.folder / name, text)
+        "provenance.json": json.dumps(_provenance(manifest, model, checked), indent=1) + "\n",
+    }
 
 
-def _page(opened: Opened, checked: Checked, profile: Profile, before: Profile | None, lead: str) -> str:
+def check_table(checked: Checked) -> ReportTable:
+    """Return the checks as a table, the worst first."""
+    rows = []
+    for c in checked.checks:
+        numbers = ("" if value is None else f"{value:.4g}" for value in (c.number, c.limit))
+        rows.append((c.verdict, c.name, c.found, c.place, *numbers, c.source))
+    return ReportTable(
+        title=f"Checks of {checked.name} {checked.version}",
+        columns=("verdict", "check", "found", "where", "number", "limit", "limit from"),
+        rows=tuple(rows),
+        numeric=frozenset({4, 5}),
+    )
+
+
+def _page(
+    manifest: Manifest, model: Model, checked: Checked, profile: Profile, before: Profile | None, lead: str
+) -> str:
     """Return the page of a release as HTML: what changed, what looks odd, and the checks by severity."""
-    stops, looks, manifest = checked.stops, checked.names("look"), opened.manifest
+    stops, looks = checked.stops, checked.names("look")
     level: Level = "bad" if stops else "care" if looks else "good"
     short = {
         "bad": f"No: {checked.verdict} ({', '.join(stops)}).",
@@ -66,7 +79,7 @@ def _page(opened: Opened, checked: Checked, profile: Profile, before: Profile | 
         groups=(("Checks, the worst first", (check_table(checked),)), *_changes(checked)),
         last=("Negative controls and known objects", _numbers(checked)),
         provenance={
-            "model": opened.model.label,
+            "model": model.label,
             "settings": f"sha256 {manifest.specification_hash}",
             "content": f"sha256 {checked.digest}",
             "blr": manifest.code_version,
@@ -175,17 +188,6 @@ Compared with: {checked.last or "no release before"}.
 """
 
 
-def _columns(contract: Contract, profile: Profile) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("name", "type", "unit", "ucd", "description", "minimum", "maximum", "missing", "rows"))
-    for c in contract.columns:
-        seen = profile.columns.get(c.name)
-        numbers = () if seen is None else (seen.minimum, seen.maximum, seen.missing, seen.n)
-        writer.writerow((c.name, c.datatype, c.unit, c.ucd, c.description, *numbers))  # None is empty
-    return text.getvalue()
-
-
 def _issues(checked: Checked) -> str:
     found = [f"- **{c.verdict}**, {_sentence(c)}" for c in checked.checks if c.verdict != "pass"]
     said = "\n".join(found) or "The checks found none."
@@ -206,21 +208,21 @@ identifiers:
 """
 
 
-def _provenance(opened: Opened, checked: Checked) -> dict[str, object]:
+def _provenance(manifest: Manifest, model: Model, checked: Checked) -> dict[str, object]:
     """Return what made the release as W3C PROV-JSON."""
-    manifest, model = opened.manifest, f"model:{opened.model.label}"
     release, run = f"release:{checked.name}-{checked.version}", "run:classification"
+    maker = f"model:{model.label}"
     kinds = ({"prov:type": "annotated catalogue"}, {"prov:type": "catalogue"})
     files = {f"file:{o.name}": kinds[0] | {"blr:sha256": o.sha256} for o in manifest.outputs}
     inputs = {f"input:{o.input_path}": kinds[1] | {"blr:sha256": o.input.sha256} for o in manifest.outputs}
     made = {"blr:version": manifest.code_version, "blr:settings": manifest.specification_hash}
     made["prov:endTime"] = manifest.created
-    about = {release: {"blr:content": checked.digest}, model: {"blr:id": str(opened.model.id)}}
+    about = {release: {"blr:content": checked.digest}, maker: {"blr:id": str(model.id)}}
     return {
         "prefix": {"blr": "https://github.com/galaxyblr/galaxyblr#", "prov": "http://www.w3.org/ns/prov#"},
         "entity": {**about, **files, **inputs},
         "activity": {run: made},
-        "used": {f"_:u{i}": {"prov:activity": run, "prov:entity": e} for i, e in enumerate([model, *inputs])},
+        "used": {f"_:u{i}": {"prov:activity": run, "prov:entity": e} for i, e in enumerate([maker, *inputs])},
         "wasGeneratedBy": {f"_:g{i}": {"prov:entity": e, "prov:activity": run} for i, e in enumerate(files)},
         "hadMember": {f"_:m{i}": {"prov:collection": release, "prov:entity": e} for i, e in enumerate(files)},
     }
