@@ -32,6 +32,7 @@ from flows.errors import OutputFolderError
 from flows.release import _differences as differences
 from flows.release._contract import (
     DATA,
+    MOST_ROWS,
     ROW_CHECKS,
     TEXTS,
     Contract,
@@ -73,25 +74,25 @@ def check_release(
     *,
     name: str,
     promised: Contract,
-    companions: Sequence[Path] = (),
-    seed: int = 0,
-    truth: Truth | None = None,
+    seed: int,
+    truth: Truth | None,
 ) -> tuple[Checked, Profile, Mapping[str, str]]:
     """Check a release against its contract, its inputs, its model and the last release.
 
     Return the checks, what the release holds, and the SHA-256 of the files that were read.
     """
-    findings, contract, version = Findings(), opened.contract, None if last is None else last.version
-    check_edits(contract, promised, findings)
-    check_files(opened, findings)
+    contract, version = opened.contract, None if last is None else last.version
     with tempfile.TemporaryDirectory(prefix="blr-release-") as scratch:
-        work = _Pass(opened, last, Path(scratch), findings, truth, seed)
+        work = _Pass(opened, last, Path(scratch), truth, seed)
+        findings = work.findings
+        check_edits(contract, promised, findings)
+        check_files(opened, findings)
         for number, output in enumerate(opened.manifest.outputs):
             work.file(number, output)
         profile = work.profile()
         findings.ran(*ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
         findings.ran("replay", n=work.n_replayed, model=opened.model.label)
-        work.compare_identifiers(companions)
+        work.compare_identifiers([opened.folder / name for name in promised.companions])
         check_summaries(opened, work.by_file, findings)
         compared = work.compare()
         controls = work.controls()
@@ -116,17 +117,10 @@ class _Pass:
     """One pass over the files of a release, and what is gathered of all rows."""
 
     def __init__(
-        self,
-        opened: Opened,
-        last: Opened | None,
-        scratch: Path,
-        findings: Findings,
-        truth: Truth | None,
-        seed: int,
+        self, opened: Opened, last: Opened | None, scratch: Path, truth: Truth | None, seed: int
     ) -> None:
-        self.opened, self.last, self.scratch = opened, last, scratch
-        self.contract = contract = opened.contract
-        self.findings, self.truth, self.seed = findings, truth, seed
+        self.opened, self.last, self.scratch, self.truth, self.seed = opened, last, scratch, truth, seed
+        self.findings, self.contract = Findings(), (contract := opened.contract)
         self.files = [o.name for o in opened.manifest.outputs]
         self.counted = {o.name for o in without_margins(opened.manifest.outputs)}
         self.n_replayed, self.sums = 0, dict[str, str]()
@@ -164,7 +158,7 @@ class _Pass:
         self.found: differences.Differences | None = None
         self.before: dict[str, Iterator[Array]] = {}
         if last is not None and contract.id is not None:
-            self.found = differences.Differences(self.files, last, frozenset(whole), findings, scratch)
+            self.found = differences.Differences(self.files, last, frozenset(whole), self.findings, scratch)
             known = {o.name for o in without_margins(last.manifest.outputs)}
             files = enumerate(self.found.old_files)
             self.before = {name: self._rows_of_last(last, k) for k, name in files if name in known}
@@ -259,8 +253,7 @@ class _Pass:
         """Check that each identifier is there once, and that the inputs and the companions have the same."""
         findings, files, id_ = self.findings, self.files, self.contract.id
         if id_ is None:
-            said = "the specification names no identifier: rows are known by their order alone"
-            findings.look("identifiers", said)
+            findings.look("identifiers", "no identifier is named: rows are known by their order alone")
         else:
             self.ledger.report_repeated(files, findings, "identifiers")
             if self.inputs_known:
@@ -278,8 +271,7 @@ class _Pass:
             ledger.report_repeated([name], findings, what)
             ledger.report_others(self.ledger, [name], files, findings, what)
             if ledger.n == self.ledger.n and ledger.sequence != self.ledger.sequence:
-                said = "its rows are in another order than those of the release's files"
-                findings.look(what, said, name)
+                findings.look(what, "its rows are in another order than those of the release's files", name)
 
     def compare(self) -> dict[str, Any]:
         """Compare with the last release; return what `Checked` has of it, nothing without one or an identifier."""
@@ -343,8 +335,7 @@ class _File:
         self.contract, self.catalog, self.source = work.contract, catalog, source
         self.counts: Counter[str] = Counter()
         self.expected = np.zeros(len(work.contract.classes))
-        self.faults: dict[tuple[str, str, str], list[int]] = {}
-        self.n_faults: Counter[tuple[str, str, str]] = Counter()
+        self.faults: dict[tuple[str, str, str], tuple[int, list[int]]] = {}
         self.columns: dict[str, ColumnRange] = {}
         self.unknown: set[str] = set()
         self.start = 0
@@ -427,9 +418,8 @@ class _File:
         """Note the rows of the batch with a fault; `wrong` (n,) says which."""
         rows = np.flatnonzero(wrong)
         if len(rows):
-            key = (check, column or "", words)
-            self.faults.setdefault(key, []).extend((self.start + rows[:50]).tolist())
-            self.n_faults[key] += len(rows)
+            n, first = self.faults.get(key := (check, column or "", words), (0, []))
+            self.faults[key] = n + len(rows), [*first, *(self.start + rows[:MOST_ROWS]).tolist()][:MOST_ROWS]
 
     def _add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> None:
         """Check a batch; `read` has the columns that the model reads."""
@@ -577,8 +567,7 @@ class _File:
         findings, contract, work = self.findings, self.contract, self.work
         # Nothing is known of a new field: its largest galaxy may be larger than all of the last release's.
         new_field = work.last is not None and work.last.manifest.find(self.name) is None
-        for (check, column, words), rows in self.faults.items():
-            n = self.n_faults[check, column, words]
+        for (check, column, words), (n, rows) in self.faults.items():
             strange = f": {', '.join(sorted(map(repr, self.unknown))[:5])}" if check == "class names" else ""
             said = f"{n:,} rows: {words}{strange}"
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
@@ -590,10 +579,8 @@ class _File:
             if seen.infinite and (name in contract.made or not before.infinite):
                 said = f"{seen.infinite:,} values of '{name}' are infinite"
                 findings.stop("ranges", said, self.name, name, seen.infinite, 0, promised.source)
-            for value, limit, sign in (
-                (seen.minimum, promised.minimum, -1),
-                (seen.maximum, promised.maximum, 1),
-            ):
+            low, high = (seen.minimum, promised.minimum, -1), (seen.maximum, promised.maximum, 1)
+            for value, limit, sign in (low, high):
                 if value is not None and limit is not None and sign * (value - limit) > TIGHT:
                     said = f"'{name}' reaches {value:.6g}, the contract allows {limit:.6g}"
                     verdict: Verdict = "look" if new_field and name not in contract.made else "stop"
@@ -603,20 +590,16 @@ class _File:
 
 
 def given_classes(
-    sample: differences.Sample,
-    rows: Array,
-    scorers: tuple[Scorer, Scorer],
-    classes: Sequence[str],
+    sample: differences.Sample, rows: Array, scorers: tuple[Scorer, Scorer], classes: Sequence[str]
 ) -> tuple[Array, Array]:
     """Return the classes (n,) that two scorers give to rows of a sample, by number; of neither where one cannot."""
     found = np.full((2, len(rows)), NOT_SCORED)
     number = {name: k for k, name in enumerate(("", *classes))}
-    parts = rows["row part"]
-    for part in np.unique(parts).tolist():
-        mine = np.flatnonzero(parts == part)
-        read = one(sample.read[part]).take(pa.array(rows["row at"][mine]))
+    for part in np.unique(rows["row part"]).tolist():
+        mine, (catalog, read) = np.flatnonzero(rows["row part"] == part), sample.read[part]
         with suppress(CatalogError):  # a release that lacks a column
-            here = [scorer.on(sample.catalogs[part]) for scorer in scorers]
-            given = [scorer(read)[f"{scorer.prefix}class"].tolist() for scorer in here]
+            here = [scorer.on(catalog) for scorer in scorers]
+            batch = read.take(pa.array(rows["row at"][mine]))
+            given = [scorer(batch)[f"{scorer.prefix}class"].tolist() for scorer in here]
             found[:, mine] = [[number.get(name, -1) for name in names] for names in given]
     return found[0], found[1]

@@ -332,9 +332,7 @@ class Opened:
         """Open a release's folder; CatalogError where it has no manifest."""
         manifest = Manifest.read(folder / DATA)
         if manifest is None:
-            raise CatalogError(
-                f"{folder / DATA}: got no {MANIFEST}, expected the files of a run; draft the release again"
-            )
+            raise CatalogError(f"{folder / DATA}: got no {MANIFEST}; draft the release again")
         model, settings = read_model(folder / MODEL), read_specification(folder / SETTINGS)
         return cls(folder, manifest, model, settings, version)
 
@@ -418,16 +416,10 @@ def check_metadata(
         if said.get(key) != value:
             name = "versions" if key == "version" else "metadata"
             words = f"its metadata say {key} = {_short(said.get(key))}, expected {_short(value)}"
-            findings.stop(
-                name, words, output.name, f"blr.{key}", None, None, "the model, the run and the input"
-            )
+            findings.stop(name, words, output.name, f"blr.{key}", None, None, "model, run and input")
     texts = metadata_of(catalog)
     for key, value in texts.items():
-        if (
-            COUNTS_OF_ROWS.search(key)
-            and re.fullmatch(r"\d+", value.strip())
-            and int(value) != catalog.n_rows
-        ):
+        if COUNTS_OF_ROWS.search(key) and value.strip().isdecimal() and int(value) != catalog.n_rows:
             words = f"its metadata say {key} = {value}, but it has {catalog.n_rows:,} rows"
             findings.stop("metadata", words, output.name, key, int(value), catalog.n_rows, "the rows")
     if source is None or source.format != catalog.format:

@@ -219,15 +219,14 @@ class Sample:
     """The rows whose hashes are multiples of `step`: the same objects in every release.
 
     Each has its numbers, of which a column has so many (`sizes`), and what models read of it: `read` has these rows of
-    each of the `catalogs`; "row part" and "row at" are a row's place there.
+    each batch, with its catalogue; "row part" and "row at" are a row's place there.
     """
 
     def __init__(self, sizes: Mapping[str, int], step: int) -> None:
         self.sizes, self.step = sizes, np.uint64(step)
         self.numbers = tuple(dict.fromkeys(e for name, size in sizes.items() for e in elements(name, size)))
         self.parts = [np.zeros(0, [*SAMPLED, *((name, "f8") for name in self.numbers)])]
-        self.read: list[list[pa.RecordBatch]] = []
-        self.catalogs: list[Catalog] = []
+        self.read: list[tuple[Catalog, pa.RecordBatch]] = []
 
     def add(self, batch: pa.RecordBatch, rows: Array, read: pa.RecordBatch, catalog: Catalog) -> None:
         """Add the rows of a batch that belong to the sample; `read` has the columns that models read, of `catalog`."""
@@ -243,13 +242,9 @@ class Sample:
                 values = np.full(n * size, np.nan)
             for element, x in zip(elements(name, size), values.reshape(n, size).T, strict=True):
                 part[element] = np.where(np.isfinite(x), x, np.nan)
-        if not self.catalogs or self.catalogs[-1] is not catalog:
-            self.catalogs.append(catalog)
-            self.read.append([])
-        part["row part"] = len(self.read) - 1
-        part["row at"] = np.arange(n) + sum(held.num_rows for held in self.read[-1])
+        part["row part"], part["row at"] = len(self.read), np.arange(n)
         self.parts.append(part)
-        self.read[-1].append(read.take(index))
+        self.read.append((catalog, read.take(index)))
 
     def rows(self) -> Array:
         """Return the sample, in the order of the hashes, each once."""
@@ -484,13 +479,7 @@ class Differences:
             said = f"{{x:.1%}} of the {{n:,.0f}} {words}, elsewhere {middle:.1%}"
             self._unlike(check, said, flag, ("file", shares, seen, known), far, middle + CHANGED)
 
-    def same_objects(
-        self,
-        new: Array,
-        old: Array,
-        names: Sequence[str],
-        positions: Sequence[str],
-    ) -> None:
+    def same_objects(self, new: Array, old: Array, names: Sequence[str], positions: Sequence[str]) -> None:
         """Compare the values of the same objects; of positions, with how many digits they are written."""
         _, i, j = np.intersect1d(new["row hash"], old["row hash"], return_indices=True)
         self.findings.ran("values", "missing values", columns=len(names), n=len(i))

@@ -279,9 +279,7 @@ class Series:
         for name in (name for name, size in sizes.items() if there.get(name) != size):
             self.store.upload(folder / name, f"{key}/{name}")
         if self.store.sizes(key) != sizes:
-            raise CatalogError(
-                f"{shown(self.store.url)}/{key}: got other files than were sent; publish again"
-            )
+            raise CatalogError(f"{shown(self.store.url)}/{key}: it has other files now; publish again")
 
     def opened_draft(self, version: str) -> tuple[Path, ReleaseRecord]:
         """Return a draft's folder and its record; UsageError where there is no draft."""
@@ -322,9 +320,7 @@ class Series:
 def checked_word(text: str, key: str) -> str:
     """Return a name or a version, which becomes a folder; UsageError where it cannot be one."""
     if not re.fullmatch(NAME_PATTERN, text):
-        raise UsageError(
-            f"{key}: got '{text}', expected up to 64 letters, digits, '.', '_', '-', no '.' first"
-        )
+        raise UsageError(f"{key}: got '{text}', expected up to 64 letters, digits, '.', '_' and '-'")
     return text
 
 
@@ -408,7 +404,6 @@ def check(request: ReleaseRequest) -> Checked:
             last,
             name=series.name,
             promised=derived_contract(opened, last, companions=record.companions, id_column=contract.id),
-            companions=[folder / name for name in record.companions],
             seed=request.seed,
             truth=truth,
         )
@@ -528,9 +523,8 @@ def publish(request: PublishRequest) -> ReleaseState:
         series.commit(log, before, published)
         if series.store is not None:  # not before: whoever comes second keeps a draft
             draft.rename(final)
-    return series.state(
-        version, "published", final, digest=signature.digest, latest=version, who=published.who
-    )
+    about = {"digest": signature.digest, "latest": version, "who": published.who}
+    return series.state(version, "published", final, **about)
 
 
 def rollback(request: RollbackRequest) -> ReleaseState:
@@ -601,9 +595,7 @@ def published_folder(folder: Path) -> Path:
         log, _ = series.read_log()
         fetched = series.released(log, version)
         if fetched is None:
-            raise UsageError(
-                f"FOLDER: got '{shown(url)}', expected a published version, such as {log.latest}"
-            )
+            raise UsageError(f"FOLDER: got '{shown(url)}', expected a published version, as {log.latest}")
         return fetched
     if not (folder / SUMS).is_file() and (folder / LOG).is_file():
         folder = folder / (read_document(ReleaseLog, folder / LOG).latest or "")

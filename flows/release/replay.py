@@ -74,7 +74,7 @@ def mismatches(
     tied = margin < 10 * ROUNDING
     unsure = limits.low_confidence * (2 * best - margin) - best
     edge = tied | (np.minimum(np.abs(unsure), np.abs(margin - limits.close_call)) < 10 * ROUNDING)
-    for name in (name for name in columns if name in published.schema.names):
+    for name in [name for name in columns if name in published.schema.names]:
         want, raw = np.asarray(computed[name]), published.column(name)
         size = 0.0  # of numbers that are exact or not, how many differ
         if is_text(raw.type):
@@ -168,46 +168,39 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
 
     The rows are those of a sample whose numbers are missing, marked, shuffled, or far outside the training range.
     """
+    name, source, n = "negative controls", "made rows", sample.num_rows
+    if n < 5:
+        findings.look(name, f"only {n} rows to make controls of")
+        return {}
+    nothing, prefix = [pa.nulls(n, kind) for kind in sample.schema.types], scorer.prefix
+    marks = {f"{mark:g}": _filled(sample, lambda x, m=mark: np.full(len(x), m)) for mark in MARKS}
     rates: dict[str, float] = {}
-    if sample.num_rows < 5:
-        findings.look("negative controls", f"only {sample.num_rows} rows to make controls of")
-        return rates
-    rng = np.random.default_rng(0)
-    kinds = {
-        "blank": pa.RecordBatch.from_arrays(
-            [pa.nulls(sample.num_rows, t) for t in sample.schema.types], sample.schema.names
-        ),
-        "NaN": _changed(sample, lambda x: np.full(len(x), np.nan)),
-        "shuffled": _changed(sample, rng.permutation),
-        **{f"{mark:g}": _changed(sample, lambda x, m=mark: np.full(len(x), m)) for mark in MARKS},
-    }
     with single_threaded_blas():
-        for name, batch in kinds.items():
+        for kind, batch in {
+            "blank": pa.RecordBatch.from_arrays(nothing, sample.schema.names),
+            "NaN": _filled(sample, lambda x: np.full(len(x), np.nan)),
+            "shuffled": _filled(sample, np.random.default_rng(0).permutation),
+            **marks,
+        }.items():
             computed = scorer(batch)
-            best, flags = computed[f"{scorer.prefix}p_max"], computed[f"{scorer.prefix}flags"]
-            rates[name] = _sure(best, flags)
+            rates[kind] = _sure(computed[f"{prefix}p_max"], computed[f"{prefix}flags"])
         features = scorer.reader.evaluate(sample)
         far, trained = features.X.copy(), scorer.model.training.distribution
         for k, feature in enumerate(scorer.model.features):
-            edges = trained[feature].edges if feature in trained else ()
-            low, high = (min(edges), max(edges)) if edges else (-1.0, 1.0)
-            far[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
+            edges = (trained[feature].edges if feature in trained else ()) or (-1.0, 1.0)
+            far[:, k] = max(edges) + 20 * ((max(edges) - min(edges)) or abs(max(edges)) or 1.0)
         scores = scorer.classifier.score(far, np.zeros_like(features.missing), None)
         rates["out of range"] = _sure(scores.probability.max(axis=1), scores.flags)
-    name, source = "negative controls", "made rows"
-    findings.ran(name, rates=", ".join(f"{k} {rate:.0%}" for k, rate in rates.items()))
+    findings.ran(name, rates=", ".join(f"{kind} {rate:.0%}" for kind, rate in rates.items()))
     for kind, limit in {"blank": 0.0, "NaN": 0.0, "out of range": UNSEEN_CONFIDENT}.items():
         if rates[kind] > limit:
-            said = (
-                f"{rates[kind]:.0%} of {sample.num_rows:,} {kind} rows get a confident class without a flag"
-            )
+            said = f"{rates[kind]:.0%} of {n:,} {kind} rows get a confident class without a flag"
             findings.stop(name, said, "", kind, rates[kind], limit, source)
-    marked = {kind: rates[kind] for kind in map("{:g}".format, MARKS) if rates[kind] > UNSEEN_CONFIDENT}
-    if marked:
+    if sure := [kind for kind in marks if rates[kind] > UNSEEN_CONFIDENT]:
         said = (
-            f"rows of {', '.join(marked)} in all columns get confident classes: state such marks as sentinels"
+            f"rows of {', '.join(sure)} in all columns get confident classes: state such marks as sentinels"
         )
-        findings.look(name, said, "", "", max(marked.values()), UNSEEN_CONFIDENT, source)
+        findings.look(name, said, "", "", max(rates[kind] for kind in sure), UNSEEN_CONFIDENT, source)
     return rates
 
 
@@ -216,13 +209,11 @@ def _sure(best: Array, flags: Array) -> float:
     return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
 
 
-def _changed(batch: pa.RecordBatch, change: Any) -> pa.RecordBatch:
+def _filled(batch: pa.RecordBatch, change: Any) -> pa.RecordBatch:
     """Return a batch whose numbers are changed."""
     arrays = [
-        pa.array(change(floats(column)))
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        else column
-        for column, kind in zip(batch.columns, batch.schema.types, strict=True)
+        pa.array(change(floats(c))) if pa.types.is_integer(c.type) or pa.types.is_floating(c.type) else c
+        for c in batch.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
@@ -242,19 +233,16 @@ class Truth:
         catalog = TableChoice(columns=(label,)).open(path)
         names = {name.casefold(): name for name in catalog.names}
         if label not in catalog.names or id_column.casefold() not in names:
-            raise UsageError(
-                f"--truth: got {path} with the columns {', '.join(catalog.names[:8])}, expected '{id_column}' and "
-                f"'{label}'; name the column of the classes with --truth-column"
-            )
+            said = f"expected '{id_column}' and '{label}'; name the column of classes with --truth-column"
+            raise UsageError(f"--truth: got {path} with {', '.join(catalog.names[:8])}, {said}")
         hashes, labels = [], []
         for batch in catalog.batches([names[id_column.casefold()], label]):
             hashes.append(hashed_identifiers(batch.column(0)))
             labels.append(class_numbers(batch.column(1), classes))
         codes = np.concatenate([np.empty(0, np.int16), *labels])
         if not (codes > 0).any():
-            raise UsageError(
-                f"--truth-column: got no class of the model in '{label}' of {path}, expected {', '.join(classes)}"
-            )
+            said = f"got no class of the model in '{label}', expected {', '.join(classes)}"
+            raise UsageError(f"--truth-column: {said}")
         return cls(np.concatenate(hashes)[codes > 0], codes[codes > 0])
 
     def add(self, release: str, rows: Array) -> None:
@@ -298,9 +286,8 @@ class Truth:
             spread, gain = float(np.sqrt(0.25 / len(now) + 0.25 / len(before))), share - was
             quality["right since the last release"] = (gain, gain - 1.96 * spread, gain + 1.96 * spread)
             said = f"{share:.1%} of known objects have their class, {was:.1%} in release {last}"
-            findings.graded(
-                "truth", said, (0.02, max(0.1, 3 * spread)), "", "", max(0.0, -gain), source=known
-            )
+            limits = (0.02, max(0.1, 3 * spread))
+            findings.graded("truth", said, limits, "", "", max(0.0, -gain), source=known)
         return quality
 
 
@@ -316,9 +303,7 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     text = entries.get("class_priors", "")
     given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
     settings = settings_of(model, stated, given, entries.get("specification_hash", ""))
-    known = (
-        settings is not None and settings.flags.budget is None
-    )  # which gives each catalogue a limit of its own
+    known = settings is not None and settings.flags.budget is None  # each budget has a limit of its own
     if settings is None:
         shares = given if {*given} <= {*model.classes} else {}
         settings = settled(model, stated or model.specification, shares or None, sources=tuple)
@@ -331,8 +316,7 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     start = 0
     for batch in catalog.batches([*names]):
         strata = class_numbers(batch.column(f"{scorer.prefix}class"), model.classes)
-        share = batch.num_rows / catalog.n_rows
-        replayed.add(batch, batch.select(read), strata, start, share)
+        replayed.add(batch, batch.select(read), strata, start, batch.num_rows / catalog.n_rows)
         start += batch.num_rows
     replayed.score()
     return ReplayResult(
@@ -355,7 +339,5 @@ def _named_model(request: ReplayRequest, entries: Mapping[str, str]) -> Model:
                 return read_model(folder / "model.asdf")
     reference = request.model or entries.get("model", "")
     if not reference:
-        raise ModelError(
-            f"{request.file}: got a file that names no model, expected an annotated one; name a model with --model"
-        )
+        raise ModelError(f"{request.file}: got a file that names no model; name one with --model")
     return Store.named(request.store).load(reference)
