@@ -129,9 +129,8 @@ class _Pass:
         small = opened.n_rows <= REPLAY_ROWS
         self.quota = None if small else max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
         # All rows; and of the files in which identifiers are not, row by row, those of the input, these and those.
-        self.ledger, self.other, self.inputs = (
-            differences.Ledger(scratch / name) for name in ("all", "other", "inputs")
-        )
+        ledgers = (differences.Ledger(scratch / name) for name in ("all", "other", "inputs"))
+        self.ledger, self.other, self.inputs = ledgers
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for scorer in scorers for name in scorer.reader.read))

@@ -381,10 +381,8 @@ class Differences:
             new, old = a.filter(changed), b.filter(changed)
             pairs = [*zip(new[:MOST_CHANGED].to_pylist(), old[:MOST_CHANGED].to_pylist(), strict=True)]
             cut = [f"'{text}' became '{part}'" for part, text in pairs if part and text.startswith(part)]
-            padded, before = (
-                pc.sum(pc.ends_with(plain(x.column(name), padding=""), " ")).as_py() or 0
-                for x in (now[1], was[1])
-            )
+            raw = (plain(x.column(name), padding="") for x in (now[1], was[1]))
+            padded, before = (pc.sum(pc.ends_with(texts, " ")).as_py() or 0 for texts in raw)
             if padded > before + max(5, CHANGED * len(i)):
                 said = f"{padded:,} texts of '{name}' have blanks at their ends, {before:,} had them before"
                 self._stop("values", said, file, name, padded, before)
@@ -412,9 +410,8 @@ class Differences:
             )
             for some, more, verdict in kinds:
                 said = f"{{x:.1%}} of the texts of '{{name}}' are other ones, elsewhere {middle:.1%}{more}"
-                self._unlike(
-                    "values", said, name, ("file", shares, n, files), some, middle + CHANGED, verdict
-                )
+                group = ("file", shares, n, files)
+                self._unlike("values", said, name, group, some, middle + CHANGED, verdict)
 
     def report(self, classes: Sequence[str]) -> dict[str, Any]:
         """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""

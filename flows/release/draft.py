@@ -186,9 +186,7 @@ def patch(request: PatchRequest) -> ReleaseState:
             raise UsageError(f"NAME: got '{request.name}', which has no published release to be patched")
         contract = base.contract
         if contract.id is None:
-            raise UsageError(
-                f"NAME: got release {base.version} without identifiers, expected some to patch by"
-            )
+            raise UsageError(f"NAME: release {base.version} has no identifiers to patch by; draft a release")
         folder = series.draft(version)
         forget_checks(folder)
         for part in (DATA, COMPANIONS):  # of a draft of the whole that the patch takes the place of
@@ -282,9 +280,7 @@ def _changed(
             outside = rows[~np.isin(hashed_identifiers(b.column(id_).take(pa.array(rows))), allowed)]
             if len(outside):
                 first = f"row {start + outside[0]:,} ({b.column(id_)[int(outside[0])]})"
-                said = (
-                    f"{len(outside):,} rows change that are not listed, first {first}; list them with --rows"
-                )
+                said = f"{len(outside):,} rows change that are not listed, as {first}; list them with --rows"
                 raise ReleaseRefusedError(f"{name}: {said}, or draft a release")
             part = b.take(pa.array(rows))
             with single_threaded_blas():
@@ -292,9 +288,8 @@ def _changed(
             made = tuple(c.name for c in scorer.columns)
             known = opened.settings.flags.budget is None
             if wrong := mismatches(part, computed, made, scorer, known=known):
-                raise ReleaseRefusedError(
-                    f"{name}: {opened.model.label} gives other values of {', '.join(wrong)}; classify again"
-                )
+                said = f"{opened.model.label} gives other values of {', '.join(wrong)}; classify again"
+                raise ReleaseRefusedError(f"{name}: {said}")
             part = part.append_column("patched_file", pa.array([name] * len(rows)))
             yield a.take(pa.array(rows)), part.append_column("patched_row", pa.array(start + rows))
         start += a.num_rows
