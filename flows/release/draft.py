@@ -279,8 +279,8 @@ def _changed(
         if len(rows):
             outside = rows[~np.isin(hashed_identifiers(b.column(id_).take(pa.array(rows))), allowed)]
             if len(outside):
-                first = f"row {start + outside[0]:,} ({b.column(id_)[int(outside[0])]})"
-                said = f"{len(outside):,} rows change that are not listed, as {first}; list them with --rows"
+                row = f"row {start + outside[0]:,} ({b.column(id_)[int(outside[0])]})"
+                said = f"{len(outside):,} rows change that are not listed, first {row}; list them with --rows"
                 raise ReleaseRefusedError(f"{name}: {said}, or draft a release")
             part = b.take(pa.array(rows))
             with single_threaded_blas():
