@@ -51,7 +51,7 @@ def prepare(folder: Path, form: str, copies: int) -> None:
             else classified(Path(), season(table, k), form, f"season-{k}")
             for k in (1, 2)
         ]
-        publish("survey", "1", runs[0], Path("models"))
+        publish("survey", "1", runs[0], Path())
         run(["release", "draft", "survey", "2", "--run", str(runs[1]), "--store", "models"])
 
 

@@ -27,10 +27,9 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from flows.cli.app import run
 from flows.demo.steps import write_parquet
 from tests.flows.verbs import train
-from tests.release.conftest import classified, publish
+from tests.release.conftest import classified, draft, publish
 from tests.release.faults import FAULTS
 from tests.release.fields import SPECIFICATION, field_of, galaxies, season
 from tests.release.planting import checked, planted
@@ -80,7 +79,7 @@ def prepare(survey: Path, forms: list[str]) -> None:
         for k in (1, 2):
             classified(survey, season(table, k), form, f"{form}-{k}")
         with redirect_stdout(io.StringIO()):
-            publish(form, "1", survey / f"{form}-1" / "run", survey / "models")
+            publish(form, "1", survey / f"{form}-1" / "run", survey)
 
 
 def planted_rows(survey: Path, form: str) -> list[tuple[str, ...]]:
@@ -123,24 +122,10 @@ def clean_release(survey: Path, k: int) -> dict[str, Any]:
     noise = 0.1 if kind == "more noise" else None
     os.environ["OMP_NUM_THREADS"] = "1"
     with redirect_stdout(io.StringIO()):
-        publish(
-            "clean",
-            "1",
-            classified(survey, season(before, seeds[0]), "parquet", "clean-1"),
-            survey / "models",
-        )
+        first = classified(survey, season(before, seeds[0]), "parquet", "clean-1")
+        publish("clean", "1", first, survey)
         run_folder = classified(survey, season(table, seeds[1], noise=noise), "parquet", "clean-2")
-        words = [
-            "release",
-            "draft",
-            "clean",
-            "2",
-            "--run",
-            str(run_folder),
-            "--store",
-            str(survey / "models"),
-        ]
-        run(words)
+        draft("clean", "2", run_folder, survey)
         found = checked("clean", "2")
     for made in ("clean-1", "clean-2", "releases/clean"):
         shutil.rmtree(survey / made)

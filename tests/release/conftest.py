@@ -96,12 +96,22 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def publish(name: str, version: str, run_folder: Path, store: Path) -> None:
+def release(verb: str, *words: object) -> int:
+    """Run `blr release VERB` with these words; return the exit status."""
+    return run(["release", verb, *map(str, words)])
+
+
+def draft(name: str, version: str, run_folder: Path, survey: Path, *more: object) -> None:
+    """Draft a release of a run with a survey's models."""
+    assert release("draft", name, version, "--run", run_folder, "--store", survey / "models", *more) == 0
+
+
+def publish(name: str, version: str, run_folder: Path, survey: Path) -> None:
     """Draft, check, sign and publish a release below the working folder."""
-    assert run(["release", "draft", name, version, "--run", str(run_folder), "--store", str(store)]) == 0
-    assert run(["release", "check", name, version]) == 0
-    assert run(["release", "sign", name, version, "--by", "Ada Lovelace"]) == 0
-    assert run(["release", "publish", name, version]) == 0
+    draft(name, version, run_folder, survey)
+    assert release("check", name, version) == 0
+    assert release("sign", name, version, "--by", "Ada Lovelace") == 0
+    assert release("publish", name, version) == 0
 
 
 def drafted(survey: Path, form: str) -> Path:
@@ -109,10 +119,9 @@ def drafted(survey: Path, form: str) -> Path:
     folder = survey / f"drafted-{form}"
     folder.mkdir()
     with chdir(folder):
-        publish(form, "1", survey / f"{form}-1" / "run", survey / "models")
-        words = ["release", "draft", form, "2", "--run", str(survey / f"{form}-2" / "run")]
-        assert run([*words, "--store", str(survey / "models")]) == 0
-        assert run(["release", "check", form, "2"]) == 0
+        publish(form, "1", survey / f"{form}-1" / "run", survey)
+        draft(form, "2", survey / f"{form}-2" / "run", survey)
+        assert release("check", form, "2") == 0
     return folder / "releases"
 
 

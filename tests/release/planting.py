@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.cli.app import run
 from tests.flows.verbs import reprocess
+from tests.release.conftest import draft, release
 from tests.release.faults import Fault, File, stamp
 
 
@@ -26,15 +26,15 @@ def planted(fault: Fault, survey: Path, folder: Path, form: str) -> list[dict[st
             file.write()
         run_folder = folder / "changed" / "run"
         reprocess(folder / "changed" / "spec.toml", survey / "models", out=run_folder, quiet_seconds=0)
-    words = ["release", "draft", form, "2", "--run", str(run_folder), "--store", str(survey / "models")]
+    companion: list[object] = []
     if fault.companion:
         paths = sorted((run_folder).glob(f"field-*.{form}"))
         names = [str(name) for path in paths for name in File(path).columns["name"]]
         table = pa.table({"name": names[7:], "axis": list(range(len(names) - 7))})
         pq.write_table(table, folder / "shapes.parquet")
-        words += ["--companion", str(folder / "shapes.parquet")]
+        companion = ["--companion", folder / "shapes.parquet"]
     if fault.source is not None or fault.companion or not Path("releases", form, ".2.draft").is_dir():
-        assert run(words) == 0
+        draft(form, "2", run_folder, survey, *companion)
     data = Path("releases") / form / ".2.draft" / "data"
     if fault.output is not None:
         for k in fault.fields:
@@ -49,6 +49,6 @@ def planted(fault: Fault, survey: Path, folder: Path, form: str) -> list[dict[st
 
 def checked(name: str, version: str) -> list[dict[str, Any]]:
     """Check a draft; return what did not pass."""
-    run(["release", "check", name, version, "--json"])
+    release("check", name, version, "--json")
     document = json.loads((Path("releases") / name / f".{version}.draft" / "checks.json").read_text())
     return [check for check in document["checks"] if check["verdict"] != "pass"]

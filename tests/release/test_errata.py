@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli.app import run
 from tests.flows.verbs import reprocess
-from tests.release.conftest import publish, working_folder
+from tests.release.conftest import draft, publish, release, working_folder
 from tests.release.faults import FAULTS, File, stamp
 from tests.release.planting import checked, planted
 
@@ -66,7 +65,7 @@ def test_each_error_is_stopped_by_name_and_place(
     ]
     assert mine, [(c["verdict"], c["name"], c["found"], c.get("file")) for c in found]
     assert any(str(c.get("file", "")).startswith(fault.place) for c in mine), mine
-    assert run(["release", "sign", form, "2", "--by", "Ada"]) == 1
+    assert release("sign", form, "2", "--by", "Ada") == 1
     monkeypatch.undo()
     shutil.rmtree(folder)
 
@@ -82,8 +81,7 @@ def test_small_faults_deserve_a_look_at_their_place(here: Path) -> None:
         change(file)
         file.write()
     reprocess(Path("changed/spec.toml"), here / "models", out=Path("changed/run"), quiet_seconds=0)
-    words = ["release", "draft", "parquet", "2", "--run", "changed/run", "--store", str(here / "models")]
-    assert run(words) == 0
+    draft("parquet", "2", Path("changed/run"), here)
     folder = Path("releases/parquet/.2.draft")
     file = File(folder / "data" / "field-6.parquet")
     file.set_metadata("TELESCOP", "another one")
@@ -138,9 +136,8 @@ def test_times_vectors_long_numbers_and_bytes_are_compared_with_the_last_release
             pq.write_table(spoilt(table) if (k, path.stem) == (2, "field-4") else table, path)
         run_folder = Path(f"types-{k}/run")
         reprocess(Path(f"types-{k}/spec.toml"), here / "models", out=run_folder, quiet_seconds=0)
-    publish("types", "1", Path("types-1/run"), here / "models")
-    words = ["release", "draft", "types", "2", "--run", "types-2/run", "--store", str(here / "models")]
-    assert run(words) == 0
+    publish("types", "1", Path("types-1/run"), here)
+    draft("types", "2", Path("types-2/run"), here)
     found = checked("types", "2")
     told = {(c["verdict"], c.get("field")) for c in found if c.get("file") == "field-4.parquet"}
     assert {("look", "observed"), ("look", "fluxes[0]"), ("stop", "source_id"), ("stop", "tile")} <= told
