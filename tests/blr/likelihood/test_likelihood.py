@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.differentiate import derivative
 from scipy.special import ndtr
 
 from blr.arrays import Matrix, Vector
@@ -19,7 +18,15 @@ from blr.gaussian import (
     exchangeable,
     helmert,
 )
-from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, make_likelihood, pairs, unpack
+from blr.likelihood.likelihoods import (
+    LINKS,
+    Bernoulli,
+    Categorical,
+    MislabelledBernoulli,
+    MislabelledCategorical,
+    make_likelihood,
+    unpack,
+)
 from blr.likelihood.targets import graded_nodes, resolve_targets
 from tests.blr.conftest import Twin
 
@@ -29,6 +36,9 @@ LIKELIHOODS = {
     "softmax, 3 classes": Categorical(3),
     "softmax, 5 classes": Categorical(5),
     "softmax, all 4 activations": Categorical(4, contrasts=False),
+    **{f"{name}, mislabelled": MislabelledBernoulli(link) for name, link in LINKS.items()},
+    "softmax, mislabelled": MislabelledCategorical(4),
+    "softmax, mislabelled, all 3 activations": MislabelledCategorical(3, contrasts=False),
 }
 
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
@@ -37,9 +47,14 @@ each = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOO
 def example(
     likelihood: Bernoulli | Categorical, n: int = 7, scale: float = 2.0, seed: int = 0
 ) -> tuple[Any, ...]:
-    """Return activations (n, C) and soft targets."""
+    """Return activations (n, C) and soft targets, or the likelihoods (n, K) of records that may be wrong."""
     rng = np.random.default_rng(seed)
     a = scale * rng.standard_normal((n, likelihood.n_outputs))
+    if isinstance(likelihood, MislabelledBernoulli | MislabelledCategorical):
+        K = 2 if isinstance(likelihood, Bernoulli) else likelihood.n_classes
+        t = 0.02 + 0.96 * rng.random((n, K))
+        t[:2] = np.eye(K)[:2]  # without noise
+        return a, t
     if isinstance(likelihood, Bernoulli):
         t = rng.random(n)
         t[:2] = 0.0, 1.0
@@ -145,17 +160,6 @@ def test_fourth_is_the_derivative_of_the_third(likelihood: Bernoulli | Categoric
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_third_and_fourth_derivative_of_a_link(name: str) -> None:
-    likelihood = Bernoulli(LINKS[name])
-    a, t = example(likelihood, n=20)
-    third, fourth = likelihood.higher(a[:, 0], t)
-    numeric = difference(lambda b: -likelihood.derivatives(b, t)[2][:, 0], a, 0)
-    assert third == pytest.approx(numeric, rel=1e-7, abs=1e-7)
-    numeric = difference(lambda b: likelihood.higher(b[:, 0], t)[0], a, 0)
-    assert fourth == pytest.approx(numeric, rel=1e-6, abs=1e-7)
-
-
-@pytest.mark.parametrize("name", LINKS)
 def test_links_are_scipys_distributions(name: str, dense: Twin) -> None:
     a = np.linspace(-12, 6, 61)
     for t in (0.0, 1.0):
@@ -204,19 +208,6 @@ def test_helmert_contrasts_are_orthonormal_and_sum_to_zero(K: int) -> None:
     gram = T.T @ T
     assert gram == pytest.approx(np.eye(K - 1), abs=1e-15)
     assert T.sum(axis=0) == pytest.approx(np.zeros(K - 1), abs=1e-15)
-
-
-def test_unpack_follows_pairs() -> None:
-    packed = np.arange(6.0)[None]
-    full = unpack(packed, 3)[0]
-    assert [full[c, d] for c, d in pairs(3)] == list(range(6))
-    assert np.array_equal(full, full.T)
-
-
-def test_probit_density_by_scipys_own_differentiation() -> None:
-    x = np.linspace(-5, 5, 21)
-    found = derivative(LINKS["probit"].log_cdf, x)
-    assert LINKS["probit"].log_cdf_derivatives(x)[0] == pytest.approx(found.df, rel=1e-8)
 
 
 def test_says_what_likelihoods_there_are() -> None:
@@ -309,10 +300,8 @@ def test_does_not_follow_changes_of_its_arguments() -> None:
         (0.0, [], r"prior covariance is empty; give a scalar, or one number for each weight"),
         ("broad", 1.0, r"prior mean must be numbers, got 'broad'"),
         (0.0, 0.0, r"variances must be positive, got 0.0; to fix a weight, leave its column out"),
-        (0.0, [1.0, -1.0], r"variances must be positive, got -1.0"),
         (0.0, [[1.0, 0.5], [0.4, 1.0]], r"not symmetric; if it should be symmetric, give \(S \+ S.T\) / 2"),
         (0.0, [[1.0, 2.0], [2.0, 1.0]], r"not positive definite \(smallest eigenvalue -1\)"),
-        (0.0, [[0.0, 0.0], [0.0, 1.0]], r"not positive definite"),
     ],
 )
 def test_refuses_what_is_no_prior(
@@ -327,13 +316,6 @@ def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
         GaussianPrior.isotropic(3, 0)
     with pytest.raises(ValueError, match=r"intercept is column 7 of a prior of 3 weights; give None"):
         GaussianPrior.isotropic(3, intercept=7)
-
-
-def test_of_the_wrong_size_says_so() -> None:
-    with pytest.raises(
-        ValueError, match=r"prior has 2 weights but the model has 3; give the prior one weight for each"
-    ):
-        GaussianPrior(0.0, np.ones(2)).resized(3)
 
 
 def test_knows_a_prior_that_treats_classes_alike(dense: Twin) -> None:
@@ -400,21 +382,17 @@ def test_two_classes_in_other_words(t: list[Any] | np.ndarray, options: dict[str
     assert found.fraction.flags.c_contiguous
 
 
-def test_classes_turn_the_sides() -> None:
-    t = ["late", "early"]
-    assert resolve_targets(t, binary=True, classes=("late", "early")).fraction.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("t", "classes"),
     [
+        (["late", "early"], ("late", "early")),
         ([1, 0], [1, 0]),
         ([True, False], [True, False]),
         ([2, 1], [2.0, 1.0]),
         ([True, False], np.array([1, 0])),
     ],
 )
-def test_classes_turn_the_sides_of_numbers_too(t: list[Any], classes: list[Any] | np.ndarray) -> None:
+def test_classes_turn_the_sides(t: list[Any], classes: list[Any] | np.ndarray) -> None:
     assert resolve_targets(t, binary=True, classes=classes).fraction.tolist() == [0, 1]
 
 
@@ -429,14 +407,8 @@ def test_soft_labels_and_successes() -> None:
     assert found.fraction.tolist() == [0.25, 0, 0]
     assert found.weight.tolist() == [4, 2, 0]
     assert found.n_effective == 6
-
-
-def test_successes_are_counts_even_where_they_look_like_classes() -> None:
     found = resolve_targets([1, 2], binary=True, trials=[4, 4], classes=(1, 2))
-    assert found.fraction.tolist() == [0.25, 0.5]
-
-
-def test_sample_weights_multiply_trials() -> None:
+    assert found.fraction.tolist() == [0.25, 0.5]  # counts, even where they look like classes
     found = resolve_targets([1, 0], binary=True, trials=[4, 2], sample_weight=[0.5, 3])
     assert found.weight.tolist() == [2, 6]
 
@@ -454,11 +426,7 @@ def test_vote_counts_are_fractions_with_a_weight() -> None:
     assert found.fraction[0].tolist() == [0.75, 0.25, 0]
     assert found.weight.tolist() == [4, 0, 4]
     assert found.fraction.sum(axis=1).tolist() == [1, 1, 1]
-
-
-def test_soft_labels_of_k_classes_have_no_weight() -> None:
-    found = resolve_targets([[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]], binary=False)
-    assert found.weight is None
+    assert resolve_targets([[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]], binary=False).weight is None
 
 
 @pytest.mark.parametrize(

@@ -157,25 +157,6 @@ def test_evidence_in_one_dimension_by_quadrature(dense: Twin, likelihood: str) -
     assert np.log(ratio) == pytest.approx(q.second_order, abs=2e-4)
 
 
-def test_evidence_in_two_dimensions_by_quadrature(dense: Twin) -> None:
-    Phi, t = dense.binary(6, N=120, M=2)
-    q = fit(Phi, t, GaussianPrior(0.0, [4.0, 1.0]))
-    L = np.linalg.inv(np.linalg.cholesky(q.precision)).T
-
-    def joint(u: float, v: float) -> float:
-        w = q.mean + L @ np.array([u, v])
-        log_prior = -0.5 * (w[0] ** 2 / 4 + w[1] ** 2) - 0.5 * np.log(4) - np.log(2 * np.pi)
-        return np.exp(dense.log_likelihood(Phi, t, w) + log_prior - q.log_evidence)
-
-    # The trapezoidal sum converges faster than any power of its step, of which the standard deviations are four.
-    step = 0.25
-    place = np.arange(-8, 8 + step, step)
-    volume = step**2 * sum(joint(u, v) for u in place for v in place)
-    log_ratio = np.log(volume * abs(np.linalg.det(L)))
-    assert log_ratio == pytest.approx(q.second_order, abs=1e-3)
-    assert log_ratio == pytest.approx(0.0, abs=0.05)
-
-
 # What must not matter
 
 
@@ -403,21 +384,7 @@ def test_survives_its_dictionary(dense: Twin, likelihood: str, prior: GaussianPr
     q = fit(Phi, t, prior, likelihood)
     again = Posterior.from_dict(q.to_dict())
     assert np.array_equal(again.predict_proba(Phi), q.predict_proba(Phi))
-    for name in (
-        "log_evidence",
-        "bic",
-        "classes",
-        "converged",
-        "n_iter",
-        "kind",
-        "likelihood",
-        "effective_parameters",
-    ):
-        assert (
-            getattr(again, name) == pytest.approx(getattr(q, name), nan_ok=True)
-            if name.startswith(("log", "bic", "eff"))
-            else getattr(again, name) == getattr(q, name)
-        )
+    np.testing.assert_equal(again.to_dict(), q.to_dict())
 
 
 def test_an_empty_batch_gets_no_predictions(dense: Twin) -> None:
@@ -469,17 +436,10 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
         ),
         ({"Phi": np.full((3, 2), 1.7e308)}, r"Phi holds 1.7e\+308 at row 0, column 0; expected"),
         ({"t": [0, 1, 2]}, r"must lie in \[0, 1\], got 2.0 at row 2.*'softmax'"),
-        ({"t": [0, 1, np.nan]}, r"targets holds 1 value\(s\)"),
         ({"t": []}, r"targets are empty"),
-        ({"t": ["a", "a", "a"]}, r"at least two classes, got \['a'\]"),
-        ({"t": [3, 1, 0], "trials": [2, 2, 2]}, r"between 0 and the trials, got 3.0 of 2.0 at row 0"),
         ({"sample_weight": [1, -1, 1]}, r"sample_weight must not be negative, got -1.0 at row 1"),
         ({"sample_weight": [1, 1]}, r"sample_weight has 2 rows but the targets have 3"),
         ({"sample_weight": [0, 0, 0]}, r"every row has weight zero; give at least one row a positive"),
-        (
-            {"t": [0, 0, 0], "trials": [0, 0, 0]},
-            r"every row has weight zero; give at least one row a positive",
-        ),
         (
             {"t": None},
             r"Phi is a stream of chunks.*got a first chunk that is a ndarray; give such chunks, or t",
@@ -489,12 +449,7 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
             {"likelihood": "probit", "t": ["a", "b", "c"]},
             r"needs two classes, got \['a', 'b', 'c'\]; use 'softmax'",
         ),
-        ({"likelihood": "logit"}, r"unknown likelihood 'logit'"),
         ({"likelihood": "softmax", "t": [[1, 0, -1]] * 3}, r"counts must not be negative, got -1.0 at row 0"),
-        (
-            {"likelihood": "softmax", "prior": GaussianPrior(0.0, np.ones(5)), "t": [0, 1, 2]},
-            r"prior has 5 weights",
-        ),
     ],
 )
 def test_says_what_is_wrong(change: dict[str, Any], message: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, ndtr
 
 import blr.posterior.sampling
 from blr.arrays import Matrix, Vector
@@ -123,16 +122,6 @@ def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
         assert s.predict_proba(Phi, method) == pytest.approx(p, abs=0.1)
     assert s.plugin(Phi) == pytest.approx(q.plugin(Phi), abs=1e-12)
     assert s.deviations(50, np.random.default_rng(0)).shape == (50, len(q.gaussian.mean))
-
-
-@pytest.mark.usefixtures("quick")
-def test_averages_are_over_the_draws(dense: Twin) -> None:
-    Phi, t = dense.binary(0, N=60, M=3)
-    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "probit"))
-    assert s.predict_proba(Phi) == pytest.approx(ndtr(Phi @ s.draws.T).mean(axis=1), abs=1e-12)
-    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0)))
-    shifted = s.prediction(Phi, shift=np.array([0.0, 0.7])).probability[:, 1]
-    assert shifted == pytest.approx(expit(Phi @ s.draws.T + 0.7).mean(axis=1), abs=1e-12)
 
 
 @pytest.mark.usefixtures("quick")
