@@ -160,10 +160,6 @@ def test_decisions_say_what_is_wrong(p: list[list[float]], reject: float | None,
         decide(p, np.eye(2), reject=reject)
 
 
-def test_rows_without_probabilities_are_rejected() -> None:
-    assert decide([[np.nan, np.nan], [0.4, 0.6]], 1 - np.eye(2)).tolist() == [-1, 1]
-
-
 def test_more_decisions_than_classes() -> None:
     cost = [[0.0, 1.0, 0.3], [1.0, 0.0, 0.3]]  # the third: observe again
     assert decide([[0.9, 0.1], [0.6, 0.4]], cost).tolist() == [0, 2]

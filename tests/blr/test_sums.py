@@ -157,14 +157,6 @@ def test_a_stream_that_is_used_up_says_so() -> None:
         stream.accumulate(likelihood_terms(Bernoulli(), np.zeros(2)))
 
 
-def test_a_stream_that_changes_its_columns_says_so() -> None:
-    stream = Stream(
-        [(np.ones((3, 2)), np.ones(3), None), (np.ones((3, 4)), np.ones(3), None)], lambda t, w: (t, w), 2
-    )
-    with pytest.raises(ValueError, match="a chunk has 4 columns but the first had 2"):
-        stream.accumulate(likelihood_terms(Bernoulli(), np.zeros(2)))
-
-
 def test_an_error_in_a_chunk_reaches_the_caller() -> None:
     def fails(*_chunk) -> None:  # noqa: ANN002  a chunk is what comes
         raise ZeroDivisionError("in a thread")

@@ -126,12 +126,6 @@ def test_stored_arrays_are_its_own(name: str) -> None:
 
 
 @every
-def test_same_generator_gives_the_same_basis(name: str) -> None:
-    X = galaxies(60, seed=7)
-    np.testing.assert_array_equal(fitted(name)(X), fitted(name)(X))
-
-
-@every
 def test_units_of_the_features_do_not_matter(name: str) -> None:
     """A change of units from 1e-12 to 1e12, and of origin, leaves the functions of the same object."""
     scale, shift = np.array([1e-12, 1e12, 1e5]), np.array([1e-12, -3e13, 0])
@@ -226,6 +220,8 @@ def test_unknown_kind_names_the_nearest() -> None:
         fit_basis("polinomial", galaxies())
     with pytest.raises(ValueError, match="unknown kind of basis None"):
         basis_from_dict({"mean": [0.0]})
+    with pytest.raises(ValueError, match=r"unknown option 'degree' \(known: none\)"):
+        fit_basis("linear", galaxies(), degree=1)
 
 
 @pytest.mark.parametrize(
@@ -243,31 +239,21 @@ def test_unknown_option_names_the_nearest(kind: str, option: str, near: str) -> 
         fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **{option: 3})
 
 
-def test_linear_has_no_options() -> None:
-    with pytest.raises(ValueError, match=r"unknown option 'degree' \(known: none\)"):
-        fit_basis("linear", galaxies(), degree=1)
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
         ("polynomial", {"degree": 0}, "degree must be a whole number of 1 or more, got 0"),
         ("polynomial", {"degree": 2.0}, "degree must be a whole number"),
-        ("polynomial", {"degree": True}, "degree must be a whole number"),
         ("polynomial", {"degree": 60}, "more than 10000; lower the degree"),
         ("rbf", {"centres": 0}, "centres must be a whole number"),
         ("rbf", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
-        ("laplacian", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         (
             "laplacian",
             {"width": [1.0, 2.0, 3.0]},
             "width must be a positive number, in standard deviations, got",
         ),
-        ("nystroem", {"centres": 0}, "centres must be a whole number"),
-        ("nystroem", {"width": -1.0}, "width must be a positive number, in standard deviations, got -1.0"),
         ("nystroem", {"kernel": "cosine"}, "kernel must be one of 'laplacian', 'gaussian', got 'cosine'"),
         ("sigmoid", {"width": float("nan")}, "width must be a positive number"),
-        ("sigmoid", {"centres": -1}, "centres must be a whole number"),
         ("bspline", {"knots": -1}, "knots must be a whole number of 0 or more"),
         ("bspline", {"degree": 0}, "degree must be a whole number"),
         ("bspline", {"extrapolation": "flat"}, "one of linear, constant, got 'flat'"),
@@ -303,7 +289,6 @@ def test_a_damaged_description_is_refused(name: str) -> None:
     ("name", "damage", "message"),
     [
         ("rbf", {"centres": np.zeros((2, 2))}, "got 2 column.s. of centres"),
-        ("laplacian", {"centres": np.zeros((2, 2))}, "got 2 column.s. of centres"),
         ("nystroem", {"centres": np.zeros((12, 2))}, "got 2 column.s. of centres, expected 3"),
         ("nystroem", {"components": np.zeros((2, 2))}, "a row of components for each centre"),
         ("nystroem", {"kernel": "cosine"}, "kernel must be one of"),

@@ -76,17 +76,6 @@ def rank(candidates: Any, *, by: str) -> SimpleNamespace:
     return chosen(candidates, [NOTHING_LEARNT] * len(candidates), by=by)
 
 
-def test_evidence_with_prior_probability() -> None:
-    found = rank([row(-10.0), row(-9.0), row(-9.5, prior=3.0)], by="evidence")
-    assert found.selected == 2
-    assert np.sum(found.weights) == pytest.approx(1)
-    assert found.weights[1] / found.weights[0] == pytest.approx(np.e)
-
-
-def test_bic_is_another_order() -> None:
-    assert rank([row(-10.0, bic=-1.0), row(-9.0, bic=-2.0)], by="bic").selected == 0
-
-
 def test_a_red_verdict_bars_no_candidate() -> None:
     """It condemns the Gaussian approximation of the weights, not the model."""
     found = rank([row(-10.0), row(-1.0, verdict="red")], by="evidence")

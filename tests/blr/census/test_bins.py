@@ -19,7 +19,6 @@ from blr.census.fraction_map import (
     mixed_draws,
 )
 from blr.census.prediction_sets import MOST_CLASSES, NO_SET, learn_sets, set_bits
-from blr.census.purity import learnt_threshold
 from blr.census.shares import LabelledRows, TargetRows
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
@@ -147,28 +146,6 @@ def test_each_class_is_kept_at_the_rate_and_its_spread_is_as_stated() -> None:
         rates.append([kept[target == k].mean() for k in range(3)])
     np.testing.assert_allclose(np.mean(rates, axis=0), 0.9, atol=0.01)
     np.testing.assert_allclose(np.std(rates, axis=0), rule.spread, rtol=0.2)
-
-
-def test_in_an_exponential_tail_the_mean_rate_is_exact_for_any_number_of_rows() -> None:
-    """The share of new rows with a logit below a is exp(a): the classes' tails are like that."""
-    rng = np.random.default_rng(8)
-    for n in (9, 12, 17):
-        below = []
-        for _ in range(1000):
-            p = expit(np.log(rng.random(n)))
-            rule = learn_sets(np.stack([p, 1 - p], axis=1), np.zeros(n, int), level=0.9)
-            below.append(np.exp(logit(rule.least[0])))
-        assert np.mean(below) == pytest.approx(0.1, abs=4 * np.std(below) / np.sqrt(1000))
-
-
-def test_shares_of_the_classes_change_nothing() -> None:
-    rng = np.random.default_rng(3)
-    p, target = drawn(rng, (300, 300))
-    again = np.concatenate([np.arange(600), np.tile(np.flatnonzero(target == 1), 4)])
-    few = learn_sets(p, target, level=0.9)
-    many = learn_sets(p[again], target[again], level=0.9)
-    assert few.least[0] == many.least[0]
-    assert few.least[1] == pytest.approx(many.least[1], rel=0.1)
 
 
 def test_rows_that_are_alike_are_kept_together() -> None:
@@ -406,18 +383,6 @@ def test_each_bin_has_what_is_stated(shares: np.ndarray, asked: tuple[str, float
         assert np.float32(threshold) == threshold
     if "purity" in asked:  # the class is most frequent in the last bin, so it is selected by less there
         assert min(found[0], key=found[0].__getitem__) == BINS - 1
-
-
-def test_one_bin_is_the_whole() -> None:
-    learnt, place = rows(3000, 3)
-    shares = np.array([0.6, 0.4])
-    found = learnt_thresholds(learnt, np.zeros_like(place), 1, 1, shares, ("purity", 0.85))
-    whole = learnt_threshold(learnt, 1, shares, ("purity", 0.85))
-    assert found is not None
-    assert whole is not None
-    assert found[0][0] == pytest.approx(whole[0], abs=0.05)
-    assert found[1].purity.mean() == pytest.approx(whole[1].purity.mean(), abs=0.02)
-    assert found[1].completeness.mean() == pytest.approx(whole[1].completeness.mean(), abs=0.05)
 
 
 def test_a_bin_without_labelled_rows_and_one_out_of_reach_are_left_out() -> None:

@@ -400,13 +400,6 @@ def test_fractions_are_a_mixture_of_what_rows_say_with_and_without_the_model() -
         assert drawn[:, k].mean() == pytest.approx((1 - trust) * means[0] + trust * means[1], abs=1e-3)
 
 
-def test_rows_override_a_model_that_is_wrong() -> None:
-    labelled, chosen = labelled_of(54, 0, 60)  # the model expects the same fraction of both classes
-    drawn = _taken(labelled, chosen, 1, np.random.default_rng(7), 4000)
-    assert abs(drawn[:, 1].mean() - 0.9) < 0.02
-    assert drawn[:, 0].mean() < 0.02
-
-
 def test_the_number_selected_tells_of_the_fractions() -> None:
     """The slow twin: draws weighted by the normal density of the observed share, without drawing again."""
     labelled, chosen = labelled_of(15, 2, 20)

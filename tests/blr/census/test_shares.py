@@ -145,16 +145,6 @@ def test_class_means_are_those_of_a_row_by_row_sum() -> None:
         np.testing.assert_allclose(worth[k], 1 / variance - 1)
 
 
-def test_the_model_adds_rows_only_where_classes_overlap() -> None:
-    """Forty rows are worth no more where the model knows each row's class, for it then knows no others."""
-    y = np.arange(80) % 2
-    scores = np.random.default_rng(1).random((80, 2))
-    for p, least, most in ((np.eye(2)[y], 30, 40), (np.full((80, 2), 0.5), 41, 60)):
-        labelled = LabelledRows(p, y, np.ones(80), np.zeros((80, 1)))
-        worth = _class_moments(scores, labelled)[2] + 1
-        assert ((least < worth) & (worth < most)).all()
-
-
 def test_the_prior_knows_no_class_but_by_its_labelled_share() -> None:
     """A factor counts the same of a rare class as of a frequent one, and a class that is not there is not excluded."""
     labelled, target, _ = sets(13, share=0.0)

@@ -46,10 +46,6 @@ def noise() -> tuple[Matrix, Vector]:
     return Phi, (rng.random(200) < 0.5).astype(float)
 
 
-def test_overlap_is_none(noise: tuple[Matrix, Vector]) -> None:
-    assert separation(*noise)[0] == "none"
-
-
 def test_complete_names_classes_and_columns(noise: tuple[Matrix, Vector]) -> None:
     Phi, _ = noise
     found = separation(Phi, (Phi[:, 2] > 0.1).astype(float))
@@ -202,13 +198,13 @@ def test_a_program_that_no_method_ends_is_unknown(
     assert separation(with_rare, t)[0] == "unknown"
 
 
-@pytest.mark.parametrize("x", [[], [3.0], [2, 2, 2], [0.0, -0.0, 1.0], [5, 1, 5, -np.inf, 2, np.inf]])
-def test_small(x: list[Any]) -> None:
-    assert np.array_equal(mid_ranks(x), rankdata(x))
+MANY_TIES = np.random.default_rng(3).integers(0, 50, 1000) / 7
 
 
-def test_with_many_ties() -> None:
-    x = np.random.default_rng(3).integers(0, 50, 1000) / 7
+@pytest.mark.parametrize(
+    "x", [[], [3.0], [2, 2, 2], [0.0, -0.0, 1], [5, 1, 5, -np.inf, 2, np.inf], MANY_TIES]
+)
+def test_ranks_are_scipys(x: Any) -> None:
     assert np.array_equal(mid_ranks(x), rankdata(x))
 
 
@@ -267,21 +263,17 @@ def test_independent_columns_are_free(columns: Matrix | str, scale: float) -> No
     assert sum(map(len, found(columns * [1, scale, 1, 1 / scale]))) == 0
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_a_duplicate_is_named_with_its_twin(columns: Matrix | str, scale: float) -> None:
-    ((column, others),) = found(np.column_stack([columns, scale * columns[:, 2]]))[1]
-    assert {column, *others} == {2, 4}
-
-
-def test_a_sum_is_named_with_its_parts(columns: Matrix | str) -> None:
-    total = columns[:, 1] + 2 * columns[:, 3]
-    ((column, others),) = found(np.column_stack([columns, total]))[1]
-    assert {column, *others} == {1, 3, 4}
-
-
-def test_a_constant_is_the_intercepts_twin(columns: Matrix | str) -> None:
-    ((column, others),) = found(np.column_stack([columns, np.full(300, 7.0)]))[1]
-    assert {column, *others} == {0, 4}
+@pytest.mark.parametrize(
+    ("of", "twins"),
+    [
+        *(([0, 0, scale, 0], {2}) for scale in (1.0, 1e-12, 1e12)),
+        ([0, 1, 0, 2], {1, 3}),
+        ([7, 0, 0, 0], {0}),
+    ],
+)
+def test_a_combination_is_named_with_its_parts(columns: Matrix, of: list[float], twins: set[int]) -> None:
+    ((column, others),) = found(np.column_stack([columns, columns @ of]))[1]
+    assert {column, *others} == twins | {4}
 
 
 def test_empty_columns(columns: Matrix | str) -> None:

@@ -316,6 +316,9 @@ def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
         GaussianPrior.isotropic(3, 0)
     with pytest.raises(ValueError, match=r"intercept is column 7 of a prior of 3 weights; give None"):
         GaussianPrior.isotropic(3, intercept=7)
+    for wrong in (True, 0.5):
+        with pytest.raises(ValueError, match=f"intercept is column {wrong}"):
+            GaussianPrior.isotropic(3, intercept=wrong)
 
 
 def test_knows_a_prior_that_treats_classes_alike(dense: Twin) -> None:

@@ -167,13 +167,6 @@ def test_row_of_the_same_value_with_less_known_stays_inside() -> None:
         assert not domain.outside(X, pattern[None])[0]
 
 
-def test_dict_round_trip_is_exact() -> None:
-    domain, X, missing = trained(), galaxies(40, seed=6), holes(40)
-    again = Domain.from_dict(domain.to_dict())
-    assert again.limit == domain.limit
-    np.testing.assert_array_equal(again.distance(X, missing), domain.distance(X, missing))
-
-
 def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \(N, 4\), got \(5, 3\)"):
         trained().distance(np.zeros((5, 3)), np.zeros((5, 3), dtype=bool))
@@ -299,19 +292,6 @@ def test_a_shift_of_class_priors_is_taken_into_the_integral_of_two_classes() -> 
     np.testing.assert_allclose(scores.probability, mix_nodes(weight, mix(parts)).probability, atol=1e-3)
 
 
-def test_rows_are_scored_alike_in_any_order_and_any_number() -> None:
-    c, X = linear(3)
-    missing = np.random.default_rng(2).random(X.shape) < 0.3
-    missing[:, 2] = False
-    whole = c.score(X, missing)
-    order = np.random.default_rng(3).permutation(len(X))
-    np.testing.assert_allclose(
-        c.score(X[order], missing[order]).probability, whole.probability[order], atol=2e-6
-    )
-    few = np.concatenate([c.score(X[i : i + 7], missing[i : i + 7]).probability for i in range(0, 70, 7)])
-    np.testing.assert_allclose(few, whole.probability[:70], atol=2e-6)
-
-
 def test_nodes_along_all_axes_have_the_conditional_moments() -> None:
     moments = FeatureMoments(np.arange(3.0), np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 1.5]]))
     axes = np.linalg.qr(np.random.default_rng(0).standard_normal((2, 2)))[0]
@@ -376,10 +356,3 @@ def test_nodes_have_the_excess_and_the_same_mean() -> None:
     mean = np.einsum("s,snf->nf", weight, whole)
     np.testing.assert_allclose(np.einsum("s,snf->nf", weight, some), mean, atol=1e-12)
     np.testing.assert_allclose(some - mean, (whole - mean) * [1.0, 0.5, 0.25], atol=1e-12)
-
-
-def test_moments_are_stored_with_their_spread() -> None:
-    moments = FeatureMoments(np.zeros(N_FEATURES), CORRELATED)
-    assert FeatureMoments.from_dict(moments.to_dict()).spread is None
-    narrow = replace(moments, spread=np.full(N_FEATURES, 0.5))
-    assert np.array_equal(FeatureMoments.from_dict(narrow.to_dict()).spread, np.full(N_FEATURES, 0.5))

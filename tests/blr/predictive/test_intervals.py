@@ -156,12 +156,6 @@ def test_certain_rows_stay_certain() -> None:
     assert np.array_equal(SHARP.scaled(p), p)
 
 
-def test_it_comes_back_from_its_dict() -> None:
-    again = Temperature.from_dict(SHARP.to_dict())
-    assert np.array_equal(again.power, SHARP.power)
-    assert np.array_equal(again.share, SHARP.share)
-
-
 def trained(K: int, *, averaged: bool) -> tuple[Classifier, np.ndarray]:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))
@@ -173,14 +167,6 @@ def trained(K: int, *, averaged: bool) -> tuple[Classifier, np.ndarray]:
     members = [Member(basis, q, (0, 1))]
     built = Classifier.build(members, X, whole, features="xy", classes=names, averaged_beyond=averaged)
     return built, X
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_rows_within_the_range_are_predicted_as_before(K: int) -> None:
-    plain, X = trained(K, averaged=False)
-    mixed, _ = trained(K, averaged=True)
-    whole = np.zeros(X.shape, dtype=bool)
-    np.testing.assert_array_equal(plain.score(X, whole).probability, mixed.score(X, whole).probability)
 
 
 @pytest.mark.parametrize("K", [2, 3])

@@ -15,7 +15,6 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit, logsumexp, ndtr
 from scipy.stats import qmc
 
-import blr.predictive.expectations
 from blr.arrays import Matrix, Vector
 from blr.decisions import entropy
 from blr.gaussian import Gaussian
@@ -282,14 +281,6 @@ def test_very_wide_activations_take_few_nodes(
         assert float(x.ravel()[0]) == pytest.approx(y, rel=2e-6)
 
 
-@pytest.mark.parametrize("name", ["probit", "cauchit"])
-def test_links_far_and_wide_are_finite(name: str) -> None:
-    m = np.array([-30.0, 0.0, 30.0])[:, None]
-    V = np.full((3, 1, 1), 50.0**2)
-    for x in expected_derivatives(Bernoulli(LINKS[name]), m, V, np.array([0.0, 1.0, 0.5])):
-        assert np.all(np.isfinite(x))
-
-
 def reference(likelihood: Categorical, m: Vector, V: Matrix, t: Vector) -> tuple[float, Vector, Matrix]:
     """Return the expectations by a Gauss-Hermite product rule along the Cholesky axes."""
     C = likelihood.n_outputs
@@ -381,16 +372,6 @@ def test_sums_of_many_classes_are_those_of_nodes(dense: Twin, spread: float, tol
     assert abs(value - expected[0]) < tolerance * total
     assert np.abs(gradient - expected[1].ravel()).max() < tolerance * total
     assert np.abs(H - expected[2].reshape(H.shape)).max() < tolerance * total
-
-
-def test_blocks_change_nothing(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    m, V = rng.standard_normal((70, 3)), np.stack([dense.covariance(rng, 3) for _ in range(70)])
-    t = rng.dirichlet(np.ones(4), 70)
-    whole = expected_derivatives(Categorical(4), m, V, t)
-    monkeypatch.setattr(blr.predictive.expectations, "_NUMBERS", 5000)
-    for x, y in zip(expected_derivatives(Categorical(4), m, V, t), whole, strict=True):
-        assert x == pytest.approx(y, abs=1e-13)
 
 
 def test_many_nodes_in_single_precision_are_those_of_double() -> None:

@@ -141,8 +141,9 @@ def test_a_row_hardly_depends_on_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("K", [2, 3, 5])
-def test_arguments_are_left_alone(K: int) -> None:
-    mean, V = examples(K, 1.0, 50)
+@pytest.mark.parametrize("spread", [0.3, 1.0])
+def test_arguments_are_left_alone(K: int, spread: float) -> None:
+    mean, V = examples(K, spread, 50)
     # Rows innermost, as einsum may return them.
     mean = np.asfortranarray(mean)
     V = np.moveaxis(np.array(np.moveaxis(V, 0, -1), order="C"), -1, 0)

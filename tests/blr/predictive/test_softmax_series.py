@@ -77,32 +77,12 @@ def test_small_mutual_information_keeps_its_relative_accuracy() -> None:
     np.testing.assert_allclose(found[large], truth[large], rtol=1e-4)
 
 
-def test_no_variance_is_the_softmax() -> None:
-    mean = np.random.default_rng(0).normal(0, 8, (50, 6))
-    series = softmax_series(mean, np.zeros((50, 6, 6)))
-    np.testing.assert_allclose(series[0], softmax(mean, axis=1), rtol=1e-13)
-    np.testing.assert_array_equal(series[2], 0)
-
-
 def test_wide_rows_are_promised_nothing_and_stay_finite() -> None:
     mean, V = examples(3, 300.0, 50)
     series = softmax_series(mean, V)
     assert np.all(np.isinf(series[2]))
     assert np.isfinite(series[0]).all()
     np.testing.assert_allclose(series[3], 300.0)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_arguments_are_left_alone(order: str) -> None:
-    mean, V = (np.array(x, order=order) for x in examples(3, 0.4, 30))
-    kept = mean.copy(), V.copy()
-    softmax_series(mean, V)
-    np.testing.assert_array_equal(mean, kept[0])
-    np.testing.assert_array_equal(V, kept[1])
-    # A view that is contiguous once its axes are turned is the dangerous one.
-    turned = np.moveaxis(np.array(np.moveaxis(V, 0, -1), order="C"), -1, 0)
-    softmax_series(mean, turned)
-    np.testing.assert_array_equal(turned, kept[1])
 
 
 @pytest.mark.parametrize("spread", [0.8, 1.9, 12.0])

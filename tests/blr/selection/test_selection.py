@@ -242,17 +242,6 @@ def test_one_model_and_a_probability_of_zero() -> None:
     )  # two rows, and one of the prior's for each model
 
 
-def test_left_out_rows_choose_what_training_rows_would_not() -> None:
-    """A model that knows its rows by heart is found out by the rows left out."""
-    rng = np.random.default_rng(1)
-    t = rng.random(300) < 0.7
-    share = np.stack([~t, t], axis=1).astype(float)
-    plain = np.tile([0.3, 0.7], (300, 1))
-    overconfident = np.where(rng.random((300, 1)) < 0.7, [0.02, 0.98], [0.98, 0.02])
-    found = stacking_weights(np.stack([plain, overconfident]), share)
-    assert found[0] > 0.9
-
-
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
@@ -470,11 +459,6 @@ def covered(rate: Any, seeds: Any, n: int) -> Any:
         found = estimate_label_noise(Phi, label, name, classes=range(len(rate)))
         hits.append((found.low <= rate) & (found.high >= rate))
     return np.mean(hits, axis=0)
-
-
-@pytest.mark.long
-def test_intervals_cover_in_a_few_repeats() -> None:
-    assert covered((0.05, 0.2), range(10), 400).min() >= 0.8
 
 
 @pytest.mark.long

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 from scipy.stats import genpareto
 
 import blr.trust.verdict
 from blr.arrays import Vector
 from blr.fitting.newton import maximise
-from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import (
     LINKS,
@@ -27,7 +26,6 @@ from blr.likelihood.likelihoods import (
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.variational import refine
-from blr.selection.evidence import fit_evidence
 from blr.sums import Rows, likelihood_terms
 from blr.trust.verdict import (
     Trust,
@@ -143,13 +141,6 @@ def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense: Twin, *, separ
         assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
 
 
-def test_softmax_with_a_prior_that_couples_classes(dense: Twin) -> None:
-    Phi, t = dense.softmax(0, N=300, M=3, K=3)
-    S = dense.covariance(np.random.default_rng(0), 9)
-    q = fit(Phi, t, GaussianPrior(np.arange(9) / 9, S), "softmax")
-    assert q.trust.verdict in {"green", "amber"}
-
-
 def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=300, M=3)
     chunks = [(Phi[i : i + 70], t[i : i + 70], None) for i in range(0, 300, 70)]
@@ -214,38 +205,8 @@ def test_survives_saving_once_computed(dense: Twin) -> None:
         RuntimeError, match=r"loaded from a file, which does not hold the training data that.*before you save"
     ):
         _ = Posterior.from_dict(q.to_dict()).trust
-    trust = q.trust
-    again = Posterior.from_dict(q.to_dict())
-    assert again.trust == trust
-    assert again.second_order == q.second_order
-    assert Trust.from_dict(trust.to_dict()) == trust
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_evidence_is_right_where_its_second_order_holds(dense: Twin, seed: int) -> None:
-    """Against a long importance sample, within 0.015 nats."""
-    Phi, t = dense.softmax(seed, N=120, M=2, K=3) if seed % 2 else dense.binary(seed, N=60, M=3)
-    likelihood = "softmax" if seed % 2 else "logistic"
-    q = fit_evidence(Phi, t, likelihood, intercept_variance=10.0)
-    rng, S = np.random.default_rng(1), 10_000
-    A, n = q.gaussian, len(q.gaussian.mean)
-    z = rng.standard_normal((S, n)) * np.sqrt(9 / rng.chisquare(9, (S, 1)))  # Student's t: no light tails
-    log_q = -0.5 * (9 + n) * np.log1p(np.sum(z**2, axis=1) / 9)
-    theta = A.mean + z @ A.inverse_cholesky
-    prior = q.problem.solver_prior
-    T = q.problem.transform
-    W = theta[:, None] if likelihood == "logistic" else np.einsum("kc,scm->skm", T, theta.reshape(S, 2, -1))
-    a = np.einsum("skm,nm->snk", W, Phi)
-    if likelihood == "logistic":
-        log_p = -np.logaddexp(0.0, np.where(t > 0, -1, 1) * a[:, :, 0]).sum(axis=1)
-    else:
-        log_p = np.sum(t * a, axis=2).sum(axis=1) - logsumexp(a, axis=2).sum(axis=1)
-    log_p -= [prior.energy(x) for x in theta]
-    norm = gammaln((9 + n) / 2) - gammaln(4.5) - 0.5 * n * np.log(9 * np.pi) + 0.5 * A.log_det_precision
-    log_prior = 0.5 * np.linalg.slogdet(prior.precision / (2 * np.pi))[1]
-    log_evidence = logsumexp(log_p - log_q) - np.log(S) - norm + log_prior
-    left = abs(q.log_evidence + q.second_order - log_evidence)
-    assert left < 0.015 or not q.trust.second_order_holds
+    assert Trust.from_dict(q.trust.to_dict()) == q.trust
+    assert Posterior.from_dict(q.to_dict()).second_order == q.second_order
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -355,36 +316,6 @@ def test_scales_and_collinear_columns_lose_no_digits(dense: Twin) -> None:
     assert found[1] == pytest.approx(reference[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3)], ids=["logistic", "softmax"])
-def test_one_weight_by_quadrature(likelihood: Bernoulli | Categorical) -> None:
-    """In one dimension both corrections take the error down by an order of magnitude."""
-    rng = np.random.default_rng(1)
-    Phi = rng.normal(0.5, 1.0, size=(40, 1))
-    K = 3 if isinstance(likelihood, Categorical) else 2
-    t = np.eye(K)[rng.integers(0, K, 40)] if K == 3 else (rng.random(40) < 0.8).astype(float)
-    # Of three classes along one contrast; the other is held by its prior.
-    prior = Gaussian(np.zeros(K - 1), np.diag([0.1, 1e12][: K - 1]))
-    data = Rows(Phi, t)
-    D = len(prior.mean)
-    mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
-    gaussian = Gaussian(mode.theta, mode.hessian + prior.precision)
-    found = corrections(data, likelihood, gaussian)
-    sd = np.sqrt(gaussian.covariance[0, 0])
-
-    def density(x: float, power: int = 0) -> float:
-        w = mode.theta.copy()
-        w[0] = x
-        value = data.accumulate(likelihood_terms(likelihood, w, hessian=False))[0] - prior.energy(w)
-        return x**power * np.exp(value - mode.log_likelihood + prior.energy(mode.theta))
-
-    ends = mode.theta[0] - 12 * sd, mode.theta[0] + 12 * sd
-    mass = quad(density, *ends, epsabs=0, epsrel=1e-11)[0]
-    mean = quad(lambda x: density(x, 1), *ends, epsabs=0, epsrel=1e-11)[0] / mass
-    error = np.log(mass / (np.sqrt(2 * np.pi) * sd))
-    assert found[2] == pytest.approx(error, rel=0.1, abs=1e-4)
-    assert found[0][0] == pytest.approx(mean - mode.theta[0], rel=0.1)
-
-
 @pytest.mark.parametrize("K", [2, 4])
 def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyPatch, K: int) -> None:
     likelihood = Bernoulli() if K == 2 else Categorical(K)
@@ -400,16 +331,13 @@ def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyP
     assert part[1] == exact[1]
 
 
-def test_a_stream_and_any_number_of_threads_give_the_same(dense: Twin) -> None:
+def test_any_number_of_threads_gives_the_same(dense: Twin) -> None:
     likelihood = Categorical(3)
     data = problem(dense, likelihood, N=700)
     gaussian = fitted(data, likelihood)
     one = corrections(Rows(data.Phi, data.t, data.weight, 1), likelihood, gaussian)
     two = corrections(Rows(data.Phi, data.t, data.weight, 2), likelihood, gaussian)
     assert one[2] == two[2]
-    chunks = [(data.Phi[i : i + 99], data.t[i : i + 99], data.weight[i : i + 99]) for i in range(0, 700, 99)]
-    stream = Stream(chunks, lambda t, w: (t, w), 3, 2)
-    assert corrections(stream, likelihood, gaussian)[2] == pytest.approx(one[2], rel=1e-11)
 
 
 def laplace(dense: Twin, *, softmax: bool) -> tuple[Any, ...]:
