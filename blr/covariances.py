@@ -173,7 +173,7 @@ def class_covariances(
     """
     C = n_outputs
     M = len(inverse_cholesky) // C
-    whitened = partial(_transformed_whitened, inverse_cholesky=inverse_cholesky, C=C, transform=transform)
+    whitened = partial(_whitened_covariances, inverse_cholesky=inverse_cholesky, C=C, transform=transform)
     if not _packs(C, M):
         return whitened
     U = inverse_cholesky.astype(np.float64, copy=False)
@@ -214,15 +214,8 @@ def _packed_covariances(
     return V
 
 
-def _transformed_whitened(
-    Phi: NDArray[np.floating], *, inverse_cholesky: NDArray[np.floating], C: int, transform: Matrix | None
-) -> Matrix:
-    V = _whitened_covariances(Phi, inverse_cholesky, C)
-    return V if transform is None else transform @ V @ transform.T
-
-
 def _whitened_covariances(
-    Phi: NDArray[np.floating], inverse_cholesky: NDArray[np.floating], C: int
+    Phi: NDArray[np.floating], *, inverse_cholesky: NDArray[np.floating], C: int, transform: Matrix | None
 ) -> Matrix:
     """Return the covariances (n, C, C) as products of whitened rows, which no cancellation makes negative."""
     packed = np.zeros((C * (C + 1) // 2, len(Phi)))
@@ -230,12 +223,13 @@ def _whitened_covariances(
     if compiled.loops is not None and few and Phi.dtype == inverse_cholesky.dtype:
         X, U = np.ascontiguousarray(Phi), np.ascontiguousarray(inverse_cholesky)
         compiled.loops.add_squares(X, U, packed)
-        return unpack(packed.T, C)
-    size = max(_MIN_BLOCK, _WHITENED_NUMBERS // inverse_cholesky.shape[1])
-    for start in range(0, len(Phi), size):
-        rows = slice(start, start + size)
-        _add_squares(Phi[rows], inverse_cholesky, packed[:, rows])
-    return unpack(packed.T, C)
+    else:
+        size = max(_MIN_BLOCK, _WHITENED_NUMBERS // inverse_cholesky.shape[1])
+        for start in range(0, len(Phi), size):
+            rows = slice(start, start + size)
+            _add_squares(Phi[rows], inverse_cholesky, packed[:, rows])
+    V = unpack(packed.T, C)
+    return V if transform is None else transform @ V @ transform.T
 
 
 def _add_squares(Phi: NDArray[np.floating], U: NDArray[np.floating], packed: Matrix) -> None:

@@ -181,10 +181,6 @@ class LabelNoise:
         """C[k, j] = p(recorded j | true k), (K, K) or (A, K, K)."""
         return even_confusion(self.rate)
 
-    def of_rows(self, annotator: ArrayLike | None = None) -> Matrix:
-        """Return the confusion that fits take: (K, K), or (N, K, K) by the annotator (N,) of each row."""
-        return self.confusion if annotator is None else self.confusion[np.asarray(annotator, dtype=np.intp)]
-
     def to_dict(self) -> dict[str, Any]:
         """Return lists, numbers and mappings."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}

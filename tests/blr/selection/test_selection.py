@@ -483,7 +483,7 @@ def test_annotators_are_told_apart_and_who_labels_little_is_as_the_others() -> N
     assert found.common is not None
     assert np.abs(found.rate[2] - found.common.rate).max() < 0.1
     assert (found.standard_error[2] > found.standard_error[0]).all()
-    assert found.of_rows(who)[:, 0, 1] == pytest.approx(found.rate[who, 0])
+    assert found.confusion[who][:, 0, 1] == pytest.approx(found.rate[who, 0])
     again = LabelNoise.from_dict(found.to_dict())
     assert again.rate == pytest.approx(found.rate)
     assert again.common.low == pytest.approx(found.common.low)
