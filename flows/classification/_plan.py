@@ -433,7 +433,7 @@ def make_plan(
     jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
     compared = None
     if policy == "release" and before is not None:
-        compared = Annotation(out, before.prefix, tuple(before.classes))
+        compared = (out, before.prefix, tuple(before.classes))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)

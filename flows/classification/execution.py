@@ -39,7 +39,7 @@ from flows.classification._publishing import (
     summary_of,
 )
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
-from flows.classification.release_changes import Annotation, compare
+from flows.classification.release_changes import compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
@@ -210,8 +210,8 @@ def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Differ
     if work.before is None or job.same_rows is None:
         return None
     return compare(
-        replace(work.before, path=work.staging.out / job.name),
-        Annotation(annotated, scorer.prefix, scorer.model.classes),
+        (work.staging.out / job.name, *work.before[1:]),
+        (annotated, scorer.prefix, scorer.model.classes),
         id_column=object_columns(work.specification).id,
         by_row=job.same_rows,
     )

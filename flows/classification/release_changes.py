@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from blr.arrays import Array
@@ -47,7 +46,6 @@ from flows.runs.results import (
 # by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any
 # catalogue. Shapes: n rows, K classes.
 
-Singles = NDArray[np.float32]
 
 MOVED = 0.1
 """Change in the probability of some class from which an object counts as moved."""
@@ -57,33 +55,8 @@ MOST_EXAMPLES = 20
 """Most objects of a file that are named, those whose probabilities changed most."""
 
 
-@dataclass(frozen=True)
-class Annotation:
-    """An annotation: its file, the prefix of its columns, and its classes."""
-
-    path: Path
-    prefix: str
-    classes: tuple[str, ...]
-
-    def columns(self, shared: Sequence[str]) -> list[str]:
-        """Return the columns that are compared: class, flags, and the probabilities of the `shared` classes."""
-        return [f"{self.prefix}{name}" for name in ("class", "flags", *(f"p_{safe_name(c)}" for c in shared))]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of an annotation: classes (n,) by number, flags (n,), probabilities (n, K), `ids` (n,) as in the file."""
-
-    classes: Array
-    flags: Array
-    p: Singles
-    ids: Array
-
-    def __getitem__(self, chosen: Array) -> _Rows:
-        return _Rows(*(array[chosen] for array in vars(self).values()))
-
-    def __len__(self) -> int:
-        return len(self.flags)
+Annotation = tuple[Path, str, tuple[str, ...]]
+"""An annotation: its file, the prefix of its columns, and its classes."""
 
 
 def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Difference:
@@ -91,14 +64,15 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
 
     `by_row` says that the rows are the same ones in the same order.  `id_column` names the objects.
     """
-    shared = [c for c in new.classes if c in old.classes]
-    before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
+    (old_path, old_prefix, old_classes), (new_path, new_prefix, new_classes) = old, new
+    shared = [c for c in new_classes if c in old_classes]
+    before, after = annotated_table(old_prefix).open(old_path), annotated_table(new_prefix).open(new_path)
     known = id_column if id_column in before.names and id_column in after.names else None
-    names = ("", *dict.fromkeys([*old.classes, *new.classes]))
+    names = ("", *dict.fromkeys([*old_classes, *new_classes]))
     read = partial(_rows, shared=shared, id_column=known, names=names)
     if by_row and before.n_rows == after.n_rows:
-        pairs = zip(read(before, old), read(after, new), strict=True)
-        return replace(total_difference([_difference(a, b, names) for a, b in pairs]), matched_by="row")
+        pairs = zip(read(before, old_prefix), read(after, new_prefix), strict=True)
+        return replace(total_difference([_difference(a, *b, names) for (a, _), b in pairs]), matched_by="row")
     if known is None:
         nothing = total_difference(())
         return replace(nothing, matched_by="nothing", appeared=after.n_rows, vanished=before.n_rows)
@@ -106,21 +80,22 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     parts = [
         part
         for residue in range(passes)
-        for part in _by_id(read(before, old), read(after, new), names, residue, passes)
+        for part in _by_id(read(before, old_prefix), read(after, new_prefix), names, residue, passes)
     ]
     return replace(total_difference(parts), matched_by="id")
 
 
-def _difference(old: _Rows, new: _Rows, names: Sequence[str]) -> Difference:
+def _difference(old: Array, new: Array, ids: Array, names: Sequence[str]) -> Difference:
     """Return the differences between rows that match; `names` are the classes by number, the first for no class."""
-    changed = old.classes != new.classes
-    pairs, counts = np.unique(old.classes[changed] * len(names) + new.classes[changed], return_counts=True)
+    changed = old["class"] != new["class"]
+    codes = old["class"][changed] * len(names) + new["class"][changed]
+    pairs, counts = np.unique(codes, return_counts=True)
     gained, lost = (
         {str(flag.name): int(np.count_nonzero(bits & int(flag))) for flag in FLAG_MEANINGS}
-        for bits in (new.flags & ~old.flags, old.flags & ~new.flags)
+        for bits in (new["flags"] & ~old["flags"], old["flags"] & ~new["flags"])
     )
     # An object without a probability before or after has no change of probability: its class changed.
-    moves = np.nan_to_num(np.abs(new.p - old.p).max(axis=1, initial=0.0))
+    moves = np.nan_to_num(np.abs(new["p"] - old["p"]).max(axis=1, initial=0.0))
     chosen = np.flatnonzero(changed | (moves > MOVED))
     first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
     return Difference(
@@ -133,16 +108,16 @@ def _difference(old: _Rows, new: _Rows, names: Sequence[str]) -> Difference:
             Transition(was=names[pair // len(names)], now=names[pair % len(names)], objects=n)
             for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)
         ),
-        flag_changed=int(np.count_nonzero(old.flags != new.flags)),
+        flag_changed=int(np.count_nonzero(old["flags"] != new["flags"])),
         flags_gained=gained,
         flags_lost=lost,
         moved=int(np.count_nonzero(moves > MOVED)),
         largest_move=float(moves.max(initial=0.0)),
         examples=tuple(
             MovedObject(
-                id=str(new.ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
-                was=names[old.classes[i]],
-                now=names[new.classes[i]],
+                id=str(ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
+                was=names[old["class"][i]],
+                now=names[new["class"][i]],
                 moved=round(float(moves[i]), 6),
             )
             for i in first.tolist()
@@ -151,63 +126,56 @@ def _difference(old: _Rows, new: _Rows, names: Sequence[str]) -> Difference:
 
 
 def _rows(
-    catalog: Catalog,
-    annotation: Annotation,
-    *,
-    shared: Sequence[str],
-    id_column: str | None,
-    names: Sequence[str],
-) -> Iterator[_Rows]:
-    class_column, *others = annotation.columns(shared)
+    catalog: Catalog, prefix: str, *, shared: Sequence[str], id_column: str | None, names: Sequence[str]
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows (n,) of an annotation, and their ids as in the file: class by number, hash of the id, and so on.
+
+    They have the probabilities of the `shared` classes.
+    """
+    class_column, *others = (
+        f"{prefix}{name}" for name in ("class", "flags", *(f"p_{safe_name(c)}" for c in shared))
+    )
     read, start = [*others, *([id_column] if id_column else [])], 0
+    kind = np.dtype([("hash", "u8"), ("class", "i8"), ("flags", "i8"), ("p", "f4", (len(shared),))])
     for batch in catalog.batches([class_column, *read], BATCH_ROWS):
-        n, values = batch.num_rows, batch_values(batch, read)
-        flags, *p = (values[name] for name in others)
+        rows, values = np.zeros(batch.num_rows, kind), batch_values(batch, read)
         # Classes as numbers: a text for each row would take longer than the classification.
         numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
-        yield _Rows(
-            classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
-            flags=np.asarray(flags, dtype=np.int64),
-            p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
-            ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
-        )
-        start += n
+        rows["class"], rows["flags"] = numbers.fill_null(0), values[others[0]]
+        for k, name in enumerate(others[1:]):
+            rows["p"][:, k] = values[name]
+        ids = np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + len(rows))
+        if id_column:
+            rows["hash"] = hashed(ids)
+        yield rows, ids
+        start += len(rows)
 
 
 def _by_id(
-    before: Iterator[_Rows], after: Iterator[_Rows], names: Sequence[str], residue: int, passes: int
+    before: Iterator[tuple[Array, Array]],
+    after: Iterator[tuple[Array, Array]],
+    names: Sequence[str],
+    residue: int,
+    passes: int,
 ) -> Iterator[Difference]:
     """Compare the rows whose hash of the id has that residue; only the first of rows with the same id counts."""
-    old, keys = _held(before, residue, passes)
+    held = [rows[rows["hash"] % np.uint64(passes) == residue] for rows, _ in before]
+    old = np.concatenate(held) if held else np.zeros(0, [("hash", "u8")])
+    keys, first = np.unique(old["hash"], return_index=True)
     met = np.zeros(len(keys), dtype=bool)
-    for rows in after:
-        hashes = hashed(rows.ids)
-        mine = hashes % np.uint64(passes) == residue
-        new, wanted = rows[mine], hashes[mine]
-        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        there = keys[place] == wanted if len(keys) else np.zeros(len(new), dtype=bool)
+    for rows, ids in after:
+        mine = np.flatnonzero(rows["hash"] % np.uint64(passes) == residue)
+        new = rows[mine]
+        place = np.minimum(np.searchsorted(keys, new["hash"]), max(len(keys) - 1, 0))
+        there = keys[place] == new["hash"] if len(keys) else np.zeros(len(new), dtype=bool)
         met[place[there]] = True
-        found = _difference(old[place[there]], new[there], names)
-        yield replace(found, appeared=int(np.count_nonzero(~there)))
+        appeared = int(np.count_nonzero(~there))
+        if there.any():
+            found = _difference(old[first[place[there]]], new[there], ids[mine[there]], names)
+            yield replace(found, appeared=appeared)
+        else:
+            yield replace(total_difference(()), appeared=appeared)
     yield replace(total_difference(()), vanished=int(np.count_nonzero(~met)))
-
-
-def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDArray[np.uint64]]:
-    """Return the rows of a residue and the hashes of their ids, both in the order of the hashes."""
-    kept, hashes = [], []
-    for rows in parts:
-        found = hashed(rows.ids)
-        mine = found % np.uint64(passes) == residue
-        kept.append(rows[mine])
-        hashes.append(found[mine])
-    if not kept:
-        empty = np.empty(0, dtype=object)
-        return _Rows(
-            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32), empty
-        ), np.empty(0, np.uint64)
-    keys, first = np.unique(np.concatenate(hashes), return_index=True)
-    arrays = (np.concatenate([vars(rows)[name] for rows in kept]) for name in vars(kept[0]))
-    return _Rows(*arrays)[first], keys
 
 
 def total_difference(parts: Sequence[Difference]) -> Difference:

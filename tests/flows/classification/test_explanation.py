@@ -248,7 +248,7 @@ def written(path: Path, frame: pd.DataFrame) -> Annotation:
         Table.from_pandas(frame).write(path, overwrite=True)
     else:
         pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=97)
-    return Annotation(path, "blr_", CLASSES)
+    return path, "blr_", CLASSES
 
 
 def expected(old: pd.DataFrame, new: pd.DataFrame) -> dict:
@@ -346,6 +346,6 @@ def test_other_classes_and_another_prefix(tmp_path: Path) -> None:
     old, new = annotated(50, 1), annotated(50, 1)
     new = new.rename(columns=lambda c: c.replace("blr_", "x_")).rename(columns={"x_p_early": "x_p_E"})
     a = written(tmp_path / "a.parquet", old)
-    b = Annotation(written(tmp_path / "b.parquet", new).path, "x_", ("E", "late type"))
-    told = compare(a, b, id_column="name", by_row=True)
+    b = written(tmp_path / "b.parquet", new)[0]
+    told = compare(a, (b, "x_", ("E", "late type")), id_column="name", by_row=True)
     assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)
