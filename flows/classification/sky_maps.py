@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -93,26 +93,15 @@ def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
     return maps
 
 
-@dataclass(frozen=True, eq=False)
-class MapRows:
-    """Classified rows with a position.
+def row_type(n_quantities: int) -> np.dtype[np.void]:
+    """Return the type of classified rows with a position.
 
-    Nested pixel (n,), probability of the class (n,), whether it is selected (n,), quantities (n, F), NaN for missing,
-    and identifiers (n,), None where the copies have none.
+    They have a nested pixel, the probability of the class, whether it is selected, the quantities (F,), NaN for
+    missing, and an identifier, None where the copies have none.  Rows with a label have whether they are of the class,
+    and how many objects each stands for.
     """
-
-    pixel: NDArray[np.int64]
-    p: Floats
-    selected: Mask
-    X: Floats
-    names: Array | None
-
-    def __getitem__(self, chosen: Any) -> MapRows:
-        names = None if self.names is None else self.names[chosen]
-        return MapRows(self.pixel[chosen], self.p[chosen], self.selected[chosen], self.X[chosen], names)
-
-    def __len__(self) -> int:
-        return len(self.p)
+    numbers = [("pixel", "i8"), ("p", "f8"), ("selected", "?"), ("X", "f8", (n_quantities,))]
+    return np.dtype([*numbers, ("name", "O"), ("is_class", "?"), ("weight", "f8")])
 
 
 Answers = Mapping[str, tuple[str, float]]
@@ -193,60 +182,48 @@ ROWS_AT_ONCE = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows.
+    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows (n,).
 
-    `is_class` (n,) says whether the labelled rows are of the class, `weight` (n,) how many objects each stands for.
     `n_classified` counts the rows with a position, `unmatched` the labels of no row.
     """
 
     pixels: Pixels
     edges: tuple[Floats, ...]
     n_classified: int
-    labelled: MapRows
-    is_class: Mask
-    weight: Floats
+    labelled: Array
     unmatched: int
 
     def counts(self, what: What) -> tuple[Mask, Mask]:
         """Return which labelled rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
-        selected = self.labelled.selected
+        selected, is_class = self.labelled["selected"], self.labelled["is_class"]
         if what == "completeness":
-            return self.is_class, self.is_class & selected
+            return is_class, is_class & selected
         if what == "contamination":
-            return selected, selected & ~self.is_class
-        return np.ones(len(selected), dtype=bool), self.is_class
+            return selected, selected & ~is_class
+        return np.ones(len(selected), dtype=bool), is_class
 
 
 def surveyed(work: MapWork) -> Survey:
     """Read all rows once, and return what was found."""
     known, what, n_quantities = work.known or {}, work.request.what, len(work.over)
     touched: Pixels = np.empty(0, dtype=np.int64)
-    nothing = np.empty(0)
-    none = MapRows(
-        touched, nothing, nothing.astype(bool), np.empty((0, n_quantities)), nothing.astype(object)
-    )
-    parts, samples = [none], [[nothing] for _ in range(n_quantities)]
+    parts, samples = [np.zeros(0, row_type(n_quantities))], [[np.empty(0)] for _ in range(n_quantities)]
     step = max(1, math.ceil(sum(catalog.n_rows for catalog, *_ in work.copies) / SAMPLE))
     n, seen = 0, set[str]()
     for rows in work.rows():
-        use = rows.selected if what == "contamination" else np.ones(len(rows), dtype=bool)
-        touched = np.union1d(touched, rows.pixel[use])
+        use = rows["selected"] if what == "contamination" else np.ones(len(rows), dtype=bool)
+        touched = np.union1d(touched, rows["pixel"][use])
         for j, sample in enumerate(samples):
-            sample.append(rows.X[use, j][::step])
+            sample.append(rows["X"][use, j][::step])
         n += len(rows)
-        if known and rows.names is not None:
-            parts.append(rows[_first_of(rows.names.tolist(), known, seen)])
-    labelled = _joined(parts)
-    names = [] if labelled.names is None else labelled.names.tolist()
-    return Survey(
-        touched,
-        tuple(_edges(np.concatenate(sample)) for sample in samples),
-        n,
-        labelled,
-        np.array([known[name][0] == work.request.class_name for name in names], dtype=bool),
-        np.array([known[name][1] for name in names], dtype=float),
-        len(known) - len(seen),
-    )
+        if known:
+            parts.append(rows[_first_of(rows["name"].tolist(), known, seen)])
+    labelled = np.concatenate(parts)
+    answers = [known[name] for name in labelled["name"]]
+    labelled["is_class"] = [said == work.request.class_name for said, _ in answers]
+    labelled["weight"] = [weight for _, weight in answers]
+    edges = tuple(_edges(np.concatenate(sample)) for sample in samples)
+    return Survey(touched, edges, n, labelled, len(known) - len(seen))
 
 
 def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> Places:
@@ -257,11 +234,6 @@ def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> P
             seen.add(name)
             places.append(i)
     return np.array(places, dtype=np.intp)
-
-
-def _joined(parts: Sequence[MapRows]) -> MapRows:
-    columns = zip(*(vars(part).values() for part in parts if part.names is not None), strict=True)
-    return MapRows(*map(np.concatenate, columns))
 
 
 def _edges(values: Floats) -> Floats:
@@ -278,26 +250,26 @@ def bin_of(x: Floats, edges: Floats) -> Places:
     return np.where((x >= edges[0]) & (x <= edges[-1]), place, -1)
 
 
-def _covariates(request: MapRequest, rows: MapRows) -> tuple[Floats, Floats, Places]:
+def _covariates(request: MapRequest, rows: Array) -> tuple[Floats, Floats, Places]:
     """Return the classifier's expectation (n,), the quantities with whether a row is selected, and its region."""
-    expected = 1 - rows.p if request.what == "contamination" else rows.p
+    expected = 1 - rows["p"] if request.what == "contamination" else rows["p"].copy()
     # All rows of a contamination's fit are selected: there the last column is constant and has no effect.
-    X = np.column_stack([rows.X, rows.selected.astype(float)])
-    region = rows.pixel >> (2 * (request.order - min(request.order, REGION_ORDER)))
+    X = np.column_stack([rows["X"], rows["selected"].astype(float)])
+    region = rows["pixel"] >> (2 * (request.order - min(request.order, REGION_ORDER)))
     return expected, X, region.astype(np.intp)
 
 
 def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]:
     """Return the design of the fraction's model, and draws of its weights (S, M): none without rows that count."""
-    rows, success, weight = survey.labelled, survey.is_class, survey.weight
+    rows = survey.labelled
     if request.what == "contamination":
-        chosen = rows.selected
-        rows, success, weight = rows[chosen], ~success[chosen], weight[chosen]
+        rows = rows[rows["selected"]]
+    success = rows["is_class"] != (request.what == "contamination")
     expected, X, region = _covariates(request, rows)
     design = FractionDesign.learn(X, 12 * 4 ** min(request.order, REGION_ORDER))
     if not len(rows):
         return design, np.empty((0, design.n_functions))
-    Phi, k, n, each = counted(design.matrix(expected, X, region), success, weight)
+    Phi, k, n, each = counted(design.matrix(expected, X, region), success, rows["weight"])
     rng = np.random.default_rng(request.seed)
     evidence, draws = [], []
     for scale in REGION_SCALES:
@@ -309,16 +281,16 @@ def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]
 
 
 def _parts(
-    request: MapRequest, rows: MapRows, design: FractionDesign, draws: Floats
+    request: MapRequest, rows: Array, design: FractionDesign, draws: Floats
 ) -> tuple[Mask, tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
     expected, X, region = _covariates(request, rows)
     pi = drawn_fractions(design, draws, expected, X, region)
     every, one = np.ones(len(rows), dtype=bool), np.ones(len(rows))
     if request.what == "completeness":
-        chosen = rows.selected.astype(float)
+        chosen = rows["selected"].astype(float)
         return every, (expected * chosen, expected), (pi * chosen[:, None], pi)
-    use = rows.selected if request.what == "contamination" else every
+    use = rows["selected"] if request.what == "contamination" else every
     return use, (expected, one), (pi, np.ones_like(pi))
 
 
@@ -331,12 +303,12 @@ def summed(
     bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]
     for large in work.rows():
         for start in range(0, len(large), ROWS_AT_ONCE):
-            rows = large[slice(start, start + ROWS_AT_ONCE)]
+            rows = large[start : start + ROWS_AT_ONCE]
             use, expected, drawn = _parts(work.request, rows, design, draws)
             whole.add(np.zeros(len(rows), dtype=np.intp), expected, drawn, use)
-            cells.add(np.searchsorted(survey.pixels, rows.pixel), expected, drawn, use)
+            cells.add(np.searchsorted(survey.pixels, rows["pixel"]), expected, drawn, use)
             for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
-                place = bin_of(rows.X[:, j], edges)
+                place = bin_of(rows["X"][:, j], edges)
                 sums.add(place, expected, drawn, use & (place >= 0))
     return whole.fractions(), cells.fractions(), [sums.fractions() for sums in bins]
 
@@ -373,7 +345,7 @@ def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fract
 
 def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[MapColumn]:
     trial, success = survey.counts(what)
-    place = np.searchsorted(survey.pixels, survey.labelled.pixel)
+    place = np.searchsorted(survey.pixels, survey.labelled["pixel"])
     n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
     area = SKY / (12 * 4**order)
     return [
@@ -411,7 +383,7 @@ class MapWork:
     known: Answers | None
     left_out: Counter[str]
 
-    def rows(self) -> Iterator[MapRows]:
+    def rows(self) -> Iterator[Array]:
         """Yield the rows of all copies that have probabilities and a position, batch by batch."""
         own = {name for e in self.over for name in e.names}.difference(self.maps)
         prefix, class_name = self.manifest.prefix, self.request.class_name
@@ -429,15 +401,12 @@ class MapWork:
                 X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
                 least = self.request.threshold
                 wanted = plain_texts(values[assigned]) == class_name if least is None else p >= least
-                names = None if identifier is None else plain_texts(values[identifier])[kept]
-                matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
-                yield MapRows(
-                    pixel[kept],
-                    p[kept],
-                    wanted[kept],
-                    np.where(np.isfinite(matrix), matrix, np.nan)[kept],
-                    names,
-                )
+                rows = np.zeros(batch.num_rows, row_type(len(X)))
+                rows["pixel"], rows["p"], rows["selected"] = pixel, p, wanted
+                for j, x in enumerate(X):
+                    rows["X"][:, j] = np.where(np.isfinite(x), x, np.nan)
+                rows["name"] = None if identifier is None else plain_texts(values[identifier])
+                yield rows[kept]
 
 
 def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
@@ -539,7 +508,7 @@ def _result(work: MapWork, survey: Survey, whole: Fractions, of_bins: Sequence[F
     trial, success = survey.counts(request.what)
     over = []
     for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
-        place = bin_of(survey.labelled.X[:, j], edges)
+        place = bin_of(survey.labelled["X"][:, j], edges)
         bins = []
         for b in range(len(edges) - 1):
             inside = place == b
