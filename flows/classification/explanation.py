@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from blr.arrays import Floats, Mask, Places
+from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
@@ -38,7 +38,7 @@ from flows.features.reader import FeatureBatch, known_place
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model
-from flows.models.row_files import ROWS_FILE, LabelledObjects
+from flows.models.row_files import ROWS_FILE, labelled_objects
 from flows.models.store import Store
 from flows.reports.catalogue_page import (
     ClassExample,
@@ -108,21 +108,19 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
     moments, labelled = scorer.classifier.moments, _labelled(model, stored.folder)
-    if not len(labelled.target):
+    if not len(labelled):
         raise ModelError(
             f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
-    from_labelled = distances_from(moments.whitened(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
-    return FeatureSpace(scorer, from_labelled, np.asarray(labelled.target))
+    from_labelled = distances_from(
+        moments.whitened(np.nan_to_num(labelled["X"]), ~np.isfinite(labelled["X"]))
+    )
+    return FeatureSpace(scorer, from_labelled, np.asarray(labelled["target"]))
 
 
-def _labelled(model: Model, folder: Path) -> LabelledObjects:
-    """Return the labelled objects of a model; none where its folder has lost them."""
-    F = len(model.features)
-    found = LabelledObjects.read(folder, classes=len(model.classes), features=F)
-    nothing = np.empty(0, np.bytes_), np.empty((0, 2)), np.empty(0, np.intp), np.empty((0, F))
-    return LabelledObjects(*nothing) if found is None else found
+def _labelled(model: Model, folder: Path) -> Array:
+    return labelled_objects(folder, classes=len(model.classes), features=len(model.features))
 
 
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.
@@ -155,23 +153,24 @@ def feature_contributions(
 
 
 def nearest_objects(
-    model: Model, classifier: Classifier, x: Floats, labelled: LabelledObjects, *, identifier: str
+    model: Model, classifier: Classifier, x: Floats, labelled: Array, *, identifier: str
 ) -> tuple[LikeObject, ...]:
     """Return the labelled objects that are nearest to the features x (F,), NaN where one is missing.
 
     The object itself, by its `identifier`, is not among them.
     """
-    labelled = labelled.but(identifier)
-    found = nearest_rows(classifier, x, labelled.X, n=NEAREST)
+    spellings = [identifier.encode(), identifier.removesuffix(".0").encode()]  # 7.0 is 7 too
+    labelled = labelled[~np.isin(labelled["identifier"], spellings)]
+    found = nearest_rows(classifier, x, labelled["X"], n=NEAREST)
     return tuple(
         LikeObject(
-            identifier=labelled.identifier[i].decode(errors="replace"),
-            name=model.classes[labelled.target[i]],
+            identifier=labelled["identifier"][i].decode(errors="replace"),
+            name=model.classes[labelled["target"][i]],
             distance=float(distance),
             compared=int(compared),
-            ra=finite(labelled.position[i, 0]),
-            dec=finite(labelled.position[i, 1]),
-            links=survey_links(*labelled.position[i].tolist()),
+            ra=finite(labelled["position"][i, 0]),
+            dec=finite(labelled["position"][i, 1]),
+            links=survey_links(*labelled["position"][i].tolist()),
         )
         for i, distance, compared in zip(*found, strict=True)
     )
@@ -276,7 +275,7 @@ def _explained(
     settings: Specification,
     column: str,
     place: ObjectRow,
-    labelled: LabelledObjects,
+    labelled: Array,
 ) -> Explanation:
     model, (partition, row, n_rows) = scorer.model, place
     where = object_columns(settings).place(catalog)
@@ -318,7 +317,7 @@ def _explained(
 
 
 def _of_class(
-    found: Explanation, scorer: Scorer, scores: Scores, features: FeatureBatch, labelled: LabelledObjects
+    found: Explanation, scorer: Scorer, scores: Scores, features: FeatureBatch, labelled: Array
 ) -> Explanation:
     """Return an explanation with what favours the most probable class over the second one."""
     model, classifier, x, missing = scorer.model, scorer.classifier, features.X[0], features.missing[0]
@@ -336,7 +335,7 @@ def _of_class(
         shift=parts.shift,
         contributions=feature_contributions(model, classifier, parts, x),
         nearest=nearest_objects(model, classifier, known, labelled, identifier=found.identifier),
-        remarks=() if len(labelled.target) else (LOST,),
+        remarks=() if len(labelled) else (LOST,),
     )
 
 

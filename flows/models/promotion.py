@@ -19,7 +19,7 @@ from typing import Literal
 
 from flows.errors import ModelError, UsageError
 from flows.models.model import Model
-from flows.models.row_files import ClassChange, JudgedRows, compare_classes, compare_losses
+from flows.models.row_files import ClassChange, compare_classes, compare_losses, judged_rows
 from flows.models.store import (
     REPORT_FILE,
     Promotion,
@@ -88,8 +88,8 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     common: SkillSummary | None = None
     classes: tuple[ClassChange, ...] = ()
     if in_use and champion and another and challenger.classes == champion.classes:
-        ours, theirs = JudgedRows.read(stored.folder), JudgedRows.read(in_use.folder)
-        if ours and theirs and (gain := compare_losses(ours, theirs)):
+        ours, theirs = judged_rows(stored.folder), judged_rows(in_use.folder)
+        if ours is not None and theirs is not None and (gain := compare_losses(ours, theirs)):
             common, classes = SkillSummary.of(gain), compare_classes(ours, theirs, challenger.classes)
     vetoes = standing_vetoes(place.history(stored.name), stored.version)
     against = _alone(challenger, vetoes)

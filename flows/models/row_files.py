@@ -103,47 +103,43 @@ def _loaded(column: pa.ChunkedArray) -> Array:
     return loaded
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedRows:
-    """The rows that a model was judged on, each with its loss: what champion and challenger are compared by.
+def _as_rows(**columns: Array) -> Array:
+    """Return columns (n,) or (n, width) as one array of rows (n,)."""
+    kind = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
+    rows = np.zeros(len(next(iter(columns.values()))), kind)
+    for name, column in columns.items():
+        rows[name] = column
+    return rows
 
-    `name` (N,) is a hash of each object's identifier, `group` (N,) of its group in the split, `log_loss` (N,) is in
-    nats.  `label` and `assigned` (N,) are indices of classes: that of the object's label, and the one that the model
-    gives it.  The fits that were judged have not seen these rows, although the final model may be fitted to them as
-    well.  Rows that two models have in common are therefore new to both.
+
+def judged_rows(folder: Path) -> Array | None:
+    """Return the rows (n,) that a model was judged on, each with its loss: champion and challenger are compared by it.
+
+    "name" is a hash of an object's identifier, "group" of its group in the split, "log_loss" is in nats.  "label" and
+    "assigned" are indices of classes: that of the object's label, and the one that the model gives it.  The fits that
+    were judged have not seen these rows, although the final model may be fitted to them as well.  Rows that two models
+    have in common are therefore new to both.  None where the folder has no rows, or objects without names.
     """
-
-    name: Hashes
-    group: Hashes
-    log_loss: Floats
-    label: NDArray[np.int16]
-    assigned: NDArray[np.int16]
-
-    @classmethod
-    def read(cls, folder: Path) -> Self | None:
-        """Return the rows of a model's folder; None where it has none, or objects without names."""
-        found = _read(folder, "name", "group", "log_loss", "target", "assigned", of="judged")
-        return None if found is None else cls(*found)
-
-    def __getitem__(self, rows: Places) -> Self:
-        """Return some of the rows."""
-        return type(self)(**{name: column[rows] for name, column in vars(self).items()})
+    found = _read(folder, "name", "group", "log_loss", "target", "assigned", of="judged")
+    if found is None:
+        return None
+    name, group, log_loss, label, assigned = found
+    return _as_rows(name=name, group=group, log_loss=log_loss, label=label, assigned=assigned)
 
 
-def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None:
+def compare_losses(challenger: Array, champion: Array) -> Skill | None:
     """Return by how much the challenger's log loss is smaller on the objects that both were judged on.
 
     An object of several rows counts once, by the mean of their losses.  None where no object is in both.
     """
-    name, in_challenger, in_champion = np.intersect1d(
-        challenger.name, champion.name, return_indices=True
-    )  # the places of the first row of each
+    # The places are those of the first row of each.
+    name, ours, theirs = np.intersect1d(challenger["name"], champion["name"], return_indices=True)
     if not len(name):
         return None
-    own, theirs = (_mean_by_name(rows, name) for rows in (challenger, champion))
+    losses = (_mean_by_name(rows, name) for rows in (challenger, champion))
     # Objects that a split keeps together may have correlated errors: the groups of the coarser split are used.
-    groups = (challenger.group[in_challenger], champion.group[in_champion])
-    return paired_gain(own, theirs, group=min(groups, key=lambda g: len(np.unique(g))))
+    groups = (challenger["group"][ours], champion["group"][theirs])
+    return paired_gain(*losses, group=min(groups, key=lambda g: len(np.unique(g))))
 
 
 class ClassChange(TypedDict):
@@ -161,22 +157,23 @@ class ClassChange(TypedDict):
     champion_purity: float | None
 
 
-def compare_classes(
-    challenger: JudgedRows, champion: JudgedRows, names: Sequence[str]
-) -> tuple[ClassChange, ...]:
+def compare_classes(challenger: Array, champion: Array, names: Sequence[str]) -> tuple[ClassChange, ...]:
     """Return the two models' results by class, of which they have the same; a class that no common object has is not.
 
     If an object has several rows, the first one counts.
     """
-    _, ours, theirs = np.intersect1d(challenger.name, champion.name, return_indices=True)
+    _, ours, theirs = np.intersect1d(challenger["name"], champion["name"], return_indices=True)
     new, old = challenger[ours], champion[theirs]
     changes = []
-    for k in np.unique(new.label).tolist():
-        here = new.label == k
-        completeness, purity = zip(*(_shares(rows.assigned == k, here) for rows in (new, old)), strict=True)
+    for k in np.unique(new["label"]).tolist():
+        here = new["label"] == k
+        completeness, purity = zip(
+            *(_shares(rows["assigned"] == k, here) for rows in (new, old)), strict=True
+        )
+        losses = (rows["log_loss"][here] for rows in (new, old))
         change = ClassChange(
             name=names[k],
-            gain=SkillSummary.of(paired_gain(new.log_loss[here], old.log_loss[here], group=new.group[here])),
+            gain=SkillSummary.of(paired_gain(*losses, group=new["group"][here])),
             completeness=completeness[0],
             champion_completeness=completeness[1],
             purity=purity[0],
@@ -192,10 +189,10 @@ def _shares(given: Mask, here: Mask) -> tuple[float, float | None]:
     return right / int(np.count_nonzero(here)), right / n_given if n_given else None
 
 
-def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> Floats:
-    place = np.searchsorted(name, rows.name)
-    known = (place < len(name)) & (name[np.minimum(place, len(name) - 1)] == rows.name)
-    total = np.bincount(place[known], rows.log_loss[known], minlength=len(name))
+def _mean_by_name(rows: Array, name: Hashes) -> Floats:
+    place = np.searchsorted(name, rows["name"])
+    known = (place < len(name)) & (name[np.minimum(place, len(name) - 1)] == rows["name"])
+    total = np.bincount(place[known], rows["log_loss"][known], minlength=len(name))
     return np.asarray(total / np.bincount(place[known], minlength=len(name)))
 
 
@@ -287,32 +284,17 @@ def _keys(identifiers: Array, features: Hashes) -> Hashes:
     return np.asarray(key ^ (key >> _SHIFT), dtype=np.uint64)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledObjects:
-    """The labelled objects that a model was fitted to: what people are shown when they ask what an object is like.
+def labelled_objects(folder: Path, *, classes: int, features: int) -> Array:
+    """Return the labelled objects (n,) that a model was fitted to: what people are shown as like another object.
 
-    `identifier` (N,) is UTF-8, empty where objects have none.  `position` (N, 2) is right ascension and declination in
-    degrees, NaN where it is not known.  `target` (N,) is the index of the class, `X` (N, F) the features, NaN where one
-    is missing.
+    "identifier" is UTF-8, empty where objects have none.  "position" (2,) is right ascension and declination in
+    degrees, NaN where it is not known.  "target" is the index of the class, "X" (F,) the features, NaN where one is
+    missing.  There are no objects where the model's folder has lost them.
     """
-
-    identifier: NDArray[np.bytes_]
-    position: Floats
-    target: Places
-    X: Floats
-
-    @classmethod
-    def read(cls, folder: Path, *, classes: int, features: int) -> Self | None:
-        """Return the objects of a model's folder; None where it has none."""
-        names = ("identifier", "position", "target", "X")
-        found = _read(folder, *names, of="fitted", classes=classes, features=features)
-        return None if found is None else cls(*found)
-
-    def but(self, identifier: str) -> LabelledObjects:
-        """Return the objects with another identifier than this one; 7.0 is 7 too."""
-        spellings = [identifier.encode(), identifier.removesuffix(".0").encode()]
-        others = ~np.isin(self.identifier, spellings)
-        return self if others.all() else LabelledObjects(*(column[others] for column in vars(self).values()))
+    names = ("identifier", "position", "target", "X")
+    found = _read(folder, *names, of="fitted", classes=classes, features=features)
+    nothing = [np.empty(0, np.bytes_), np.empty((0, 2)), np.empty(0, np.intp), np.empty((0, features))]
+    return _as_rows(**dict(zip(names, nothing if found is None else found, strict=True)))
 
 
 def read_labelled_identifiers(folder: Path) -> list[str] | None:

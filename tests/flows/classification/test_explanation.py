@@ -26,7 +26,7 @@ from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, UsageError
 from flows.inputs.opening import find_object, read_object
-from flows.models.row_files import ROWS_FILE, LabelledObjects, write_rows
+from flows.models.row_files import ROWS_FILE, labelled_objects, write_rows
 from flows.models.store import Store
 from flows.reports.catalogue_page import explanation_page, explanation_sentences, logit_sentence
 from flows.request import ExplainRequest
@@ -67,14 +67,14 @@ def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> Non
 
 
 def test_a_labelled_object_is_not_among_the_labelled_ones_like_it(trained: Path) -> None:
-    objects = LabelledObjects.read(Store(trained / "models").find("morphology").folder, classes=2, features=2)
-    complete = int(np.flatnonzero(np.isfinite(objects.X).all(axis=1))[0])
-    name = objects.identifier[complete].decode()
+    objects = labelled_objects(Store(trained / "models").find("morphology").folder, classes=2, features=2)
+    complete = int(np.flatnonzero(np.isfinite(objects["X"]).all(axis=1))[0])
+    name = objects["identifier"][complete].decode()
     found = asked(trained, name)
     assert name not in {o["identifier"] for o in found.nearest}
     assert found.nearest[0]["distance"] > 0
     assert len(found.nearest) == 5
-    assert all(o["links"] for o in found.nearest) == bool(np.isfinite(objects.position).all())
+    assert all(o["links"] for o in found.nearest) == bool(np.isfinite(objects["position"]).all())
 
 
 def test_what_is_missing_is_said(trained: Path, tmp_path: Path) -> None:
@@ -186,22 +186,22 @@ def test_an_object_is_found_by_text_and_by_number(
 
 
 def test_labelled_objects_come_back(tmp_path: Path) -> None:
-    objects = LabelledObjects(
-        np.array(["ä".encode(), b"", b"c"]),
-        np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]]),
-        np.array([0, 1, 0]),
-        np.array([[1.0], [np.nan], [2.0]]),
-    )
-    write_rows({**vars(objects), "fitted": np.ones(3, dtype=bool)}, tmp_path)
-    again = LabelledObjects.read(tmp_path, classes=2, features=1)
-    for name in ("identifier", "position", "target", "X"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(objects, name))
-    assert LabelledObjects.read(tmp_path / "elsewhere", classes=2, features=1) is None
+    objects = {
+        "identifier": np.array(["ä".encode(), b"", b"c"]),
+        "position": np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]]),
+        "target": np.array([0, 1, 0]),
+        "X": np.array([[1.0], [np.nan], [2.0]]),
+    }
+    write_rows({**objects, "fitted": np.ones(3, dtype=bool)}, tmp_path)
+    again = labelled_objects(tmp_path, classes=2, features=1)
+    for name, column in objects.items():
+        np.testing.assert_array_equal(again[name], column)
+    assert not len(labelled_objects(tmp_path / "elsewhere", classes=2, features=1))
     with pytest.raises(ModelError, match="expected 2 classes and 3"):
-        LabelledObjects.read(tmp_path, classes=2, features=3)
+        labelled_objects(tmp_path, classes=2, features=3)
     (tmp_path / ROWS_FILE).write_bytes(b"no parquet")
     with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
-        LabelledObjects.read(tmp_path, classes=2, features=1)
+        labelled_objects(tmp_path, classes=2, features=1)
 
 
 def test_the_report_of_a_classification_explains_the_first_objects(trained: Path, tmp_path: Path) -> None:

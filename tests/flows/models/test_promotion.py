@@ -20,10 +20,10 @@ from flows.errors import ModelError, UsageError
 from flows.models.promotion import compare, reject, undo
 from flows.models.row_files import (
     ROWS_FILE,
-    JudgedRows,
     KnownLabels,
     compare_classes,
     compare_losses,
+    judged_rows,
     row_keys,
     write_rows,
 )
@@ -274,11 +274,15 @@ def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
         KnownLabels.read(tmp_path, classes=3)
 
 
-def rows(names: list[int], losses: list[float], groups: list[int] | None = None) -> JudgedRows:
+def rows(names: list[int], losses: list[float], groups: list[int] | None = None) -> np.ndarray:
     """Return rows of these names and losses, each a group of its own if nothing is said."""
-    name = np.array(names, dtype=np.uint64)
-    group = name if groups is None else np.array(groups, dtype=np.uint64)
-    return JudgedRows(name, group, np.array(losses), *np.zeros((2, len(name)), np.int16))
+    integers, floats = (
+        (("name", "u8"), ("group", "u8"), ("label", "i2"), ("assigned", "i2")),
+        ("log_loss", "f8"),
+    )
+    made = np.zeros(len(names), [*integers, floats])
+    made["name"], made["group"], made["log_loss"] = names, names if groups is None else groups, losses
+    return made
 
 
 def test_an_object_of_several_rows_counts_once() -> None:
@@ -296,10 +300,10 @@ def test_groups_of_the_coarser_split_widen_the_interval() -> None:
 
 
 def test_classes_are_compared_on_common_objects() -> None:
-    def of(names: list[int], losses: list[float], label: list[int], assigned: list[int]) -> JudgedRows:
-        classes = (np.array(x, np.int16) for x in (label, assigned))
-        plain = rows(names, losses)
-        return JudgedRows(plain.name, plain.group, plain.log_loss, *classes)
+    def of(names: list[int], losses: list[float], label: list[int], assigned: list[int]) -> np.ndarray:
+        made = rows(names, losses)
+        made["label"], made["assigned"] = label, assigned
+        return made
 
     ours = of([1, 2, 3, 4, 9], [0.1, 0.2, 0.3, 0.4, 9.0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 1])
     theirs = of([4, 3, 2, 1], [0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0], [1, 1, 1, 0])
@@ -315,30 +319,28 @@ def test_classes_are_compared_on_common_objects() -> None:
 
 def test_a_training_keeps_the_rows_that_judged_it(trained: Path) -> None:
     stored = Store(trained / "models")
-    model, kept = stored.load("morphology"), JudgedRows.read(stored.find("morphology").folder)
-    assert len(kept.name) == model.metrics.n
-    assert kept.log_loss.mean() == pytest.approx(model.metrics.log_loss)
-    assert len(np.unique(kept.name)) == len(kept.name)
+    model, kept = stored.load("morphology"), judged_rows(stored.find("morphology").folder)
+    assert len(kept) == model.metrics.n
+    assert kept["log_loss"].mean() == pytest.approx(model.metrics.log_loss)
+    assert len(np.unique(kept["name"])) == len(kept)
 
 
 def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     """The challenger's own number is better, on other objects; on those of both it is worse."""
     champion, label = store.find("morphology"), challenger(store, 0.5)
-    mine = JudgedRows.read(champion.folder)
-    half = len(mine.name) // 2
-    worse = replace(mine[np.arange(half)], log_loss=mine.log_loss[:half] + 0.02)
-    judged = np.ones(half, dtype=bool)
+    mine = judged_rows(champion.folder)
+    half = len(mine) // 2
 
-    def write(rows: JudgedRows) -> None:
-        columns = {"target": rows.label, "judged": judged, **vars(rows)}
-        del columns["label"]
+    def write(more: float) -> None:
+        columns = {key.replace("label", "target"): mine[key][:half].copy() for key in mine.dtype.names}
+        columns |= {"judged": np.ones(half, dtype=bool), "log_loss": columns["log_loss"] + more}
         write_rows(columns, store.find(label).folder)
 
-    write(worse)
+    write(0.02)
     told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
     assert f"its log loss on {half:,} objects that neither model has seen is worse by 0.0200" in told.why
-    write(replace(worse, log_loss=worse.log_loss - 0.04))
+    write(-0.02)
     table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
     assert [row[0] for row in table.rows[:2]] == [
         "gain on objects new to both",

@@ -30,7 +30,7 @@ from flows.models.model import (
     read_tree,
     write_tree,
 )
-from flows.models.row_files import ROWS_FILE, JudgedRows, unseen_rows
+from flows.models.row_files import ROWS_FILE, judged_rows, unseen_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
@@ -333,8 +333,8 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
 
     folder = store.find("morphology").folder
     quick = listed()
-    rows, metrics = JudgedRows.read(folder), store.load("morphology").metrics
-    by_hand = paired_gain(np.zeros(len(rows.log_loss)), rows.log_loss)
+    losses, metrics = judged_rows(folder)["log_loss"], store.load("morphology").metrics
+    by_hand = paired_gain(np.zeros(len(losses)), losses)
     assert (quick["log_loss_low"], quick["log_loss_high"]) == pytest.approx((by_hand.low, by_hand.high))
     assert quick["log_loss_low"] < metrics.log_loss < quick["log_loss_high"]
     assert (quick["log_loss"], quick["judged_on"]) == (metrics.log_loss, metrics.n)
@@ -386,5 +386,5 @@ def test_a_training_keeps_them(trained: Path) -> None:
     rows = unseen_rows(folder, classes=len(model.classes), features=len(model.features))
     assert len(rows.y) == model.metrics.n - model.metrics.n_unclassified
     losses = -np.log(rows.probability[np.arange(len(rows.y)), rows.y])
-    judged = JudgedRows.read(folder).log_loss
+    judged = judged_rows(folder)["log_loss"]
     assert np.isin(losses.round(9), judged.round(9)).all()

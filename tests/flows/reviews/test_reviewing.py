@@ -24,7 +24,7 @@ from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reader import read_reviews
-from flows.models.row_files import LabelledObjects
+from flows.models.row_files import labelled_objects
 from flows.models.store import Store
 from flows.reviews._lists import REVIEW, write_list
 from flows.reviews.selection import ReviewResult
@@ -51,7 +51,7 @@ def test_nobody_with_a_label_is_asked_about(trained: Path, tmp_path: Path) -> No
         names = {row["name"] for row in csv.DictReader(stream)}
     folder = Store(trained / "models").find("morphology").folder
     labelled = {
-        name.decode() for name in LabelledObjects.read(folder, classes=2, features=2).identifier.tolist()
+        name.decode() for name in labelled_objects(folder, classes=2, features=2)["identifier"].tolist()
     }
     assert names
     assert not names & labelled
@@ -271,7 +271,7 @@ def rows(out: Path, name: str = "review") -> list[dict[str, str]]:
 
 def names_of_labelled(trained: Path) -> set[str]:
     folder = Store(trained / "models").find("morphology").folder
-    return {n.decode() for n in LabelledObjects.read(folder, classes=2, features=2).identifier.tolist()}
+    return {n.decode() for n in labelled_objects(folder, classes=2, features=2)["identifier"].tolist()}
 
 
 def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(
