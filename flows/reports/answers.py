@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from typing_extensions import TypedDict
 
 from blr.calibration import share_interval
 from catalogs.errors import counted
@@ -21,67 +20,12 @@ from flows.reports.data import NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
 from flows.runs.results import Counts, Summary, drifted
 
-# Completeness and purity of each class, with intervals, from the objects that judge a model.
 
-LEVEL = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """A share of some objects with its 95 % interval; `value` is None where there are no such objects."""
-
-    value: float | None
-    low: float
-    high: float
-    n: int
-
-    @classmethod
-    def of(cls, count: int, n: int) -> Share:
-        """Return the share `count` of `n` objects, with Wilson's interval."""
-        low, high = share_interval(count, n, level=LEVEL)
-        return cls(value=count / n if n else None, low=float(low), high=float(high), n=n)
-
-    @property
-    def range(self) -> str:
-        """The interval in words."""
-        return f"{self.low:.1%} to {self.high:.1%}"
-
-    def __str__(self) -> str:
-        """Return the share with its interval."""
-        return "–" if self.value is None else f"{self.value:.1%} ({self.range})"
-
-
-class ClassPerformance(TypedDict):
-    """One class: its share of the objects, its completeness, and the purity of the objects that are assigned to it.
-
-    Guesses by class shares alone would have the `share` as completeness and as purity.
-    """
-
-    name: str
-    n: int
-    n_assigned: int
-    share: float
-    completeness: Share
-    purity: Share
-
-
-def class_performance(
-    confusion: Sequence[Sequence[int]], classes: Sequence[str]
-) -> tuple[ClassPerformance, ...]:
-    """Return the performance on each class, of the counts (K, K) by class and by assigned class."""
-    counts = np.asarray(confusion, dtype=np.int64).reshape(len(classes), len(classes))
-    total = max(1, int(counts.sum()))
-    return tuple(
-        ClassPerformance(
-            name=name,
-            n=int(counts[k].sum()),
-            n_assigned=int(counts[:, k].sum()),
-            share=float(counts[k].sum() / total),
-            completeness=Share.of(int(counts[k, k]), int(counts[k].sum())),
-            purity=Share.of(int(counts[k, k]), int(counts[:, k].sum())),
-        )
-        for k, name in enumerate(classes)
-    )
+def share_words(count: int, n: int, *, interval_only: bool = False) -> str:
+    """Return the share `count` of `n` objects with Wilson's 95 % interval, or this alone; a dash without objects."""
+    low, high = share_interval(count, n, level=0.95)
+    ends = f"{low:.1%} to {high:.1%}"
+    return ends if interval_only else f"{count / n:.1%} ({ends})" if n else "–"
 
 
 Level = Literal["good", "care", "bad", "plain"]
@@ -149,7 +93,7 @@ def probability_answers(trust: TrustSummary) -> Iterator[Answer]:
 
 def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
-    right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
+    right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
     skilled = trust.answer("known").colour == "green"
     sure = skilled and metrics.skill.is_shown
     than = "to predict better than the class shares alone"
@@ -162,7 +106,7 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
         head = "No" if metrics.skill.verdict == "worse" else "Not shown"
         level, reason = "bad", f"it is not known {than}"
     short = (
-        f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
+        f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right} at 95 %); always "
         f"naming the most frequent class would be right for {most:.1%}."
     )
     return Answer(
@@ -490,8 +434,9 @@ def _train(n: int) -> str:
 
 
 def _never_assigned(report: TrainReport) -> Iterator[Finding]:
-    performance = class_performance(report.model.metrics.confusion, report.model.classes)
-    never = [c["name"] for c in performance if not c["n_assigned"] and c["n"]]
+    counts = np.asarray(report.model.metrics.confusion)
+    sums = zip(report.model.classes, counts.sum(axis=1), counts.sum(axis=0), strict=True)
+    never = [name for name, n, assigned in sums if n and not assigned]
     if never:
         yield Finding(
             what=f"No {report.model.metrics.judged_by} object is assigned to {', '.join(never)}",

@@ -18,7 +18,7 @@ from flows.models.description import ModelDescription
 from flows.models.model import Model
 from flows.models.promotion import Comparison, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
-from flows.reports.answers import class_performance, plain_end, training_answers
+from flows.reports.answers import plain_end, share_words, training_answers
 from flows.reports.data import TrainReport, noise_words, shift_words
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
 from flows.runs.results import Counts, SampledChange
@@ -307,20 +307,21 @@ def performance_table(model: ModelDescription) -> ReportTable:
 
 def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return the table of completeness and purity by class, and that of classes that could be one."""
-    performance = class_performance(model.metrics.confusion, model.classes)
+    counts = np.asarray(model.metrics.confusion).reshape(len(model.classes), len(model.classes))
+    total, assigned = max(1, int(counts.sum())), counts.sum(axis=0).tolist()
     table = ReportTable(
         title="By class",
         columns=("class", "objects", "share", "completeness", "assigned", "purity"),
         rows=tuple(
             (
-                c["name"],
-                f"{c['n']:,}",
-                percent(c["share"]),
-                str(c["completeness"]),
-                f"{c['n_assigned']:,}",
-                str(c["purity"]),
+                name,
+                f"{n:,}",
+                percent(n / total),
+                share_words(int(counts[k, k]), n),
+                f"{assigned[k]:,}",
+                share_words(int(counts[k, k]), assigned[k]),
             )
-            for c in performance
+            for k, (name, n) in enumerate(zip(model.classes, counts.sum(axis=1).tolist(), strict=True))
         ),
         numeric=frozenset(range(1, 6)),
         note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "

@@ -19,7 +19,7 @@ from flows.models.description import (
     SuspectedLeak,
     TargetShift,
 )
-from flows.reports.answers import answer_lines, class_performance, training_answers
+from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_page import (
     ClassificationReport,
     classification_answers,
@@ -29,7 +29,7 @@ from flows.reports.counts import census_table, first_words
 from flows.reports.data import Made, NotableObject, TrainReport
 from flows.reports.html import render_report
 from flows.reports.report_table import named
-from flows.reports.tables import TERMS, review_table
+from flows.reports.tables import TERMS, class_tables, review_table
 from flows.runs.results import ClassEstimate, Counts, FeatureDrift, FlagCount, ShiftRecord, Summary
 from tests.flows.reports.test_report import changed, make_report, verdict
 from tests.flows.verbs import classify
@@ -112,13 +112,10 @@ def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_fi
 
 
 def test_completeness_and_purity_are_those_of_the_counts() -> None:
-    early, late, odd = class_performance(COUNTS, ("early", "late", "odd"))
-    assert (early["completeness"].value, early["purity"].value) == pytest.approx((600 / 800, 600 / 710))
-    assert early["completeness"].low < 0.75 < early["completeness"].high
-    assert early["share"] == pytest.approx(800 / 1840)
-    assert (late["n"], late["n_assigned"]) == (1000, 1130)
-    assert odd["purity"].value is None
-    assert odd["completeness"].value == 0
+    early, late, odd = class_tables(report().model)[0].rows
+    assert early == ("early", "800", "43.5%", "75.0% (71.9% to 77.9%)", "710", "84.5% (81.7% to 87.0%)")
+    assert late[1:5:3] == ("1,000", "1,130")
+    assert odd[3:] == ("0.0% (0.0% to 8.8%)", "0", "–")
 
 
 @pytest.mark.parametrize(
