@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,33 +151,6 @@ def current_engine(threads: int) -> Engine:
     """Return the engine of the moment: workers where a run has named them, else so many threads."""
     engine = _engine.get()
     return engine if engine is not None and engine.is_remote else ThreadEngine(threads)
-
-
-def in_order(
-    engine: Engine,
-    work: Callable[[T], R],
-    items: Sequence[T],
-    *,
-    number: Callable[[T], int],
-    name: Callable[[T], str],
-) -> Generator[tuple[T, R]]:
-    """Yield each item with its result, in the order of their numbers 0, 1, ...; results that come early wait.
-
-    `name` is what an error calls an item.  Where the caller closes the iterator early, work that has begun is
-    finished, and no other begins.
-
-    EngineError if the workers of an item were killed each time; and as `Engine.map` does.
-    """
-    waiting: dict[int, R] = {}
-    following = 0
-    with closing(engine.map(work, items)) as results:
-        for item, result in results:
-            if isinstance(result, LostError):
-                raise EngineError(f"{name(item)}: {result}")
-            waiting[number(item)] = result
-            while following in waiting:
-                yield items[following], waiting.pop(following)
-                following += 1
 
 
 ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -21,7 +21,8 @@ from catalogs.formats import TableChoice, joined, open_files, open_listing, tabl
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.remote_file import Listing
 from catalogs.writing import copied
-from flows.errors import UsageError
+from flows.engines.engine import Engine, LostError
+from flows.errors import EngineError, UsageError
 from flows.inputs.source import (
     InputCatalogue,
     InputFile,
@@ -321,16 +322,29 @@ class Piece:
     first: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Workers:
-    """The pieces that workers read, which are other processes than this one, and what hands these out."""
+Workers = Callable[[Callable[[Piece], Any]], Generator[tuple[Piece, Any]]]
+"""Has other processes than this one read all pieces, as `handed_out` does."""
 
-    reading: Callable[[Callable[[Piece], Any], Sequence[Piece]], Generator[tuple[Piece, Any]]]
-    pieces: tuple[Piece, ...]
 
-    def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:
-        """Yield each piece with what the workers found in it, in catalogue order."""
-        return self.reading(work, self.pieces)
+def handed_out(
+    engine: Engine, pieces: Sequence[Piece], work: Callable[[Piece], R]
+) -> Generator[tuple[Piece, R]]:
+    """Yield each piece with what the workers of an engine found in it, in catalogue order; what comes early waits.
+
+    Where the caller closes the iterator early, work that has begun is finished, and no other begins.
+
+    EngineError if the workers of a piece were killed each time; and as `Engine.map` does.
+    """
+    waiting: dict[int, R] = {}
+    following = 0
+    with closing(engine.map(work, pieces)) as results:
+        for piece, result in results:
+            if isinstance(result, LostError):
+                raise EngineError(f"{piece.partition.path}: {result}")
+            waiting[piece.number] = result
+            while following in waiting:
+                yield pieces[following], waiting.pop(following)
+                following += 1
 
 
 def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, ...]:

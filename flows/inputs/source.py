@@ -497,10 +497,6 @@ class Mirror:
             brought.sources += [LocalSource.at(place, fetched=True) for place in places]
         return brought
 
-    def spoken(self, text: str) -> str:
-        """Return a text with URLs in the place of the paths where fetched files wait."""
-        return spoken(text, self.shown)
-
     def close(self, *, keep: bool) -> None:
         """Let go of the folder, and remove what is in it unless the next run goes on from there."""
         if not self.held and self.folder.is_dir():
@@ -668,7 +664,7 @@ def fetching(
             yield mirror
     except (CatalogError, FlowError) as error:
         keep = resumable and isinstance(error, Interrupted)
-        said = mirror.spoken(str(error))
+        said = spoken(str(error), mirror.shown)
         if said == str(error):
             raise
         raise type(error)(said) from None

@@ -100,7 +100,7 @@ class LabelReader:
             x = float(text)
         except ValueError:
             return -1
-        return next((r.k for r in self.ranges if r.holds(x)), -1)
+        return next((k for _, low, high, k in self.ranges if low <= x < high), -1)
 
     def read(self, texts: Array) -> Places:
         """Return the class index (n,) of each label."""

@@ -438,7 +438,7 @@ def label_reader(
         read = first_batches(catalogs, general, limit)
         return LabelReader.of(label, _count_labels(specification, source, readings, read))
     seen: Counter[str] = Counter()
-    for _, found in workers.in_order(partial(_labels_of_piece, specification, source, readings, general)):
+    for _, found in workers(partial(_labels_of_piece, specification, source, readings, general)):
         n_labels = len(seen)
         seen.update(found)
         if len(seen) > n_labels:

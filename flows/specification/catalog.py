@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Annotated, Any, Final, Literal
 
@@ -83,18 +82,8 @@ def as_sentinels(marks: Iterable[float | str]) -> list[Sentinel]:
     return sentinels
 
 
-@dataclass(frozen=True)
-class LabelRange:
-    """A range of the class with index k: the numbers x with low <= x < high; `text` is its form in the file."""
-
-    text: str
-    low: float
-    high: float
-    k: int
-
-    def holds(self, x: float) -> bool:
-        """Say whether a number is in the range."""
-        return self.low <= x < self.high
+LabelRange = tuple[str, float, float, int]
+"""A range as the file has it, its ends, low <= x < high, and the index of its class."""
 
 
 def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
@@ -103,7 +92,7 @@ def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
     ValueError where a range is empty.
     """
     return [
-        LabelRange(text, *ends, k)
+        (text, *ends, k)
         for k, texts in enumerate(spellings)
         for text in texts
         if (ends := number_range(text))
@@ -115,13 +104,16 @@ def label_of(spellings: Sequence[str]) -> str:
     ranges = label_ranges([spellings[:1]])
     if not ranges:
         return spellings[0]
-    return repr(ranges[0].low if math.isfinite(ranges[0].low) else ranges[0].high - 1)
+    _, low, high, _ = ranges[0]
+    return repr(low if math.isfinite(low) else high - 1)
 
 
-def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] | None:
+def overlapping(ranges: Sequence[LabelRange]) -> tuple[str, str] | None:
     """Return two ranges of different classes that have a number in common; None where there are no such ranges."""
-    pairs = ((a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.k != b.k)
-    return next(((a, b) for a, b in pairs if max(a.low, b.low) < min(a.high, b.high)), None)
+    for (one, low, high, j), (other, start, stop, k) in combinations(ranges, 2):
+        if j != k and max(low, start) < min(high, stop):
+            return one, other
+    return None
 
 
 ERROR: Final = "_err"
@@ -610,7 +602,7 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensit
     if shared := overlapping(label_ranges([*classes.values()])):
         a, b = shared
         raise ValueError(
-            f"'{a.text}' and '{b.text}' overlap, expected ranges of different classes without common numbers "
+            f"'{a}' and '{b}' overlap, expected ranges of different classes without common numbers "
             "(the upper end does not belong to a range); correct one of them"
         )
     seen: dict[str, str] = {}

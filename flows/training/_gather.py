@@ -33,7 +33,7 @@ from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
 from catalogs.sky.positions import PositionUnit, positions
-from flows.engines.engine import current_engine, in_order
+from flows.engines.engine import current_engine
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import (
     FeatureReader,
@@ -48,7 +48,7 @@ from flows.features.reader import (
     training_reader,
     training_table,
 )
-from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
+from flows.inputs.opening import Piece, Workers, first_rows, handed_out, pieces_of, thinned
 from flows.labels.reader import (
     Conflicts,
     LabelReader,
@@ -344,8 +344,7 @@ def reading_workers(
     if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
     pieces = pieces_of(catalogs, training_table(specification))
-    hand_out = partial(in_order, engine, number=lambda p: p.number, name=lambda p: str(p.partition.path))
-    return Workers(hand_out, pieces) if len(pieces) > 1 else None
+    return partial(handed_out, engine, pieces) if len(pieces) > 1 else None
 
 
 def read_piece(
@@ -376,7 +375,7 @@ def read_by_workers(
     """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
     # The list of files may be long, and workers do not need it.
     few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in readings]
-    for piece, (batches, counted) in workers.in_order(partial(read_piece, few, labels, source, folder)):
+    for piece, (batches, counted) in workers(partial(read_piece, few, labels, source, folder)):
         source.add(counted)
         for j, batch in enumerate(batches):
             path = _file(folder, piece, j)
@@ -682,7 +681,7 @@ def with_learned_photometry(
                 for number, (catalog, n, start) in enumerate(zip(catalogs, rows, starts, strict=False))
             ]
         else:
-            parts = [errors for _, errors in workers.in_order(partial(_errors_of_piece, work, own))]
+            parts = [errors for _, errors in workers(partial(_errors_of_piece, work, own))]
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
