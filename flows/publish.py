@@ -25,13 +25,7 @@ from flows.release import record
 from flows.release.draft import draft
 from flows.reports.release_page import check_table
 from flows.reports.tables import literal, to_markdown
-from flows.request import (
-    DraftRequest,
-    ProposeRequest,
-    PublishRequest,
-    ReleaseRequest,
-    SignRequest,
-)
+from flows.request import ProposeRequest, PublishRequest, ReleaseRequest, SignRequest
 from flows.runs.results import Checked, ReleaseState
 
 
@@ -81,11 +75,7 @@ def publish(request: ProposeRequest) -> ReleaseState:
 
 def _prepared(request: ProposeRequest) -> dict[str, str]:
     """Draft and check a release; return the digest and what stands above the form."""
-    fields = {
-        name: getattr(request, name)
-        for name in ("run", "specification", "model", "store", "releases", "companion")
-    }
-    drafted = draft(DraftRequest(request.name, request.version, **fields))
+    drafted = draft(request)
     checked = record.check(
         ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)
     )

@@ -47,7 +47,7 @@ __all__ = [
     "TrainRequest",
     "VerifyRequest",
     "read_shares",
-    "read_threshold",
+    "read_thresholds",
 ]
 
 # Parameters of several commands; those of most are in `flows.runs.parameters`.
@@ -56,6 +56,13 @@ LIMIT = Parameter("Look at this many rows only.", "N", least=1)
 TABLE = Parameter("Name or number of the table, in a file with several.", "NAME")
 TIMEOUT = Parameter("Seconds that the person has for an answer.", least=1, flag=None)
 A_DAY = 86_400
+
+
+def specification_file(words: str) -> Parameter:
+    """Return the option --spec, which no command requires."""
+    return Parameter(words, "FILE", flag="--spec", command_line_type=Path | None)
+
+
 VERIFY = Parameter("Hash all inputs and outputs again, even files whose size and time have not changed.")
 
 
@@ -158,11 +165,8 @@ class ClassifyRequest:
     ] = Path("annotated")
     specification: Annotated[
         "Specification | Path | None",
-        Parameter(
-            "Specification whose target, flags and output replace those that the model was trained with.",
-            "FILE",
-            flag="--spec",
-            command_line_type=Path | None,
+        specification_file(
+            "Specification whose target, flags and output replace those that the model was trained with."
         ),
     ] = None
     class_prior: Annotated[
@@ -271,10 +275,8 @@ class ExplainRequest:
     ] = None
     specification: Annotated[
         Path | None,
-        Parameter(
-            "Specification whose target and flags replace those that the model was trained with.",
-            "FILE",
-            flag="--spec",
+        specification_file(
+            "Specification whose target and flags replace those that the model was trained with."
         ),
     ] = None
     table: Annotated[str | None, TABLE] = None
@@ -357,11 +359,8 @@ class CensusRequest:
     ] = None
     specification: Annotated[
         "Specification | Path | None",
-        Parameter(
-            "Specification whose [census], purity and completeness are asked for; default: as before.",
-            "FILE",
-            flag="--spec",
-            command_line_type=Path | None,
+        specification_file(
+            "Specification whose [census], purity and completeness are asked for; default: as before."
         ),
     ] = None
     by: Annotated[
@@ -375,18 +374,21 @@ class CensusRequest:
     edges: Annotated[list[float] | None, EDGES] = None
 
 
-def read_threshold(text: str) -> tuple[str, float]:
-    """Return the class and the probability in a text such as quasar=0.9; UsageError for any other text."""
-    name, equals, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if not (equals and name and 0 < value < 1):
-        raise UsageError(
-            f"--threshold: got '{text}', expected a class and a probability between 0 and 1, as in quasar=0.9"
-        )
-    return name.strip(), value
+def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
+    """Return the class and the probability in each text such as quasar=0.9; UsageError for any other text."""
+    thresholds = []
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not (equals and name and 0 < value < 1):
+            raise UsageError(
+                f"--threshold: got '{text}', expected a class and a probability between 0 and 1, as in quasar=0.9"
+            )
+        thresholds.append((name.strip(), value))
+    return thresholds
 
 
 @dataclass(frozen=True)
@@ -428,10 +430,8 @@ class ReviewRequest:
     store: Annotated[Path, STORE] = Path("models")
     specification: Annotated[
         Path | None,
-        Parameter(
-            "Specification that the copies were classified with, where it was not the model's own.",
-            "FILE",
-            flag="--spec",
+        specification_file(
+            "Specification that the copies were classified with, where it was not the model's own."
         ),
     ] = None
     identifier: Annotated[str | None, IDENTIFIER] = None
@@ -476,7 +476,7 @@ class AuditDrawRequest:
             "Class and least probability of a selection that is judged too; may be given several times.",
             "CLASS=P",
             command_line_type=list[str] | None,
-            parse=lambda texts: [read_threshold(text) for text in texts],
+            parse=read_thresholds,
         ),
     ] = None
     labels: Annotated[
@@ -512,7 +512,7 @@ class AuditEstimateRequest:
             "Class and least probability of a selection that is judged too, besides those of the draw.",
             "CLASS=P",
             command_line_type=list[str] | None,
-            parse=lambda texts: [read_threshold(text) for text in texts],
+            parse=read_thresholds,
         ),
     ] = None
     sets: Annotated[
@@ -598,10 +598,8 @@ class DraftRequest(_Version):
     run: Annotated[Path | None, RUN] = None
     specification: Annotated[
         Path | None,
-        Parameter(
-            "Specification that the run used, or by which the catalogues are to be classified.",
-            "FILE",
-            flag="--spec",
+        specification_file(
+            "Specification that the run used, or by which the catalogues are to be classified."
         ),
     ] = None
     model: Annotated[
@@ -710,8 +708,6 @@ class ReplayRequest:
         Parameter("Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"),
     ] = None
     store: Annotated[Path, STORE] = Path("models")
-    specification: Annotated[
-        Path | None, Parameter("Specification of the classification.", "FILE", flag="--spec")
-    ] = None
+    specification: Annotated[Path | None, specification_file("Specification of the classification.")] = None
     rows: Annotated[int, Parameter("Rows to draw.", "N", least=1)] = 10_000
     seed: Annotated[int, Parameter("Seed of the draw.", "N")] = 0

@@ -58,9 +58,7 @@ def run_classify(
         if as_flow := not dry_run and runs_as_flow(prefect):
             check_parameters(request.catalogues)
         result = _flow("classify")(request) if as_flow else classify(request, dry_run=dry_run)
-    seconds = time.monotonic() - began
-    show(result, _show_classified, json=json)
-    _end(result, seconds, request.store, json=json)
+    _end(result, time.monotonic() - began, request.store, _show_classified, json=json)
 
 
 def run_reprocess(
@@ -74,9 +72,7 @@ def run_reprocess(
     with shown_progress(quiet=quiet):
         as_flow = not dry_run and runs_as_flow(prefect)
         result = _flow("reprocess")(request) if as_flow else reprocess(request, dry_run=dry_run)
-    seconds = time.monotonic() - began
-    show(result, _show_reprocessed, json=json)
-    _end(result, seconds, request.store, json=json)
+    _end(result, time.monotonic() - began, request.store, _show_reprocessed, json=json)
 
 
 def _flow(name: str) -> Callable[[Any], Any]:
@@ -164,10 +160,11 @@ def _names_objects(result: ReleaseResult) -> bool:
     return False
 
 
-def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
-    """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
+def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
+    """Show a result, how fast files were annotated and what needs a look; leave with the status of the quarantined."""
     from flows.reports.answers import repeated_words, suspected_marks
 
+    show(result, people, json=json)
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
         if rows:

@@ -309,7 +309,11 @@ MOST_TROUBLES = 200
 def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
     if isinstance(result, ClassificationTrial):
-        return {"files": work_table({})} | _count_tables(result.summary, None)
+        return {
+            "files": work_table({}, dict.fromkeys(("retired", "quarantined", "deferred"), 0)),
+            "classes": class_change_table(result.summary, None),
+            "flags": flag_change_table(result.summary, None),
+        }
     before = result.before.totals if result.before else None
     left_out = {
         "stale": len(result.stale),
@@ -322,7 +326,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     }
     tables = {"files": work_table(done, left_out)}
     if result.summary:
-        tables |= _count_tables(result.summary, before)
+        tables["classes"] = class_change_table(result.summary, before)
+        tables["flags"] = flag_change_table(result.summary, before)
         if result.summary.census is not None:
             changes = count_changes(before.census if before else None, result.summary.census)
             tables |= census_tables(result.summary.census, changes)
@@ -335,14 +340,7 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     return tables
 
 
-def _count_tables(counts: Counts, before: Summary | None) -> dict[str, ReportTable]:
-    return {"classes": class_change_table(counts, before), "flags": flag_change_table(counts, before)}
-
-
-NOTHING_LEFT_OUT = {"retired": 0, "quarantined": 0, "deferred": 0}
-
-
-def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTHING_LEFT_OUT) -> ReportTable:
+def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int]) -> ReportTable:
     """Return what was done, and to how many files; `left_out` counts those that nothing was done to, by the state."""
     why = Counter(file["why"] or "unchanged" for file in files.values())
     rows = [*sorted(why.items()), *left_out.items()]

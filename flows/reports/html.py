@@ -14,7 +14,6 @@ from functools import cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -125,11 +124,11 @@ def catalogue_pictures(
     found: Counts,
     units: Units,
     *,
-    census: Census | None = None,
-    sky: SkyCounts | None = None,
-    flagged: FlaggedByInput | None = None,
-    features: Sequence[FeatureComparison] = (),
-    label_shares: Mapping[str, float] = MappingProxyType({}),
+    census: Census | None,
+    sky: SkyCounts | None,
+    flagged: FlaggedByInput | None,
+    features: Sequence[FeatureComparison],
+    label_shares: Mapping[str, float],
 ) -> Iterator[Picture]:
     """Yield the pictures of a catalogue with that name; those of drifted `features` come first.
 
@@ -315,16 +314,15 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
 
 
 def _fractions(found: Counts, n: float, census: Census | None, label_shares: Mapping[str, float]) -> Picture:
-    classes = found.classes.values()
+    names, classes = [*found.classes], found.classes.values()
     errors = [c["error"] for c in classes]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
     shares, interval = [c["expected"] / n for c in classes], None
     bars = "Bars sum the probabilities"
-    ends = None if census is None else _census_shares(census, [*found.classes])
+    ends = None if census is None else _census_shares(census, names)
     if ends is not None:
         shares, interval = ends[0], ends[1:]
         bars = "Bars are the counts of the classes, with 95 % intervals"
-    names = [*found.classes]
     assigned = [c["assigned"] / n for c in classes]
     labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
     axes = plot_class_fractions(
@@ -448,7 +446,8 @@ def render_page(**content: Any) -> str:
     `groups` are titles with tables, and `last` is such a group for statisticians, whose first table may be `sortable`.
     `remarks` and `provenance` end the page.
     """
-    script, pictures = _script(), content.pop("pictures")
+    pictures = content.pop("pictures")
+    script = resources.files("flows").joinpath("templates", "report-sort.js").read_text(encoding="utf-8")
     on_top = next((i for i, picture in enumerate(pictures[:2]) if picture["wide"]), 2)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template("report.html.j2").render(
@@ -458,11 +457,6 @@ def render_page(**content: Any) -> str:
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
-
-
-@cache
-def _script() -> str:
-    return resources.files("flows").joinpath("templates", "report-sort.js").read_text(encoding="utf-8")
 
 
 def render_report(report: TrainReport) -> str:

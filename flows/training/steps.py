@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from blr.arrays import Floats, Mask, Places, Vector
 from blr.calibration import (
-    ReliabilityCurve,
     calibration_error,
     log_loss,
     log_losses,
@@ -534,6 +533,10 @@ def evaluate(
     wrong = p.argmax(axis=1) != truth
     said, happened, what = _statement(p, outcome, wrong, classes)
     curve = reliability_curve(said, happened, bins=BINS)
+    columns = (curve.predicted, curve.observed, curve.low, curve.high, curve.count)
+    caught, caught_by_plugin = (errors_caught(x.max(axis=1), wrong, REVIEWED).tolist() for x in (p, q))
+    K = len(classes)
+    confusion = np.bincount(truth * K + p.argmax(axis=1), minlength=K**2).reshape(K, K)
     return Metrics(
         n=len(truth),
         n_unclassified=int(np.sum(~known)),
@@ -542,9 +545,15 @@ def evaluate(
         log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), outcome),
         accuracy=float(np.mean(~wrong)),
         calibration_error=calibration_error(p, outcome),
-        reliability=_bins(curve),
+        reliability=tuple(
+            ReliabilityBin(predicted=said, observed=seen, low=low, high=high, n=n)
+            for said, seen, low, high, n in zip(*(c.tolist() for c in columns), strict=True)
+        ),
         reliability_of=what,
-        reviews=_reviews(p, q, wrong),
+        reviews=tuple(
+            Review(share=share, moderated=m, plugin=r, random=share)
+            for share, m, r in zip(REVIEWED, caught, caught_by_plugin, strict=True)
+        ),
         risk=RiskCurve(
             reviewed=tuple(CURVE.tolist()),
             moderated=tuple(errors_caught(p.max(axis=1), wrong, CURVE).tolist()),
@@ -553,15 +562,9 @@ def evaluate(
         judged_by=judged_by,
         log_loss_logistic=log_loss_logistic,
         skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
-        confusion=_confusion(truth, p.argmax(axis=1), len(classes)),
-        grouping=group_classes(p, truth) if len(classes) > 2 and votes is None else None,
+        confusion=tuple(map(tuple, confusion.tolist())),
+        grouping=group_classes(p, truth) if K > 2 and votes is None else None,
     )
-
-
-def _confusion(truth: Places, assigned: Places, n_classes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the confusion matrix (K, K): numbers of rows by true class and by assigned class."""
-    pairs = np.bincount(truth * n_classes + assigned, minlength=n_classes**2)
-    return tuple(map(tuple, pairs.reshape(n_classes, n_classes).tolist()))
 
 
 def _statement(
@@ -572,24 +575,6 @@ def _statement(
         happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
         return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
     return p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
-
-
-def _bins(curve: ReliabilityCurve) -> tuple[ReliabilityBin, ...]:
-    columns = (curve.predicted, curve.observed, curve.low, curve.high, curve.count)
-    return tuple(
-        ReliabilityBin(predicted=said, observed=seen, low=low, high=high, n=n)
-        for said, seen, low, high, n in zip(*(c.tolist() for c in columns), strict=True)
-    )
-
-
-def _reviews(p: Floats, q: Floats, wrong: Mask) -> tuple[Review, ...]:
-    """Return the share of all wrong classes that reviews of the least certain objects find, for both probabilities."""
-    moderated = errors_caught(p.max(axis=1), wrong, REVIEWED)
-    plugin = errors_caught(q.max(axis=1), wrong, REVIEWED)
-    return tuple(
-        Review(share=share, moderated=float(m), plugin=float(r), random=share)
-        for share, m, r in zip(REVIEWED, moderated, plugin, strict=True)
-    )
 
 
 THRESHOLDS: Final = np.linspace(0.0, 1.0, 101)
