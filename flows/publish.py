@@ -74,7 +74,6 @@ def publish(request: ProposeRequest) -> ReleaseState:
 
 
 def _prepared(request: ProposeRequest) -> dict[str, str]:
-    """Draft and check a release; return the digest and what stands above the form."""
     drafted = draft(request)
     checked = record.check(
         ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)

@@ -82,7 +82,6 @@ def _flow(name: str) -> Callable[[Any], Any]:
 
 
 def _show_classified(result: ClassificationResult) -> None:
-    """Show a classification, or what it would do."""
     from flows.reports.catalogue_page import trusted_in_part
     from flows.reports.counts import census_tables, trouble_table
     from flows.reports.tables import class_count_table, flag_table, set_tables
@@ -117,7 +116,6 @@ def _show_classified(result: ClassificationResult) -> None:
 
 
 def _show_reprocessed(result: ReleaseResult) -> None:
-    """Show what was done to a release, or would be."""
     from flows.reports.counts import run_tables, trouble_table
 
     if result.status == "nothing to do" or (result.status == "planned" and result.up_to_date):
@@ -135,7 +133,6 @@ def _show_reprocessed(result: ReleaseResult) -> None:
 
 
 def _state(result: ReleaseResult) -> str:
-    """Return in words in which state a release is."""
     if result.status == "planned":
         return "is up to date: nothing would be done" if result.up_to_date else "would be brought up to date"
     if result.status == "nothing to do":

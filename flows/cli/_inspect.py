@@ -146,7 +146,6 @@ def _show_position(place: PositionSummary | None) -> None:
 
 
 def _show_label(label: LabelSummary) -> None:
-    """Show the labels and the columns that give them away."""
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
     which = f"The {len(rows)} most frequent labels" if len(rows) == MOST_LABELS else "Labels"
     print_tables(plain_table(f"{which} in {label.column}", ("label", "rows"), rows))

@@ -164,7 +164,6 @@ def run_promote(
 
 
 def _show_promoted(result: PromotionResult) -> None:
-    """Show a decision about a model; of a plan, the comparison too."""
     would = "would be" if result.status == "planned" else "is"
     if result.kind == "undone":
         say(

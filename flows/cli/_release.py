@@ -49,7 +49,6 @@ def run_replay(request: ReplayRequest, *, json: bool) -> None:
 
 
 def _show_checked(checked: Checked) -> None:
-    """Show the checks, the worst first."""
     rows = [(c.verdict, c.name, c.found, c.place) for c in checked.checks if c.verdict != "pass"]
     if rows:
         print_tables(plain_table("Checks", ("verdict", "check", "found", "where"), rows))

@@ -358,7 +358,6 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 
 def _show_version(asked: bool) -> None:
-    """Print the version that models and outputs name, and end."""
     if asked:
         from flows.version import code_version
 

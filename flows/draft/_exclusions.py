@@ -293,7 +293,6 @@ def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | Non
 
 
 def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column names the object, or holds no number of it."""
     c = seen.columns[name]
     known, odd = evidence.rows.get(name), not_numbers(seen, name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())

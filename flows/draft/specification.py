@@ -261,7 +261,6 @@ def _remedy_of_texts(reasons: Sequence[str]) -> str:
 
 
 def _some_reasons(left_out: Mapping[str, str]) -> str:
-    """Return why the columns were left out, those of one reason together."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         by_reason.setdefault(brief(reason), []).append(f"'{brief(name)}'")
@@ -303,7 +302,6 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
 
 
 def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
-    """Return what the sampled rows with a class say of the columns."""
     leaks, gains = found_leaks(catalog, seen, label, labels)
     numbers = [
         name

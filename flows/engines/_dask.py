@@ -406,7 +406,6 @@ class _Room:
 
 
 def _next_batch(done: as_completed, room: _Room) -> list[Future]:
-    """Return the futures that are done, as soon as there is one."""
     while not (finished := done.next_batch(block=False)):
         room.require_workers()
         with done.thread_condition:

@@ -162,7 +162,6 @@ def _of_few_values(specification: Specification, group: NDArray[np.uint64], shar
 
 
 def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -> str:
-    """Return why a split by place is not possible."""
     asked, order = specification.split.held_out, specification.split.healpix_order
     if order is not None:
         if asked / 2 <= by_place.share <= 2 * asked:

@@ -87,7 +87,6 @@ def find_files(
 
 
 def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
-    """Return the files of a catalogue, opened together and checked."""
     catalog, opened = open_source(catalogue), []
     check(catalog)
     check_links(catalog, catalogue.source)
@@ -225,7 +224,6 @@ def _asked(source: Source) -> Source:
 
 
 def _is_parquet(listing: Listing) -> bool:
-    """Say whether all files of a listing are Parquet."""
     return all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
 
 

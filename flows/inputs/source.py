@@ -306,7 +306,9 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
     distinct: dict[str, Path | str] = {}
     for pattern in patterns:
         for place in _matches(pattern, folder, key):
-            distinct.setdefault(_spelt_once(place), place)
+            # One spelling for all ways to write a path; links stay what they are.
+            once = os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100
+            distinct.setdefault(once, place)
     _check_told_apart([place for place in distinct.values() if isinstance(place, str)], key)
     return tuple(
         RemoteSource(place) if isinstance(place, str) else LocalSource.at(place)
@@ -362,11 +364,6 @@ def check_parameters(catalogues: Iterable[object]) -> None:
     kept = "Prefect keeps and shows a run's parameters"
     remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
     check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
-
-
-def _spelt_once(place: Path | str) -> str:
-    """Return one spelling for all ways to write a path: relative or absolute, with dots or without."""
-    return os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100  links stay what they are
 
 
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:

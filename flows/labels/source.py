@@ -457,7 +457,6 @@ def _labels_of_piece(
     general: FeatureReader,
     piece: Piece,
 ) -> Counter[str]:
-    """Return how often each label is met in a piece."""
     batches = piece.partition.batches(general.read, BATCH_ROWS)
     return _count_labels(specification, source, readings, ((piece.catalog, batch) for batch in batches))
 

@@ -155,7 +155,6 @@ PAGE = ("' '", "(flow_run | ui_url) or ''")
 
 
 def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
-    """Return what is watched of a deployment."""
     related: dict[str, str | list[str]] = {
         "prefect.resource.id": f"prefect.deployment.{deployment.id}",
         "prefect.resource.role": "deployment",
@@ -211,7 +210,6 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, t
 
 
 def _of_all(tell: Tell) -> list[Alert]:
-    """Return what is watched whatever the deployment."""
     quarantined = EventTrigger(
         posture=Posture.Reactive,
         match={"prefect.resource.id": "blr.partition.*"},
@@ -335,7 +333,6 @@ def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
 
 
 def _schedule(entry: Any) -> Schedule:
-    """Return the schedule that `prefect deploy` makes of an entry."""
     known = dict(entry)
     if "interval" in known:
         known["interval"] = timedelta(seconds=known["interval"])

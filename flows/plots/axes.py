@@ -239,7 +239,6 @@ def text_width(text: str) -> float:
 
 
 def _longest(texts: Sequence[str]) -> float:
-    """Return the width of the longest line of some texts."""
     return max((text_width(line) for text in texts for line in text.split("\n")), default=0.0)
 
 
@@ -524,7 +523,6 @@ class SvgAxes:
         *,
         turn: int,
     ) -> str:
-        """Return axes with their ticks, grid and labels."""
         x0, x1, y0, y1 = inner
         (xs, xtexts), (ys, ytexts) = ticks
         u, v = place(xs, np.zeros(len(xs)))[0], place(np.zeros(len(ys)), ys)[1]

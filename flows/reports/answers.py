@@ -292,7 +292,6 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
 
 
 def _holds(report: TrainReport) -> Answer:
-    """Return whether the model holds for the objects to classify."""
     question = "Does it hold for the objects to classify?"
     shift, leaks = report.model.training.shift, report.leaks
     findings = [Finding(what=plain_end(sentence)) for sentence in likeness_words(shift)]
@@ -459,7 +458,6 @@ def _look(report: TrainReport) -> Answer:
 
 
 def _why_none(report: TrainReport) -> str:
-    """Return why no object has a label that surprises the model."""
     if report.model.metrics.accuracy == 1:
         judged = report.model.metrics.judged_objects
         return f"each of the {judged} is assigned to the class of its label, so that none is a surprise"

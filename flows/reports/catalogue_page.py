@@ -111,7 +111,6 @@ def trusted_in_part(found: Counts) -> str:
 
 
 def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
-    """Return whether the model holds for these objects."""
     question = "Does it hold for these objects?"
     if found.n_rows and not found.n_classified:
         return Answer(
@@ -146,7 +145,6 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
 
 
 def _counts(found: Summary) -> Answer:
-    """Return how many objects of each class there are, and what that rests on."""
     census = found.census
     said = census is not None and counts_said(census)
     classified = (

@@ -25,7 +25,6 @@ from flows.models.description import (
     TargetShift,
     TrainingDescription,
     WrongLabels,
-    WrongLabelShare,
 )
 
 
@@ -411,13 +410,10 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
 
 
 def _listed(rates: RatesByClass) -> str:
-    return ", ".join(f"{name} {_wrong_share(share)}" for name, share in rates.items())
-
-
-def _wrong_share(share: WrongLabelShare) -> str:
-    if share.low is None:
-        return f"{share.rate:.1%}"
-    return f"{share.rate:.1%} ({share.low:.1%} to {share.high:.1%})"
+    return ", ".join(
+        f"{name} {s.rate:.1%}" + ("" if s.low is None else f" ({s.low:.1%} to {s.high:.1%})")
+        for name, s in rates.items()
+    )
 
 
 def likeness_words(shift: TargetShift) -> Iterator[str]:

@@ -194,7 +194,6 @@ def _confusion(model: ModelDescription) -> Picture:
 
 
 def _overlap(model: ModelDescription) -> Picture:
-    """Return a picture of the classes that are most often taken for another one."""
     counts = np.asarray(model.metrics.confusion)
     off = counts - np.diag(np.diag(counts))
     order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
@@ -461,13 +460,16 @@ def render_page(**content: Any) -> str:
 
 def render_report(report: TrainReport) -> str:
     """Return the report of a model as HTML."""
-    model, objects = report.model, report.notes.objects
+    model, training, objects = report.model, report.model.training, report.notes.objects
+    names = ", ".join(file["name"] for file in training.inputs)
+    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
     use, *four, odd, look = training_answers(report)
     return render_page(
         title=model.name,
         version=model.version,
         kind="model report",
-        lead=_lead(model),
+        lead=f"A model that sorts objects into {named(model.classes)}, trained on "
+        f"{counted(training.n_training, 'object')} of {names} ({held}, of {training.n_read:,}).",
         made=made_words(report.notes.made, model.code_version),
         use=use,
         four=four,
@@ -510,14 +512,4 @@ def made_words(made: Made | None, version: str | None) -> str:
     with_version = "" if version is None else f" with blr {version}"
     return (
         f"Made on {made['when'].replace('T', ' ').replace('+00:00', ' UTC')} by {made['who']}{with_version}."
-    )
-
-
-def _lead(model: ModelDescription) -> str:
-    training = model.training
-    names = ", ".join(file["name"] for file in training.inputs)
-    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
-    return (
-        f"A model that sorts objects into {named(model.classes)}, trained on {counted(training.n_training, 'object')} "
-        f"of {names} ({held}, of {training.n_read:,})."
     )

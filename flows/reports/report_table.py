@@ -152,7 +152,13 @@ def _widths(table: ReportTable, width: int) -> list[int] | None:
     least = [
         max(map(cell_len, (*head.split(), *column)), default=1)
         if i in table.numeric
-        else min(widths[i], max(LEAST_TEXT, min(_longest_word((head, *column)), LONGEST_WORD)))
+        else min(
+            widths[i],
+            max(
+                LEAST_TEXT,
+                min(LONGEST_WORD, max(map(cell_len, " ".join((head, *column)).split()), default=1)),
+            ),
+        )
         for i, (head, column) in enumerate(zip(heads, cells, strict=True))
     ]
     room = width - 2 * n - 1  # two blanks between columns, and one at each end
@@ -163,10 +169,6 @@ def _widths(table: ReportTable, width: int) -> list[int] | None:
                 break
             widths[widest] -= 1
     return widths if sum(widths) <= room else None
-
-
-def _longest_word(texts: tuple[str, ...]) -> int:
-    return max((cell_len(word) for text in texts for word in text.split()), default=1)
 
 
 def _listed(table: ReportTable) -> RenderableType:

@@ -465,6 +465,7 @@ def _number(value: float) -> str:
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model."""
     described = report.model
+    wrong_labels = [f"- {literal(sentence)}" for sentence in noise_words(model.training.label_noise)]
     tables = (
         *(table(described) for table in (label_table, feature_table, candidate_table)),
         *(table(described) for table in (performance_table, review_table)),
@@ -483,7 +484,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             *(f"- The features use {literal(words)}." for words in report.leaks.values()),
             *([""] if report.leaks else []),
-            *_wrong_labels(model),
+            *([*wrong_labels, ""] if wrong_labels else []),
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",
@@ -510,12 +511,6 @@ def _drawn_as(model: Model) -> list[str]:
         return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
     text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
     return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
-
-
-def _wrong_labels(model: Model) -> list[str]:
-    """Return what is said of labels that may be wrong; nothing of right ones."""
-    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.label_noise)]
-    return [*said, ""] if said else []
 
 
 def provenance(model: ModelDescription) -> dict[str, str]:

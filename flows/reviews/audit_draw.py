@@ -511,7 +511,6 @@ def draw_audit(request: AuditDrawRequest, *, dry_run: bool = False) -> AuditDraw
 
 
 def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDraw:
-    """Draw from the copies in a folder of this machine."""
     manifest = annotated_manifest(folder)
     _check_free(folder, overwrite=request.overwrite)
     classes = tuple(manifest.classes)

@@ -208,7 +208,6 @@ def estimate_audit(
 def _estimated(
     request: AuditEstimateRequest, folder: Path, *, dry_run: bool, report: WriteReport | None
 ) -> Audit:
-    """Return what the answers say of the release in a folder of this machine."""
     if request.sets is not None and not 0.5 <= request.sets < 1:
         raise UsageError(
             f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
@@ -235,7 +234,11 @@ def _estimated(
             f"{request.answers[0]}: got no answer in the column 'label', expected the class of each object; fill in "
             "the list first"
         )
-    summary, trouble = _summary(folder)
+    try:
+        summary, trouble = read_document(Summary, folder / SUMMARY), ""
+    except (OSError, DocumentError):
+        summary = None
+        trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
     classes = _classes(sample, answers, model, summary)
     tally = Counter(answers.get(name, None) for name in names)
@@ -268,14 +271,6 @@ def _estimated(
         with exclusive(folder):
             audit = _write(folder, audit, summary, manifest, report)
     return audit
-
-
-def _summary(folder: Path) -> tuple[Summary | None, str]:
-    """Return the summary of a folder; without one, why the counts are not written there."""
-    try:
-        return read_document(Summary, folder / SUMMARY), ""
-    except (OSError, DocumentError):
-        return None, f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
 
 
 def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) -> Census | None:

@@ -148,7 +148,6 @@ def _budget_drawn(
     request: ReviewRequest,
     space: Space | None,
 ) -> Drawn:
-    """Return the objects of a budget, and the outliers."""
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
     by = None if request.by is None else parse(request.by)
     bins = _bins(tables, labelled, by, request, rng)
@@ -323,7 +322,6 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
 
 
 def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_run: bool) -> ReviewResult:
-    """Write the review list of a folder of this machine."""
     for name in (REVIEW, OUTLIERS) if request.budget is not None else (REVIEW,):
         check_unanswered(folder, name)
     manifest = annotated_manifest(folder)

@@ -469,6 +469,10 @@ def gather(
     if pieces is not None:
         in_memory = joined(parts, "named"), joined(parts, "identifier")
         repeated = repeated_in_conflict(pieces, labels.classes, *in_memory)
+    missing: dict[str, dict[str, int]] = {}
+    for (name, state), n in states.items():
+        if n and state is not State.MEASURED:
+            missing.setdefault(name, {})[state.name.lower()] = n
     training, unlabelled = rows.training, seen.pop("", 0)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
@@ -482,7 +486,7 @@ def gather(
         unknown_labels=dict(seen.most_common(MOST_LABELS)),
         labels=_label_summary(source, repeated),
         split=split,
-        states=_missing_by_reason(states),
+        states=missing,
         features=_features(specification, rows, counts, catalogs[0]),
         noise=_noise(specification, rows),
         distribution=feature_distribution(
@@ -519,15 +523,6 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
     )
 
 
-def _missing_by_reason(states: Mapping[tuple[str, State], int]) -> dict[str, dict[str, int]]:
-    """Return, by column and reason, how many labelled rows have no value; only where a reason is known."""
-    missing: dict[str, dict[str, int]] = {}
-    for (name, state), n in states.items():
-        if n and state is not State.MEASURED:
-            missing.setdefault(name, {})[state.name.lower()] = n
-    return missing
-
-
 def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
     """Return the measurement error of the training rows by feature, for features whose errors are stated."""
     if rows.errors is None:
@@ -557,7 +552,6 @@ def _features(
 
 
 def _joined(parts: Sequence[Part], held: Mask, group: NDArray[np.uint64], magnitude: str) -> TrainingRows:
-    """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     return TrainingRows(
         X=joined(parts, "X"),
@@ -666,7 +660,11 @@ def with_learned_photometry(
     _check_stated(specification, [reader.derived.units for reader in readers])
     rows = [catalog.n_rows if limit is None else min(limit, catalog.n_rows) for catalog in catalogs]
     learned: dict[str, dict[str, float]] = {}
-    wanted = _without_softening(specification)
+    wanted = tuple(  # the bands whose softening has to be learned
+        name
+        for name, band in specification.photometry.items()
+        if band.flux is not None and band.scale == "asinh" and band.softening is None
+    )
     if wanted and any(rows):
         first = readers[0].derived.units
         # Flux errors need the bands and the condition alone.  The first catalogue's unit is that of all errors, so that
@@ -692,15 +690,6 @@ def with_learned_photometry(
     return specification.model_copy(update={"photometry": bands})
 
 
-def _without_softening(specification: Specification) -> tuple[str, ...]:
-    """Return the bands whose softening has to be learned."""
-    return tuple(
-        name
-        for name, band in specification.photometry.items()
-        if band.flux is not None and band.scale == "asinh" and band.softening is None
-    )
-
-
 def _flux_errors(
     readers: Sequence[FeatureReader],
     factors: Sequence[Mapping[str, float]],
@@ -723,7 +712,6 @@ def _flux_errors(
 def _errors_of_piece(
     work: Callable[..., dict[str, Floats]], readers: Sequence[FeatureReader], piece: Piece
 ) -> dict[str, Floats]:
-    """Return the errors of each band in a piece, on a worker."""
     return work(piece.catalog, piece.first, piece.partition.batches(readers[piece.catalog].read))
 
 

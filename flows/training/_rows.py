@@ -478,7 +478,6 @@ def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:
 
 
 def _distinct(hashes: NDArray[np.uint64], target: NDArray[np.integer]) -> NamedRows:
-    """Return each pair of hash and class once."""
     order = np.lexsort((target, hashes))
     h, t = hashes[order], target[order]
     first = np.ones(len(h), dtype=bool)
@@ -561,7 +560,6 @@ class SampledDesign:
 
 
 def _added(parts: Sequence[Terms | None]) -> Terms | None:
-    """Return the sum of the parts, from left to right."""
     some = [part for part in parts if part is not None]
     return reduce(added, some) if some else None
 
@@ -646,7 +644,6 @@ class TrainingShards:
         return replace(whole, basis=basis, n_functions=basis.n_functions, n_effective=total, sample=sample)
 
     def _n_effective(self, columns: tuple[int, ...]) -> float:
-        """Return the sum of the rows' weights."""
         stored = self.stored
         if stored.has("weight") or stored.has("votes"):
             (total,) = self._design(columns).accumulate(
@@ -658,7 +655,6 @@ class TrainingShards:
         return float(sum((~stored.read("held_out", shard)).sum() for shard in stored.shards))
 
     def _design(self, columns: tuple[int, ...]) -> DesignShards:
-        """Return the features themselves as a design matrix."""
         stored, confusion = self.stored, self.confusion
         read = partial(read_shard, stored, columns, self.n_classes, self.held_out_too, confusion)
         mislabelled = confusion is not None

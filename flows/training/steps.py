@@ -276,7 +276,6 @@ def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
 
 
 def _engine(request: TrainRequest) -> EngineChoice:
-    """Return the engine of a request; UsageError where it may not be used."""
     wanted = read_specification(request.specification)
     engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
     check_scheduler(engine.file, engine.address, key=key)

@@ -511,7 +511,7 @@ def trained_in_shards(
         return reduce(*given, **named)
 
     def reading(*arguments: Any) -> Iterator[object]:
-        read.append(type(arguments[-1].reading.args[0]))
+        read.append(type(arguments[-1].args[0]))
         return read_by_workers(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
