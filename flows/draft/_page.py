@@ -321,13 +321,16 @@ class Page:
             yield f"exclude = {doubtful}  # such rows count as rows without a label"
         yield ""
         yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
+        by_letters: dict[str, list[str]] = {}
+        for c in self.classes.kept:
+            by_letters.setdefault(c.spellings[0].casefold(), []).append(c.name)
         for c in self.classes.kept:
             comment = f"{c.rows:,} rows"
             if len(c.spellings) > 1:
                 each = ", ".join(f"{toml_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
                 comment += f" ({each}): upper and lower case alone do not make a class"
-            if c.but_for_case:
-                others = ", ".join(map(toml_text, c.but_for_case))
+            others = ", ".join(toml_text(n) for n in by_letters[c.spellings[0].casefold()] if n != c.name)
+            if others:
                 comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
                 comment += "; renamed, since its columns would have the names of other columns"

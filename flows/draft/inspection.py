@@ -11,7 +11,7 @@ Hubble's 'Sbc' and 'SBc'.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -435,16 +435,12 @@ FEWEST_BELOW = 0.1
 
 @dataclass(frozen=True)
 class StartingClass:
-    """A class: its spellings in the column, the most frequent first, its rows, and those of each spelling.
-
-    `but_for_case` are the names of classes whose spellings differ from its own in case only.
-    """
+    """A class: its spellings in the column, the most frequent first, its rows, and those of each spelling."""
 
     name: str
     spellings: tuple[str, ...]
     rows: int
     counts: tuple[int, ...] = ()
-    but_for_case: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -605,16 +601,7 @@ def _kept(
             kept.append(StartingClass(name, tuple(spellings), rows, each))
         else:
             dropped |= {text: counts[text] for text in spellings}
-    return StartingClasses(tuple(_paired(kept)), dropped, doubtful)
-
-
-def _paired(classes: Sequence[StartingClass]) -> list[StartingClass]:
-    """Return the classes, each with those whose spellings differ from its own in case only."""
-    folded: dict[str, list[str]] = {}
-    for c in classes:
-        folded.setdefault(c.spellings[0].casefold(), []).append(c.name)
-    alike = {c.name: folded[c.spellings[0].casefold()] for c in classes}
-    return [replace(c, but_for_case=tuple(n for n in alike[c.name] if n != c.name)) for c in classes]
+    return StartingClasses(tuple(kept), dropped, doubtful)
 
 
 def can_name(text: str) -> bool:

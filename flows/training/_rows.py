@@ -281,35 +281,24 @@ class RowCounts:
     high: Floats
 
     @classmethod
-    def of(cls, rows: TrainingRows, n_classes: int) -> RowCounts:
-        """Return the counts of rows in memory."""
-        training, target = rows.training, rows.target
-        weight = None if rows.weight is None else rows.weight[training]
-        return cls(
-            np.bincount(target[training], minlength=n_classes),
-            np.bincount(target[rows.held_out], minlength=n_classes),
-            np.bincount(target[training], weights=weight, minlength=n_classes).astype(np.float64),
-            rows.missing.sum(axis=0),
-            rows.missing[training].sum(axis=0),
-            np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf),
-            np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf),
-        )
-
-    @classmethod
     def of_all(cls, shards: Iterable[TrainingRows], n_classes: int) -> RowCounts:
         """Return the counts of the rows of all shards."""
-        return reduce(cls._plus, (cls.of(rows, n_classes) for rows in shards))
-
-    def _plus(self, other: RowCounts) -> RowCounts:
-        return RowCounts(
-            self.training + other.training,
-            self.held_out + other.held_out,
-            self.training_weight + other.training_weight,
-            self.missing + other.missing,
-            self.missing_in_training + other.missing_in_training,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+        K = n_classes
+        training, held_out, weight = np.zeros(K, np.intp), np.zeros(K, np.intp), np.zeros(K)
+        missing = missing_in_training = np.zeros((), np.intp)
+        low, high = np.array(np.inf), np.array(-np.inf)
+        for rows in shards:
+            seen, target = rows.training, rows.target
+            own = None if rows.weight is None else rows.weight[seen]
+            training += np.bincount(target[seen], minlength=K)
+            held_out += np.bincount(target[rows.held_out], minlength=K)
+            weight += np.bincount(target[seen], weights=own, minlength=K)
+            missing = missing + rows.missing.sum(axis=0)
+            missing_in_training = missing_in_training + rows.missing[seen].sum(axis=0)
+            least = np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf)
+            largest = np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf)
+            low, high = np.minimum(low, least), np.maximum(high, largest)
+        return cls(training, held_out, weight, missing, missing_in_training, low, high)
 
     @property
     def n_rows(self) -> int:
