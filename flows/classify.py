@@ -25,7 +25,6 @@ from flows.request import ClassifyRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
-from flows.specification.specification import Specification
 
 STEPS = Steps(
     together=step("annotate", task_name(lambda given: f"annotate {group_name(given['group'])}"))(
@@ -48,7 +47,7 @@ def _name(request: ClassifyRequest) -> str:
     return started_name("classify", label, release=release, trial=request.limit is not None)
 
 
-@flow_of(ClassifyRequest, _name, names={"Specification": Specification})
+@flow_of(ClassifyRequest, _name)
 def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     if FlowRunContext.get() is None:

@@ -15,7 +15,6 @@ from flows.request import ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult
-from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
 
@@ -27,7 +26,7 @@ def _name(request: ReprocessRequest) -> str:
     return started_name("reprocess", label, release=release)
 
 
-@flow_of(ReprocessRequest, _name, names={"Specification": Specification})
+@flow_of(ReprocessRequest, _name)
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
     if FlowRunContext.get() is None:

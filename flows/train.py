@@ -56,7 +56,7 @@ def _n_candidates(n: int) -> str:
     return f"{n} candidate{'' if n == 1 else 's'}"
 
 
-@flow_of(TrainRequest, _name, names={"Specification": Specification})
+@flow_of(TrainRequest, _name)
 def train(request: TrainRequest) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     if FlowRunContext.get() is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import Any
 
 from flows.cli._printing import (
     connect_or_start,
@@ -41,9 +41,6 @@ from flows.reports.tables import (
     split_words,
 )
 from flows.request import PromoteRequest, TrainRequest
-
-if TYPE_CHECKING:
-    from flows.demo.steps import Classify, Train
 
 
 def run_train(
@@ -185,42 +182,30 @@ def _show_promoted(result: PromotionResult) -> None:
     say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")
 
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
     """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
     from flows.classification import steps as classification
     from flows.demo.steps import run_demo
     from flows.training import steps as training
 
-    work: tuple[Train, Classify] = (
-        (training.train, classification.classify) if prefect is False else _flows(quiet=quiet)
-    )
+    work: list[Callable[[Any], Any]] = [training.train, classification.classify]
+    if prefect is not False:
+        with shown_progress(quiet=quiet):
+            connect_or_start()
+        from flows.classify import classify
+        from flows.train import train
+
+        work = [lambda request: train(**vars(request)), lambda request: classify(**vars(request))]
+
+    def shown(one: Callable[[Any], Any], request: Any) -> Any:
+        with shown_progress(quiet=quiet):  # a bar of its own: tables are printed between the bars
+            return one(request)
+
+    train_shown, classify_shown = (partial(shown, one) for one in work)
     result = run_demo(
         out,
-        train=_shown(work[0], quiet=quiet),
-        classify=_shown(work[1], quiet=quiet),
+        train=train_shown,
+        classify=classify_shown,
         show=(lambda _: None) if json else wide_console().print,
     )
     show(result, lambda _: None, json=json)
-
-
-def _flows(*, quiet: bool) -> tuple[Train, Classify]:
-    with shown_progress(quiet=quiet):
-        connect_or_start()
-    from flows.classify import classify
-    from flows.train import train
-
-    return (lambda request: train(**vars(request))), (lambda request: classify(**vars(request)))
-
-
-def _shown(work: Callable[Arguments, Result], *, quiet: bool) -> Callable[Arguments, Result]:
-    """Return the work with its own progress bar: tables are printed between the bars, not through them."""
-
-    def shown(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        with shown_progress(quiet=quiet):
-            return work(*arguments, **options)
-
-    return shown

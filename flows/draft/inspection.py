@@ -222,7 +222,7 @@ def inspect_catalog(
         n_rows=catalog.n_rows,
         n_seen=seen.n_rows,
         files=len(catalog.partitions),
-        columns=tuple(_column(c.name, catalog, seen) for c in catalog.columns),
+        columns=tuple(_column(c, seen, catalog.names) for c in catalog.columns),
         identifiers=tuple(
             IdentifierSummary(column=name, why=why) for name, why in suspected_identifiers(seen)
         ),
@@ -266,18 +266,9 @@ def seen_profile(
     return profile(catalog, limit=limit, choice=choice, progress=tell().advance), counts
 
 
-def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
-    column = catalog.column(name)
-    names = (c.name for c in element_columns(column, catalog.names))
-    elements = [seen.columns[element] for element in names if element in seen.columns]
-    return _summarised(
-        column, seen.columns.get(name), seen, tuple(_summarised(c.column, c, seen) for c in elements)
-    )
-
-
-def _summarised(
-    column: Column, counts: ColumnProfile | None, seen: Profile, elements: tuple[ColumnSummary, ...] = ()
-) -> ColumnSummary:
+def _column(column: Column, seen: Profile, names: tuple[str, ...] = ()) -> ColumnSummary:
+    """Return what a column holds, with its elements where it is a vector; `names` are the catalogue's columns."""
+    elements = (e.name for e in element_columns(column, names)) if names else ()
     return ColumnSummary(
         name=str(column.name),
         datatype=str(column.datatype),
@@ -285,8 +276,8 @@ def _summarised(
         ucd=column.ucd,
         description=column.description,
         absent=column.absent,
-        elements=elements,
-        **_values(counts, seen),
+        elements=tuple(_column(seen.columns[e].column, seen) for e in elements if e in seen.columns),
+        **_values(seen.columns.get(column.name), seen),
     )
 
 

@@ -140,13 +140,6 @@ def working_on(engine: Engine) -> Iterator[None]:
         _engine.reset(token)
 
 
-@contextmanager
-def working_here() -> Iterator[None]:
-    """Let the steps in the block work in this process: on files that no other machine sees."""
-    with working_on(ThreadEngine()):
-        yield
-
-
 def current_engine(threads: int) -> Engine:
     """Return the engine of the moment: workers where a run has named them, else so many threads."""
     engine = _engine.get()
@@ -158,7 +151,7 @@ ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """So many `processes` of this machine; or a scheduler, by its `address` or its `file`; or else threads.
+    """So many `processes` of this machine; or a scheduler, by its `address` or its `file`; or else threads of ours.
 
     Examples
     --------
@@ -177,7 +170,7 @@ class EngineChoice:
         UsageError if the text names none; `key` says where the text stands.
         """
         if text == "threads":
-            return THREADS_HERE
+            return cls()
         if re.fullmatch(r"local:[1-9]\d{0,2}", text):
             return cls(processes=int(text.removeprefix("local:")))
         if ADDRESS.fullmatch(text):
@@ -199,12 +192,7 @@ class EngineChoice:
             return cls.parse(asked, key="engine"), "engine"
         if stated is not None:
             return cls.parse(stated, key="run.engine", base=base), "run.engine"
-        return THREADS_HERE, "engine"
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the work is done on threads of this process."""
-        return self == THREADS_HERE
+        return cls(), "engine"
 
     def __str__(self) -> str:
         if self.processes:
@@ -219,7 +207,7 @@ class EngineChoice:
 
         EngineError if workers are asked for, and the package `distributed` is not installed.
         """
-        if self.is_here:
+        if self == EngineChoice():
             yield ThreadEngine(threads)
             return
         try:
@@ -235,7 +223,3 @@ class EngineChoice:
             yield engine
         finally:
             engine.close()
-
-
-THREADS_HERE = EngineChoice()
-"""Threads of this process: the default."""

@@ -58,6 +58,7 @@ from flows.runs.parameters import Parameter, request_fields
 from flows.runs.progress import Listener, amount, listening, speed, tell
 from flows.runs.references import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
+from flows.specification.specification import Specification
 
 DIGITS = 4
 """Digits of a version in the name of a run: as many as name it on the command line."""
@@ -265,20 +266,17 @@ TEXTS = list[Annotated[str, BeforeValidator(str)]]
 """A list of texts; other values in it, such as paths, are converted to texts."""
 
 
-def takes(
-    request: Callable[P, R], names: Mapping[str, object] | None = None
-) -> Callable[[Callable[[R], T]], Callable[P, T]]:
+def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
     """Return a decorator: a function that took a request takes the request's fields as its parameters instead.
 
     An error that the user can correct ends its run in one sentence.
 
     The signature, the annotations and the docstring of the decorated function show these parameters, with their types,
-    defaults, bounds and descriptions.  `names` maps a name in the annotations, in quotes and not imported by the
-    request's module, to what it stands for.
+    defaults, bounds and descriptions.
     """
     # `request` is a class; it is annotated as a Callable so that type checkers know the parameters of the result.
     assert isinstance(request, type)  # noqa: S101
-    hints = get_type_hints(request, localns=dict(names or {}))
+    hints = get_type_hints(request, localns={"Specification": Specification})  # a name in quotes there
     fields = list(request_fields(request))
 
     def decorate(work: Callable[[R], T]) -> Callable[P, T]:
@@ -302,7 +300,6 @@ def takes(
 def flow_of(
     request: Callable[P, Request],
     words: Callable[[Request], str],
-    names: Mapping[str, object] | None = None,
 ) -> Callable[[Callable[[Request], T]], Flow[P, T]]:
     """Return a decorator: it makes a flow of a function that took a request, with the fields as parameters (`takes`).
 
@@ -316,7 +313,7 @@ def flow_of(
             persist_result=True,
             result_serializer=RESULTS,
         )
-        return made(takes(request, names)(work))
+        return made(takes(request)(work))
 
     return decorate
 

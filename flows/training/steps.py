@@ -47,7 +47,7 @@ from catalogs.errors import counted
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
+from flows.engines.engine import Engine, EngineChoice, ThreadEngine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.reader import split_columns, training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
@@ -123,7 +123,8 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
     asked, key = read_specification(request.specification), "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
     fetched = any(isinstance(source, RemoteSource) for source in sources)
-    with working_here() if dry_run else nullcontext(), ExitStack() as stack:
+    # In a dry run the rows lie where no other machine sees them.
+    with working_on(ThreadEngine()) if dry_run else nullcontext(), ExitStack() as stack:
         room = folder_for_rows(store, asked.name, dry_run=dry_run)
         place = cache(lambda: stack.enter_context(room))
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there

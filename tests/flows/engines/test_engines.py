@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from flows.classification.steps import chosen_engine
 from flows.engines._dask import LARGEST, Waiting
-from flows.engines.engine import FAN_IN, THREADS_HERE, EngineChoice, ThreadEngine, Tree
+from flows.engines.engine import FAN_IN, EngineChoice, ThreadEngine, Tree
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.specification.specification import specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
@@ -60,7 +60,7 @@ def test_threads_add_to_the_same_bits() -> None:
 @pytest.mark.parametrize(
     ("text", "choice"),
     [
-        ("threads", THREADS_HERE),
+        ("threads", EngineChoice()),
         ("local:4", EngineChoice(processes=4)),
         ("tcp://node-1.survey.org:8786", EngineChoice(address="tcp://node-1.survey.org:8786")),
         ("tls://[::1]:8786", EngineChoice(address="tls://[::1]:8786")),
@@ -70,7 +70,6 @@ def test_threads_add_to_the_same_bits() -> None:
 )
 def test_names_of_engines(text: str, choice: EngineChoice) -> None:
     assert EngineChoice.parse(text, key="engine", base=Path("/base")) == choice
-    assert choice.is_here == (text == "threads")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
     )
     assert chosen_engine(None, stated) == EngineChoice(file=Path("/x/at/s.json"))
     assert chosen_engine("local:2", stated) == EngineChoice(processes=2)
-    assert chosen_engine(None, plain) == chosen_engine(None, None) == THREADS_HERE
+    assert chosen_engine(None, plain) == chosen_engine(None, None) == EngineChoice()
     assert specification_hash(stated) == specification_hash(plain), "where is not what"
     assert "engine" not in specification_toml(stated), "a model names no scheduler"
     with pytest.raises(SpecificationError, match=r"run\.engine"):
