@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Annotated, Any, Final, Literal
 
@@ -337,37 +337,6 @@ class Target(SpecificationTable):
     where: Expression | None = Field(
         default=None, description="Condition on the rows to classify (in our names); others get flag 5"
     )
-
-
-def check_expressions(
-    target: Target, catalog: CatalogTable, texts: Iterable[str], bands: Container[str]
-) -> None:
-    """Raise ValueError where `target.expressions` defines what must be a column, or what another key defines.
-
-    `texts` are the expressions of features and errors, `bands` the names under [photometry].
-    """
-    vectors = {name for text in texts for name, index in parse(text).cells if index}
-    for name in target.expressions:
-        key, stem = f"target.expressions.{name}", name.removesuffix(ERROR)
-        if name in {catalog.id, catalog.ra, catalog.dec}:
-            raise ValueError(
-                f"{key}: got an expression for the name or the position of the objects, expected a column of "
-                "the target; name it under [target.columns]"
-            )
-        if name in target.columns:
-            raise ValueError(
-                f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other"
-            )
-        if name in vectors:
-            raise ValueError(
-                f"{key}: got an expression, which has one value in each row, for a vector column whose "
-                "elements are features, expected a column of the target; name it under [target.columns]"
-            )
-        if stem != name and stem in bands and stem not in target.expressions:
-            raise ValueError(
-                f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, since "
-                f"[photometry] computes them together; add {stem} under [target.expressions]"
-            )
 
 
 EXPECTED = (

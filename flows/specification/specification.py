@@ -21,6 +21,7 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.references import NAME_PATTERN
 from flows.specification.catalog import (
+    ERROR,
     MARKS,
     Band,
     CatalogTable,
@@ -30,7 +31,6 @@ from flows.specification.catalog import (
     Paths,
     SpecificationTable,
     Target,
-    check_expressions,
     check_states,
     made_by,
 )
@@ -256,70 +256,6 @@ class Output(SpecificationTable):
     def form(self) -> str | None:
         """The format of the copies; None for the format of each input."""
         return None if self.format == "same" else self.format
-
-
-def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
-    """Raise ValueError where prediction sets are not possible with these labels, or with so many classes."""
-    if output.sets is None:
-        if output.set_thresholds:
-            raise ValueError(
-                "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
-                "that the thresholds keep; add sets = 0.9"
-            )
-        return
-    if n_classes is None and label.classes is not None:
-        n_classes = len(label.classes)
-    learnt = not output.set_thresholds
-    if learnt and label.votes is not None:
-        raise ValueError(
-            "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
-            "are learnt from objects whose class is known; remove the key"
-        )
-    if learnt and label.noise is not None:
-        raise ValueError(
-            "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
-            "from objects whose class is known; remove one of the two keys"
-        )
-    if n_classes is not None and n_classes > MOST_SET_CLASSES:
-        raise ValueError(
-            f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
-            "has one bit of a 32-bit integer; remove the key, or join classes"
-        )
-
-
-def check_selected(
-    output: Output,
-    label: Label,
-    purity: Mapping[str, float],
-    completeness: Mapping[str, float],
-    *,
-    binned: bool,
-) -> None:
-    """Raise ValueError where columns of selections lack a stated purity or completeness, or do not fit the labels."""
-    if not output.selected:
-        return
-    if not (purity or completeness):
-        raise ValueError(
-            "output.selected: got a column but no purity or completeness of a class, for which thresholds "
-            "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
-        )
-    if output.selected == "bins" and not binned:
-        raise ValueError(
-            'output.selected: got "bins" without census.by, expected the expression whose bins have their '
-            'own thresholds; add by = "..." under [census]'
-        )
-    both = sorted(set(purity) & set(completeness))
-    if both:
-        raise ValueError(
-            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
-            "since a class has one column; remove one of them"
-        )
-    if label.votes is not None or label.noise is not None:
-        what = "[label.votes]" if label.votes is not None else "label.noise"
-        raise ValueError(
-            f"output.selected: got true with {what}, expected labels that state the class of each object, "
-            "since thresholds are learnt from them; remove one of the two keys"
-        )
 
 
 class Run(SpecificationTable):
@@ -576,10 +512,60 @@ class Specification(SpecificationTable):
 
     def check_sets(self, n_classes: int | None = None) -> None:
         """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""
-        check_sets(self.output, self.label, n_classes)
-        binned = self.census.by is not None
-        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
-        if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
+        output, label = self.output, self.label
+        if output.selected:
+            self._check_selected()
+        if output.sets is None:
+            if output.set_thresholds:
+                raise ValueError(
+                    "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
+                    "that the thresholds keep; add sets = 0.9"
+                )
+            return
+        if n_classes is None and label.classes is not None:
+            n_classes = len(label.classes)
+        learnt = not output.set_thresholds
+        if learnt and label.votes is not None:
+            raise ValueError(
+                "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
+                "are learnt from objects whose class is known; remove the key"
+            )
+        if learnt and label.noise is not None:
+            raise ValueError(
+                "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
+                "from objects whose class is known; remove one of the two keys"
+            )
+        if n_classes is not None and n_classes > MOST_SET_CLASSES:
+            raise ValueError(
+                f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
+                "has one bit of a 32-bit integer; remove the key, or join classes"
+            )
+
+    def _check_selected(self) -> None:
+        label, purity, completeness = self.label, self.flags.purity, self.flags.completeness
+        if not (purity or completeness):
+            raise ValueError(
+                "output.selected: got a column but no purity or completeness of a class, for which thresholds "
+                "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+            )
+        if self.output.selected == "bins" and self.census.by is None:
+            raise ValueError(
+                'output.selected: got "bins" without census.by, expected the expression whose bins have their '
+                'own thresholds; add by = "..." under [census]'
+            )
+        both = sorted(set(purity) & set(completeness))
+        if both:
+            raise ValueError(
+                f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
+                "since a class has one column; remove one of them"
+            )
+        if label.votes is not None or label.noise is not None:
+            what = "[label.votes]" if label.votes is not None else "label.noise"
+            raise ValueError(
+                f"output.selected: got true with {what}, expected labels that state the class of each object, "
+                "since thresholds are learnt from them; remove one of the two keys"
+            )
+        if self.shift.density_weights or self.shift.assumes == "features":
             raise ValueError(
                 "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
                 "'features'), expected labels whose classes look like those of the target: the completeness among "
@@ -616,9 +602,35 @@ class Specification(SpecificationTable):
                         f"target.{key}: got '{name}', expected the name, in the training catalogue, of a column that "
                         f"a feature, an error, target.where or [catalog] uses; {nearest(name, known)}"
                     )
-        texts = (*self.features.values(), *self.errors.values())
-        check_expressions(self.target, self.catalog, texts, self.photometry)
+        self._check_expressions()
         self.target_marks()
+
+    def _check_expressions(self) -> None:
+        """Raise ValueError where `target.expressions` defines what must be a column, or what another key defines."""
+        target, catalog, bands = self.target, self.catalog, self.photometry
+        texts = (*self.features.values(), *self.errors.values())
+        vectors = {name for text in texts for name, index in parse(text).cells if index}
+        for name in target.expressions:
+            key, stem = f"target.expressions.{name}", name.removesuffix(ERROR)
+            if name in {catalog.id, catalog.ra, catalog.dec}:
+                raise ValueError(
+                    f"{key}: got an expression for the name or the position of the objects, expected a column of "
+                    "the target; name it under [target.columns]"
+                )
+            if name in target.columns:
+                raise ValueError(
+                    f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other"
+                )
+            if name in vectors:
+                raise ValueError(
+                    f"{key}: got an expression, which has one value in each row, for a vector column whose "
+                    "elements are features, expected a column of the target; name it under [target.columns]"
+                )
+            if stem != name and stem in bands and stem not in target.expressions:
+                raise ValueError(
+                    f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, since "
+                    f"[photometry] computes them together; add {stem} under [target.expressions]"
+                )
 
     def target_marks(self) -> dict[str, Marks]:
         """Return, by key, which values of columns count as missing in the target, from [target] or else [catalog].
