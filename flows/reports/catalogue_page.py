@@ -7,11 +7,13 @@ census can be added without the model and the catalogues.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from typing_extensions import TypedDict
 
 from blr.census.results import Census
@@ -20,6 +22,8 @@ from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
 from flows.models.description import Metrics, TrustSummary
+from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
+from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_shares, plot_sky
 from flows.reports import tables
 from flows.reports.answers import (
     Answer,
@@ -44,7 +48,7 @@ from flows.reports.counts import (
     selection_table,
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
-from flows.reports.html import catalogue_pictures, linked, made_words, render_page, template
+from flows.reports.html import TOP, Picture, drawn, linked, made_words, render_page, template
 from flows.reports.report_table import ReportTable, class_words, named
 from flows.runs.results import Counts, SkyCounts, Summary, drifted
 
@@ -257,7 +261,6 @@ def rewrite_census(folder: Path, census: Census) -> Path | None:
 def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
     name, found, provenance = report.catalogue, report.summary, report.provenance
-    odd_features = drifted(found.drift)
     use, *four, counts, odd, look = classification_answers(report)
     sets = tables.set_tables(name, found)
     return render_page(
@@ -273,18 +276,7 @@ def render_classification(report: ClassificationReport) -> str:
             odd,
             replace(look, objects=linked(report.objects)),
         ),
-        pictures=tuple(
-            catalogue_pictures(
-                name,
-                found,
-                report.units,
-                census=found.census,
-                sky=report.sky,
-                flagged=report.flagged,
-                features=sorted(report.features, key=lambda f: f["name"] not in odd_features),
-                label_shares=report.label_shares,
-            )
-        ),
+        pictures=tuple(_pictures(report)),
         groups=(
             ("Flags", (tables.flag_table(name, found),)),
             *([("Prediction sets", sets)] if sets else []),
@@ -292,6 +284,154 @@ def render_classification(report: ClassificationReport) -> str:
         ),
         last=_explained(report.examples),
         provenance=provenance,
+    )
+
+
+MOST_PANELS: Final = 6
+"""Features whose distributions are drawn."""
+Units = Mapping[str, tuple[str, str | None]]
+
+
+def _pictures(report: ClassificationReport) -> Iterator[Picture]:
+    """Yield the pictures of a catalogue; those of drifted features come first."""
+    found = report.summary
+    n = sum(c["expected"] for c in found.classes.values())
+    if n > 0:
+        yield _fractions(found, n, report.label_shares)
+    if report.sky is not None and len(report.sky.pixels):
+        yield _sky(report.sky)
+    elif report.flagged is not None:
+        yield _flagged(found, report.flagged, report.units)
+    elif found.flags:
+        yield _flag_shares(found)
+    if report.features:
+        odd = drifted(found.drift)
+        features = sorted(report.features, key=lambda f: f["name"] not in odd)
+        yield _features(report.catalogue, features, report.units)
+
+
+def _fractions(found: Summary, n: float, label_shares: Mapping[str, float]) -> Picture:
+    names, classes = [*found.classes], found.classes.values()
+    errors = [c["error"] for c in classes]
+    known = None if None in errors else [(e or 0.0) / n for e in errors]
+    shares, interval = [c["expected"] / n for c in classes], None
+    bars = "Bars sum the probabilities"
+    ends = None if found.census is None else _census_shares(found.census, names)
+    if ends is not None:
+        shares, interval = ends[0], ends[1:]
+        bars = "Bars are the counts of the classes, with 95 % intervals"
+    assigned = [c["assigned"] / n for c in classes]
+    labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
+    axes = plot_class_fractions(
+        new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
+    )
+    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
+    return drawn(
+        axes,
+        "How many of each class",
+        f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
+        "and circles differ, use the bars: circles favour the frequent classes.",
+        f"Shares of the classes: {said}",
+    )
+
+
+def _census_shares(census: Census, names: Sequence[str]) -> list[list[float]] | None:
+    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
+    classes = [census.classes[name] for name in names if name in census.classes]
+    rows = [(c.count, c.low, c.high) for c in classes]
+    if len(rows) < len(names) or any(None in row for row in rows):
+        return None
+    n = max(1, census.n_rows)
+    return [[float(value or 0) / n for value in column] for column in zip(*rows, strict=True)]
+
+
+def _sky(sky: SkyCounts) -> Picture:
+    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
+    axes = plot_sky(
+        new_axes(**TOP),
+        sky.pixels,
+        share,
+        order=sky.order,
+        title="share that needs a look",
+        colour=CLASSES[3],
+        percent=True,
+    )
+    axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
+    return drawn(
+        axes,
+        "What needs a look, on the sky",
+        "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
+        "stands out is a problem of the data more often than of the sky.",
+        f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
+    )
+
+
+def _flagged(found: Summary, flagged: FlaggedByInput, units: Units) -> Picture:
+    """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
+    readable = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
+    edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
+    shown = edges if readable.inverse is None else np.asarray(readable.inverse(edges), float)
+    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=readable.label)
+    paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
+    texts = [f"{value:.4g}" for value in shown]
+    names = (
+        f"below {texts[0]}",
+        *(f"{low} to {high}" for low, high in pairwise(texts)),
+        f"above {texts[-1]}",
+        "no value",
+    )
+    part = (
+        f" Counted are {sum(n):,} objects: an earlier version classified the others."
+        if sum(n) < found.n_classified
+        else ""
+    )
+    return drawn(
+        axes,
+        f"What needs a look, by {readable.short}",
+        "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
+        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.{part}",
+        f"Share of objects flagged, by {readable.label}: "
+        + "; ".join(
+            f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of
+        ),
+    )
+
+
+def _flag_shares(found: Counts) -> Picture:
+    raised = {name: f for name, f in found.flags.items() if f["count"]} or found.flags
+    return drawn(
+        plot_shares(
+            new_axes(**TOP), [*raised], [f["share"] for f in raised.values()], label="share of the objects"
+        ),
+        "What is flagged",
+        "The share of objects with each flag; the table of flags says what they mean. There is no map: neither "
+        "positions nor values of the input that tells most are known here.",
+        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in raised.items()),
+    )
+
+
+def _features(name: str, features: Sequence[FeatureComparison], units: Units) -> Picture:
+    shown = features[:MOST_PANELS]
+    panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
+    for axes, feature in zip(panels, shown, strict=True):
+        readable = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
+        plot_feature(
+            axes,
+            feature["edges"],
+            feature["training"],
+            feature["target"],
+            ends=(feature["low"], feature["high"]),
+            name=readable.label,
+            inverse=readable.inverse,
+        )
+    left = len(features) - len(shown)
+    return drawn(
+        panels[0],
+        "Features: training against target",
+        f"Grey: the labelled objects; blue: {name}. Where blue rises where there is no grey, the labels "
+        f"say nothing.{f' {left} more features are not shown.' if left else ''}",
+        "Distributions of " + ", ".join(f["name"] for f in shown) + " in the training set and in the target",
+        wide=True,
     )
 
 

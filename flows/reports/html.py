@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ import numpy as np
 from markupsafe import Markup
 from typing_extensions import TypedDict
 
-from blr.census.results import Census
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
@@ -28,31 +26,24 @@ from flows.models.description import Metrics, ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
 from flows.plots.pictures import (
     plot_binned_share,
-    plot_class_fractions,
     plot_confusion,
     plot_contours,
     plot_errors_caught,
-    plot_feature,
-    plot_flagged,
     plot_objects,
     plot_reliability,
     plot_shares,
-    plot_sky,
     plot_threshold_curves,
 )
 from flows.reports import tables
 from flows.reports.answers import training_answers
 from flows.reports.data import (
     BoundaryPicture,
-    FeatureComparison,
-    FlaggedByInput,
     Made,
     NotableObject,
     TrainingPictures,
     TrainReport,
 )
 from flows.reports.report_table import named
-from flows.runs.results import Counts, SkyCounts
 
 
 def template(name: str) -> Any:
@@ -76,7 +67,6 @@ def _environment() -> Any:
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
-MOST_FEATURES: Final = 6
 MOST_ROWS: Final = 6
 """Rows of a confusion matrix on the first screen; one of more rows stands below it."""
 MOST_GROWN: Final = 30
@@ -87,9 +77,6 @@ TOP: Final = {"width": 4.2, "height": 1.75}
 """Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
 """Size of a picture across the page, in inches."""
-
-Units = Mapping[str, tuple[str, str | None]]
-"""Expression and unit of each feature, by its name."""
 
 
 class Picture(TypedDict):
@@ -117,34 +104,6 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
         yield _boundary(model, report.boundary)
     if model.metrics.accuracy < 1:  # else there are no errors to catch
         yield _reviews(model.metrics)
-
-
-def catalogue_pictures(
-    name: str,
-    found: Counts,
-    units: Units,
-    *,
-    census: Census | None,
-    sky: SkyCounts | None,
-    flagged: FlaggedByInput | None,
-    features: Sequence[FeatureComparison],
-    label_shares: Mapping[str, float],
-) -> Iterator[Picture]:
-    """Yield the pictures of a catalogue with that name; those of drifted `features` come first.
-
-    `units` has each feature's expression and unit, `label_shares` the classes' shares among the model's labels.
-    """
-    n = sum(c["expected"] for c in found.classes.values())
-    if n > 0:
-        yield _fractions(found, n, census, label_shares)
-    if sky is not None and len(sky.pixels):
-        yield _sky(sky)
-    elif flagged is not None:
-        yield _flagged(found, flagged, units)
-    elif found.flags:
-        yield _flags(found)
-    if features:
-        yield _features(name, features, units)
 
 
 def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
@@ -308,131 +267,6 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         f"Labelled objects over {x.short} and {y.short}, the two features that tell most. The deeper the shade, the "
         "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
         f"Class probabilities over {x.short} and {y.short}",
-        wide=True,
-    )
-
-
-def _fractions(found: Counts, n: float, census: Census | None, label_shares: Mapping[str, float]) -> Picture:
-    names, classes = [*found.classes], found.classes.values()
-    errors = [c["error"] for c in classes]
-    known = None if None in errors else [(e or 0.0) / n for e in errors]
-    shares, interval = [c["expected"] / n for c in classes], None
-    bars = "Bars sum the probabilities"
-    ends = None if census is None else _census_shares(census, names)
-    if ends is not None:
-        shares, interval = ends[0], ends[1:]
-        bars = "Bars are the counts of the classes, with 95 % intervals"
-    assigned = [c["assigned"] / n for c in classes]
-    labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
-    axes = plot_class_fractions(
-        new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
-    )
-    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
-    return drawn(
-        axes,
-        "How many of each class",
-        f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
-        "and circles differ, use the bars: circles favour the frequent classes.",
-        f"Shares of the classes: {said}",
-    )
-
-
-def _census_shares(census: Census, names: Sequence[str]) -> list[list[float]] | None:
-    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
-    classes = [census.classes[name] for name in names if name in census.classes]
-    rows = [(c.count, c.low, c.high) for c in classes]
-    if len(rows) < len(names) or any(None in row for row in rows):
-        return None
-    n = max(1, census.n_rows)
-    return [[float(value or 0) / n for value in column] for column in zip(*rows, strict=True)]
-
-
-def _sky(sky: SkyCounts) -> Picture:
-    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
-    axes = plot_sky(
-        new_axes(**TOP),
-        sky.pixels,
-        share,
-        order=sky.order,
-        title="share that needs a look",
-        colour=CLASSES[3],
-        percent=True,
-    )
-    axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
-    return drawn(
-        axes,
-        "What needs a look, on the sky",
-        "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
-        "stands out is a problem of the data more often than of the sky.",
-        f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
-    )
-
-
-def _flagged(found: Counts, flagged: FlaggedByInput, units: Units) -> Picture:
-    """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
-    readable = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
-    edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
-    shown = edges if readable.inverse is None else np.asarray(readable.inverse(edges), float)
-    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=readable.label)
-    paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
-    texts = [f"{value:.4g}" for value in shown]
-    names = (
-        f"below {texts[0]}",
-        *(f"{low} to {high}" for low, high in pairwise(texts)),
-        f"above {texts[-1]}",
-        "no value",
-    )
-    part = (
-        f" Counted are {sum(n):,} objects: an earlier version classified the others."
-        if sum(n) < found.n_classified
-        else ""
-    )
-    return drawn(
-        axes,
-        f"What needs a look, by {readable.short}",
-        "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
-        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.{part}",
-        f"Share of objects flagged, by {readable.label}: "
-        + "; ".join(
-            f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of
-        ),
-    )
-
-
-def _flags(found: Counts) -> Picture:
-    raised = {name: f for name, f in found.flags.items() if f["count"]} or found.flags
-    return drawn(
-        plot_shares(
-            new_axes(**TOP), [*raised], [f["share"] for f in raised.values()], label="share of the objects"
-        ),
-        "What is flagged",
-        "The share of objects with each flag; the table of flags says what they mean. There is no map: neither "
-        "positions nor values of the input that tells most are known here.",
-        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in raised.items()),
-    )
-
-
-def _features(name: str, features: Sequence[FeatureComparison], units: Units) -> Picture:
-    shown = features[:MOST_FEATURES]
-    panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
-    for axes, feature in zip(panels, shown, strict=True):
-        readable = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
-        plot_feature(
-            axes,
-            feature["edges"],
-            feature["training"],
-            feature["target"],
-            ends=(feature["low"], feature["high"]),
-            name=readable.label,
-            inverse=readable.inverse,
-        )
-    left = len(features) - len(shown)
-    return drawn(
-        panels[0],
-        "Features: training against target",
-        f"Grey: the labelled objects; blue: {name}. Where blue rises where there is no grey, the labels "
-        f"say nothing.{f' {left} more features are not shown.' if left else ''}",
-        "Distributions of " + ", ".join(f["name"] for f in shown) + " in the training set and in the target",
         wide=True,
     )
 
