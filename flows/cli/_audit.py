@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flows.cli._printing import files_words, plain_table, print_tables, say, show
+from flows.cli._printing import files_words, plain_table, print_tables, say
 from flows.reports.report_table import ReportTable
 
 if TYPE_CHECKING:
-    from flows.request import AuditEstimateRequest
     from flows.reviews.audit_draw import (
         Audit,
         AuditDraw,
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
         AuditedSelection,
         AuditedSets,
     )
-
-
-def run_audit_estimate(request: AuditEstimateRequest, *, dry_run: bool, json: bool) -> None:
-    """Estimate from an audit's answers."""
-    from flows.reports.catalogue_page import rewrite_census
-    from flows.reviews.audit_estimate import estimate_audit
-
-    show(estimate_audit(request, dry_run=dry_run, report=rewrite_census), _show_audit, json=json)
 
 
 def show_drawn(result: AuditDraw) -> None:
@@ -57,7 +48,8 @@ def show_drawn(result: AuditDraw) -> None:
         say(remark)
 
 
-def _show_audit(audit: Audit) -> None:
+def show_audit(audit: Audit) -> None:
+    """Show the estimates, and what they assume."""
     from flows.reports.catalogue_page import REPORT, REPORT_KEPT
 
     print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))

@@ -52,7 +52,11 @@ VERBS = {
         "AuditDrawRequest",
         "dry_run json",
     ),
-    "audit estimate": ("_audit.run_audit_estimate", "AuditEstimateRequest", "dry_run json"),
+    "audit estimate": (
+        "reviews.audit_estimate.estimate_audit then _audit.show_audit",
+        "AuditEstimateRequest",
+        "dry_run json",
+    ),
     "map": (
         "classification.sky_maps.make_map then _classification.show_map",
         "MapRequest",

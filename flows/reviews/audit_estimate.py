@@ -6,7 +6,7 @@ Shapes: n objects with an answer, H strata of the design, J groups of them, K cl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.labels.reader import list_hash
+from flows.reports.catalogue_page import rewrite_census
 from flows.request import AuditEstimateRequest
 from flows.reviews._lists import audit_title
 from flows.reviews.audit_draw import (
@@ -187,27 +188,17 @@ class Sample:
         )
 
 
-WriteReport = Callable[[Path, Census], Path | None]
-"""Writes a census into the report of a folder; returns where that is, None where it cannot be written again."""
+def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> Audit:
+    """Return what the answers say of the folder's release; write `audit.json`, summary and report.
 
-
-def estimate_audit(
-    request: AuditEstimateRequest, *, dry_run: bool = False, report: WriteReport | None = None
-) -> Audit:
-    """Return what the answers say of the folder's release; write `audit.json`, and the census of `summary.json`.
-
-    The counts of the audit replace those of the model in the summary, for they hold whatever the model is;
-    `audit.json` keeps both.  `report` writes them into the folder's report:
-    `flows.reports.catalogue_page.rewrite_census` is meant.  UsageError where nothing was drawn, the copies have changed
-    since, or answers are not to the list.
+    The counts of the audit replace those of the model in both, for they hold whatever the model is; `audit.json` keeps
+    both.  UsageError where nothing was drawn, the copies have changed since, or answers are not to the list.
     """
     with output_folder(request.out, key="out", publish=not dry_run) as folder:
-        return _estimated(request, folder, dry_run=dry_run, report=report)
+        return _estimated(request, folder, dry_run=dry_run)
 
 
-def _estimated(
-    request: AuditEstimateRequest, folder: Path, *, dry_run: bool, report: WriteReport | None
-) -> Audit:
+def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) -> Audit:
     if request.sets is not None and not 0.5 <= request.sets < 1:
         raise UsageError(
             f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
@@ -269,7 +260,7 @@ def _estimated(
     )
     if not dry_run:
         with exclusive(folder):
-            audit = _write(folder, audit, summary, manifest, report)
+            audit = _write(folder, audit, summary, manifest)
     return audit
 
 
@@ -408,9 +399,7 @@ def _model_words(judged: AuditedClass) -> str:
     return f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
 
 
-def _write(
-    folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest, report: WriteReport | None
-) -> Audit:
+def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest) -> Audit:
     """Write the audit, then the census into summary, report and the manifest's totals: the manifest last, as ever.
 
     Return the audit with the report among its files.
@@ -418,7 +407,7 @@ def _write(
     if summary is None:
         write_document(folder / AUDIT, audit)
         return audit
-    page = None if report is None else report(folder, audit.census)
+    page = rewrite_census(folder, audit.census)
     if page is not None:
         audit = replace(audit, files=(*audit.files, page))
     write_document(folder / AUDIT, audit)

@@ -156,7 +156,6 @@ class RowReading:
     names: tuple[str, ...]
     place: Place | None
     brightness: tuple[str, ...]
-    catalog: Catalog
     unit: PositionUnit
 
     def read(self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource) -> ReadBatch:
@@ -252,7 +251,6 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
             plain.names,
             place,
             brightness,
-            catalog,
             position_unit(specification, catalog),
         )
         for catalog, place in zip(catalogs, places, strict=True)
@@ -373,9 +371,7 @@ def read_by_workers(
     readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, workers: Workers
 ) -> Iterator[ReadBatch]:
     """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
-    # The list of files may be long, and workers do not need it.
-    few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in readings]
-    for piece, (batches, counted) in workers(partial(read_piece, few, labels, source, folder)):
+    for piece, (batches, counted) in workers(partial(read_piece, readings, labels, source, folder)):
         source.add(counted)
         for j, batch in enumerate(batches):
             path = _file(folder, piece, j)

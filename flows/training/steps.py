@@ -268,12 +268,11 @@ def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
         return replace(model, status="trial", path=None)
 
 
-def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
+def plan(request: TrainRequest) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
     request = specified(request)
     _engine(request)  # a wrong one is an error now
-    found, _ = steps.ingest(request, Store.named(request.store), dry_run=True)
-    return found
+    return ingest(request, Store.named(request.store), dry_run=True)[0]
 
 
 def _engine(request: TrainRequest) -> EngineChoice:
