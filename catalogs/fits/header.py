@@ -298,48 +298,31 @@ def _data_bytes(header: Header) -> int:
 
 
 def _logical_cards(cards: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each keyword with the text after `=`, long strings joined; commentary is passed over."""
-    keyword, text = "", _LongText("")
-    for card in cards:
+    """Yield each keyword with the text after `=`; commentary is passed over.
+
+    A string may go on in the next cards, and there may be very many of them: they are joined as if on one card.
+    """
+    keyword, text = "", ""
+    strings: list[str] = []
+    comments: list[str] = []
+    for card in (*cards, b" " * CARD):
         line = card.decode("latin-1")
-        if line.startswith("CONTINUE") and text.goes_on(line[8:]):
+        more = STRING.match(line[8:]) if line.startswith("CONTINUE") else None
+        if more and strings and strings[-1].rstrip().endswith("&"):
+            strings[-1] = strings[-1].rstrip()[:-1]
+            strings.append(more[1])
+            # An & before nothing but blanks counts too.
+            while len(strings) > 1 and not strings[-1].strip():
+                strings[-2:] = ["".join(strings[-2:])]
+            comments.append(line[8:][more.end() :])
             continue
+        if keyword and len(comments) > 1:
+            text = f"'{''.join(strings)}'{''.join(comment.rstrip() for comment in comments)}"
         if keyword:
-            yield keyword, text.joined
-        keyword, rest = (line[:8].rstrip(), line[9:]) if line[8] == "=" else ("", "")
-        text = _LongText(rest)
-    if keyword:
-        yield keyword, text.joined
-
-
-class _LongText:
-    """What stands after `=`: a string may go on in the next cards, and there may be very many of them."""
-
-    def __init__(self, text: str) -> None:
+            yield keyword, text
+        keyword, text = (line[:8].rstrip(), line[9:]) if line[8] == "=" else ("", "")
         match = STRING.match(text)
-        self._first = text
-        self._strings = [match[1]] if match else []
-        self._comments = [text[match.end() :]] if match else []
-
-    def goes_on(self, more: str) -> bool:
-        """Take the string of the next card, if one is there and the last ends in &; say whether it was taken."""
-        match = STRING.match(more)
-        if not match or not self._strings or not self._strings[-1].rstrip().endswith("&"):
-            return False
-        self._strings[-1] = self._strings[-1].rstrip()[:-1]
-        self._strings.append(match[1])
-        # An & before nothing but blanks counts too.
-        while len(self._strings) > 1 and not self._strings[-1].strip():
-            self._strings[-2:] = ["".join(self._strings[-2:])]
-        self._comments.append(more[match.end() :])
-        return True
-
-    @property
-    def joined(self) -> str:
-        """The text as if it all stood on one card."""
-        if len(self._comments) < 2:
-            return self._first
-        return f"'{''.join(self._strings)}'{''.join(comment.rstrip() for comment in self._comments)}"
+        strings, comments = ([match[1]], [text[match.end() :]]) if match else ([], [])
 
 
 def _parse(text: str) -> tuple[Value, str]:

@@ -1,4 +1,4 @@
-"""Parquet footers: read, checked and merged, so that columns are added without touching the old ones.
+"""Parquet footers: read, checked and merged, so that columns are added without touching the old ones; copies by them.
 
 A footer is a structure in Thrift's compact protocol.  As much of that protocol as a footer needs is read into plain
 values and written back.
@@ -6,14 +6,19 @@ values and written back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import tempfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from os import SEEK_END
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files import open_bytes
+from catalogs.files import Stamp, check_unchanged, open_bytes
 from catalogs.remote.remote_file import RemoteFile
 
 # The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.
@@ -353,7 +358,7 @@ def parse_whole(stream: IO[bytes], path: Path) -> Footer:
 
 def parse_footer(stream: IO[bytes], path: Path) -> Footer:
     """Return the footer that a stream ends with."""
-    size = stream.seek(0, SEEK_END)
+    size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - TAIL, 0))
     tail = stream.read(TAIL)
     length = int.from_bytes(tail[:4], "little")
@@ -472,3 +477,273 @@ def replaced(pairs: Sequence[Any], changed: Mapping[str, str | None]) -> list[St
             result.append(pair.replace(VALUE, BINARY, value.encode()))
     new = ((key, value) for key, value in left.items() if value is not None)
     return result + [Struct({KEY: (BINARY, key), VALUE: (BINARY, value.encode())}) for key, value in new]
+
+
+# https://parquet.apache.org/docs/file-format/data-pages/checksumming/
+
+HEADERS = (1 << 10, 1 << 16, 1 << 20)
+"""Bytes within which the header of a page is expected: statistics in it may be long."""
+SUMMED_AT_ONCE = 1 << 22
+CRC = 2**32 - 1
+
+
+@lru_cache(maxsize=64)
+def wrong_page(path: Path, expected: Stamp) -> str | None:
+    """Return which page of a file has another checksum than its header states, None where none has."""
+    check_unchanged(path, expected)
+    with open_bytes(path) as stream:
+        for chunk in checked_chunks(path, parse_whole(stream, path)):
+            for start, size, stated in pages(stream, *pages_extent(chunk.get(METADATA))):
+                if stated is None:
+                    break  # writers state it of all pages of a column or of none
+                stream.seek(start)
+                found, left = 0, size
+                while left and (piece := stream.read(min(left, SUMMED_AT_ONCE))):
+                    found, left = zlib.crc32(piece, found), left - len(piece)
+                if found != stated:
+                    found_there = f"the page at byte {start:,} has the CRC {found:08x}"
+                    return f"{path}: {found_there}, expected {stated:08x} by its header"
+    return None
+
+
+def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Yield where the pages of a column chunk begin, their sizes, and their checksums, None where none is stated.
+
+    They end before the first page whose header cannot be read.
+    """
+    while at < end:
+        for size in HEADERS:
+            stream.seek(at)
+            try:
+                header, n_bytes = decode(stream.read(size))
+                break
+            except MalformedError:
+                continue
+        else:
+            return
+        size = header.get(PAGE_COMPRESSED)
+        if not isinstance(size, int) or size < 0 or at + n_bytes + size > end:
+            return
+        stated = header.get(PAGE_CRC) & CRC if PAGE_CRC in header.fields else None
+        yield at + n_bytes, size, stated
+        at += n_bytes + size
+
+
+# New column chunks behind the old ones.
+
+Encoded = tuple[int, bool, int, memoryview, Struct]
+"""A row group, whether it is all of it, the number of a column, its pages, and its chunk as if it began a file."""
+
+
+def write_chunks(
+    columns: Iterable[Encoded], stream: IO[bytes], n_groups: int, folder: Path
+) -> list[list[Struct]]:
+    """Write chunks to the end of a stream; return their metadata there for each row group."""
+    written: list[list[Struct]] = [[] for _ in range(n_groups)]
+    for (group, whole), of_group in groupby(columns, lambda column: column[:2]):
+        if whole:
+            for *_, pages, chunk in of_group:
+                start = stream.seek(0, os.SEEK_END)
+                stream.write(pages)
+                column = shifted(chunk.get(METADATA), start)
+                written[group].append(chunk.replace(METADATA, STRUCT, column))
+            continue
+        with ExitStack() as stack:
+            joined: dict[int, tuple[IO[bytes], list[Struct]]] = {}  # of each column its pages, and its chunks
+            for *_, number, pages, chunk in of_group:
+                if number not in joined:
+                    joined[number] = stack.enter_context(tempfile.TemporaryFile(dir=folder)), []
+                file, chunks = joined[number]
+                chunks.append(chunk)
+                start, size = (chunk.get(METADATA).get(place) for place in (DATA_PAGE, COMPRESSED))
+                file.write(pages[start : start + size])
+            written[group] = [_append_pages(*joined[number], stream) for number in sorted(joined)]
+    return written
+
+
+def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) -> Struct:
+    """Write the pages of pieces, which are in a file, to the end of a stream as one chunk; return its metadata."""
+    file.flush()
+    stream.seek(0, os.SEEK_END)
+    columns = [chunk.get(METADATA) for chunk in chunks]
+    places = {n: sum(column.get(n) for column in columns) for n in (VALUES, UNCOMPRESSED, COMPRESSED)}
+    places[DATA_PAGE] = copy(file, stream, 0, file.tell())
+    # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
+    column = without(columns[0], ENCODING_STATS, SIZE_STATISTICS)
+    for number, value in places.items():
+        column = column.replace(number, I64, value)
+    return chunks[0].replace(METADATA, STRUCT, column)
+
+
+# Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom filters as they are.
+#
+# Where the columns that go lie behind all that stay, as those of an earlier annotation do, the copy ends before
+# them; else the chunks that stay are put together, and every place that the metadata name is moved with them.
+
+PIECE = 1 << 24
+NOWHERE = 1 << 62
+
+
+def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Struct:
+    """Write the columns of those names to an empty stream; return the metadata that belong behind them."""
+    footer_at, metadata = footer
+    elements, groups = metadata.list(SCHEMA), metadata.list(ROW_GROUPS)
+    kept: list[Struct] = []
+    leaves: list[int] = []  # the numbers of the chunks that stay
+    n_columns = n_kept = n_leaves = 0
+    for name, parts, n in selected_columns(elements):
+        if name in names:
+            kept += parts
+            leaves += range(n_leaves, n_leaves + n)
+            n_kept += 1
+        n_columns, n_leaves = n_columns + 1, n_leaves + n
+    with open_bytes(source) as old:
+        if n_kept == n_columns:
+            copy(old, stream, 0, footer_at)
+            return metadata
+        cut = end_of_kept(groups, leaves)
+        if cut is None or cut > footer_at:
+            copy(old, stream, 0, len(MAGIC))
+            groups = [copied_group(old, stream, group, leaves) for group in groups]
+        else:
+            copy(old, stream, 0, cut)
+            groups = [
+                with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
+            ]
+    root = elements[0].replace(CHILDREN, I32, n_kept)
+    metadata = metadata.replace(SCHEMA, LIST, (STRUCT, [root, *kept]))
+    metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, groups))
+    if COLUMN_ORDERS in metadata.fields:
+        orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
+        metadata = metadata.replace(COLUMN_ORDERS, LIST, (STRUCT, orders))
+    return metadata
+
+
+def selected_columns(elements: Sequence[Struct]) -> Iterator[tuple[str, list[Struct], int]]:
+    """Yield the columns of a schema: name, its elements depth first, and how many of them hold values."""
+    at = 1
+    while at < len(elements):
+        start, open_elements, leaves = at, 1, 0
+        while open_elements:
+            children = elements[at].get(CHILDREN, 0)
+            open_elements += children - 1
+            leaves += not children
+            at += 1
+        yield elements[start].get(NAME).decode("utf-8", "replace"), list(elements[start:at]), leaves
+
+
+def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
+    """Return where all that stays has ended, if nothing that goes begins before; else None."""
+    staying = set(leaves)
+    kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
+    for group in groups:
+        for i, packed in enumerate(group.list(COLUMNS)):
+            (kept if i in staying else gone).extend(extents(decode(packed)[0]))
+    first_gone = min(start for start, _ in gone)
+    last_kept = max(start for start, _ in kept)
+    return max(end for _, end in kept) if last_kept < first_gone else None
+
+
+def extents(chunk: Struct) -> list[tuple[int, int]]:
+    """Return from and to where in the file a chunk, its indexes and its Bloom filter lie."""
+    column = chunk.get(METADATA)
+    blocks = [
+        (place, place + (fields.get(length) or NOWHERE))
+        for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM))
+        if (place := fields.get(start))
+    ]
+    pages = pages_extent(column)
+    return [pages, *blocks] if pages[1] > pages[0] else blocks
+
+
+def pages_extent(column: Struct) -> tuple[int, int]:
+    """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
+    start = min((place for number in PAGES if (place := column.get(number))), default=0)
+    return start, start + (column.get(COMPRESSED, 0) if start else 0)
+
+
+def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -> Struct:
+    """Return a row group of only those chunks, which had the numbers `leaves`."""
+    group = group.replace(COLUMNS, LIST, (STRUCT, list(chunks)))
+    columns = [decode(packed)[0].get(METADATA) for packed in chunks]
+    for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
+        if number in group.fields:
+            group = group.replace(number, I64, sum(column.get(part, 0) for column in columns))
+    if SORTING not in group.fields:
+        return group
+    # Rows stay in order by the columns up to the first that goes.
+    order: list[Struct] = []
+    for column in group.list(SORTING):
+        if column.get(SORTED_BY) not in leaves:
+            break
+        order.append(column.replace(SORTED_BY, I32, leaves.index(column.get(SORTED_BY))))
+    return group.replace(SORTING, LIST, (STRUCT, order)) if order else without(group, SORTING)
+
+
+def without(struct: Struct, *numbers: int) -> Struct:
+    """Return the structure without some fields."""
+    return Struct({number: field for number, field in struct.fields.items() if number not in numbers})
+
+
+def copy(old: IO[bytes], new: IO[bytes], start: int, end: int) -> int:
+    """Copy bytes to the end of another file: in the kernel, which shares them where the file system can.
+
+    Return where they begin there.
+    """
+    new.flush()
+    at = place = new.tell()
+    while start < end:
+        n = min(end - start, PIECE)
+        try:
+            n_copied = os.copy_file_range(old.fileno(), new.fileno(), n, start, place)
+        except (AttributeError, OSError):  # not on this system, or not between these files
+            n_copied = 0
+        if not n_copied:
+            n_copied = os.pwrite(new.fileno(), os.pread(old.fileno(), n, start), place)
+        if not n_copied:
+            raise DamagedFileError(f"{old.name} became shorter while it was read; copy it again")
+        start, place = start + n_copied, place + n_copied
+    new.seek(place)
+    return at
+
+
+def copied_group(old: IO[bytes], new: IO[bytes], group: Struct, leaves: Sequence[int]) -> Struct:
+    """Copy the chunks of a row group, each with its Bloom filter and its indexes; return it with their new places."""
+    at = new.tell()
+    chunks = []
+    for i in leaves:
+        chunk, _ = decode(group.list(COLUMNS)[i])
+        start, end = pages_extent(chunk.get(METADATA))
+        shift = copy(old, new, start, end) - start
+        column = copied_block(old, new, shifted(chunk.get(METADATA), shift), BLOOM)
+        chunk = copied_block(old, new, chunk, COLUMN_INDEX)
+        chunk = copied_block(old, new, chunk, OFFSET_INDEX, pages_shift=shift)
+        if chunk.get(CHUNK_OFFSET):
+            chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
+        chunks.append(encode(chunk.replace(METADATA, STRUCT, column)))
+    group = with_chunks(group, chunks, leaves)
+    return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
+
+
+def copied_block(
+    old: IO[bytes], new: IO[bytes], struct: Struct, fields: tuple[int, int], *, pages_shift: int | None = None
+) -> Struct:
+    """Copy the bytes at a place of a length, if both are known; else leave both out.
+
+    An index of pages is written with their new places, or left out where it is damaged: readers do not need it.
+    """
+    place, length = (struct.get(number) for number in fields)
+    if not place or not length or place < 0 or length < 0:
+        return without(struct, *fields)
+    if pages_shift is None:
+        return struct.replace(fields[0], I64, copy(old, new, place, place + length))
+    old.seek(place)
+    try:
+        index, _ = decode(old.read(length))
+        pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + pages_shift) for p in index.list(LOCATIONS)]
+    except (MalformedError, AttributeError, TypeError):
+        return without(struct, *fields)
+    data = encode(index.replace(LOCATIONS, LIST, (STRUCT, pages)))
+    struct = struct.replace(fields[0], I64, new.tell()).replace(fields[1], I32, len(data))
+    new.write(data)
+    return struct

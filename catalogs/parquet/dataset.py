@@ -41,9 +41,9 @@ from catalogs.files import (
     stamp,
 )
 from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
-from catalogs.parquet._footer import ENCRYPTED, MAGIC, damaged, read_footer
+from catalogs.parquet._footer import ENCRYPTED, MAGIC, damaged, read_footer, wrong_page
 from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_provenance
-from catalogs.parquet.writer import append_columns, new_table, wrong_page
+from catalogs.parquet.writer import append_columns, new_table
 from catalogs.remote.remote_file import RemoteFile
 
 FORMAT = "parquet"

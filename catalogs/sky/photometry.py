@@ -31,11 +31,6 @@ ZERO_POINT: Mapping[str, float] = MappingProxyType(
 )
 """AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
 
-SDSS_SOFTENING: Mapping[str, float] = MappingProxyType(
-    {"u": 1.4e-10, "g": 0.9e-10, "r": 1.2e-10, "i": 1.8e-10, "z": 7.4e-10}
-)
-"""Softening b of SDSS's asinh magnitudes, in maggies: about one sigma of the sky."""
-
 EXTINCTION: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "decam": MappingProxyType({"u": 3.995, "g": 3.214, "r": 2.165, "i": 1.592, "z": 1.211, "Y": 1.064}),

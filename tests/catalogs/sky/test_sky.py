@@ -26,6 +26,8 @@ from catalogs.sky.positions import (
     unit_of_position,
 )
 
+SDSS_SOFTENING = {"u": 1.4e-10, "g": 0.9e-10, "r": 1.2e-10, "i": 1.8e-10, "z": 7.4e-10}
+
 
 @given(
     ra=st.lists(st.floats(0, 359.99), min_size=1, max_size=20),
@@ -190,12 +192,12 @@ def test_magnitude_errors() -> None:
 )
 def test_sdss_magnitudes_of_no_flux(band: str, mag: float) -> None:
     """SDSS's table of asinh magnitudes at zero flux, https://www.sdss4.org/dr17/algorithms/magnitudes/."""
-    assert round(float(p.asinh_magnitude(0.0, p.SDSS_SOFTENING[band])), 2) == mag
+    assert round(float(p.asinh_magnitude(0.0, SDSS_SOFTENING[band])), 2) == mag
 
 
 def test_asinh_magnitudes_of_bright_sources_are_magnitudes() -> None:
     """At flux over f0 = 10 b they differ by 1 % of the flux, as SDSS says; of bright sources not at all."""
-    b = p.SDSS_SOFTENING["r"]
+    b = SDSS_SOFTENING["r"]
     faint = 10 * b * 1e9
     assert 0 < float(p.magnitude(faint) - p.asinh_magnitude(faint, b)) < 0.0109
     np.testing.assert_allclose(p.asinh_magnitude(1e5, b), p.magnitude(1e5), atol=1e-9)
