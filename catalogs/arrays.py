@@ -73,6 +73,13 @@ def is_real(datatype: pa.DataType) -> bool:
     return pt.is_floating(datatype) or (pt.is_decimal(datatype) and datatype.scale > 0)
 
 
+def list_shape(datatype: pa.DataType) -> tuple[int, ...]:
+    """Return the sizes of vectors within vectors, () of what is none."""
+    if not pt.is_fixed_size_list(datatype):
+        return ()
+    return (datatype.list_size, *list_shape(datatype.value_type))
+
+
 def scalars(column: pa.Array, name: str) -> Array:
     """Return one number, boolean or time a row."""
     datatype = column.type

@@ -239,31 +239,23 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
     """Return catalogues of the same columns as one; what is known of columns is the first one's."""
     first = catalogs[0]
     for catalog in catalogs[1:]:
-        odd = sorted(set(first.names) ^ set(catalog.names))
+        odd, what = sorted(set(first.names) ^ set(catalog.names)), ""
         if catalog.format != first.format or odd:
             what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
-            raise apart(first, catalog, what)
-        require_same_units(first.path, first.columns, catalog.path, catalog.columns)
-        if annotated_names(first.metadata) != annotated_names(catalog.metadata):
-            raise apart(
-                first,
-                catalog,
-                "both have the new columns of an annotation, but only one of them records that it was annotated",
+        elif annotated_names(first.metadata) != annotated_names(catalog.metadata):
+            what = "both have the new columns of an annotation, but only one of them records that it was annotated"
+        if what:
+            raise FormatError(
+                f"{first.path} and {catalog.path} cannot be read as one catalogue: {what}; open the files one by one, "
+                "or use a pattern that matches fewer files"
             )
+        require_same_units(first.path, first.columns, catalog.path, catalog.columns)
     partitions = tuple(
         replace(partition, key=file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)
         for partition in catalog.partitions
     )
     return replace(first, path=root, partitions=partitions)
-
-
-def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
-    """Return the error for catalogues that are not one."""
-    return FormatError(
-        f"{first.path} and {other.path} cannot be read as one catalogue: {what}; open the files one by one, "
-        "or use a pattern that matches fewer files"
-    )
 
 
 @dataclass(frozen=True)

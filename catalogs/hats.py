@@ -333,14 +333,12 @@ class Table:
     def _files(self) -> Iterator[tuple[Pixel, Path]]:
         suffix = self.properties.get("hats_npix_suffix", ".parquet")
         npix = re.compile(r"Npix=(\d+)" + ("" if suffix == FOLDERS else re.escape(suffix)))
-        for norder in folders(self.dataset, NORDER):
-            for directory in folders(norder, DIR):
-                for path in directory.iterdir():
-                    match = npix.fullmatch(path.name)
-                    if match is None or path.is_dir() != (suffix == FOLDERS):
-                        continue
-                    pixel = int(norder.name.partition("=")[2]), int(match[1])
-                    yield from ((pixel, p) for p in (files_below(path) if path.is_dir() else (path,)))
+        for path in sorted(self.dataset.glob("Norder=*/Dir=*/Npix=*")):
+            norder, directory, name = path.relative_to(self.dataset).parts
+            order, match = NORDER.fullmatch(norder), npix.fullmatch(name)
+            if order and match and DIR.fullmatch(directory) and path.is_dir() == (suffix == FOLDERS):
+                pixel = int(order[1]), int(match[1])
+                yield from ((pixel, p) for p in (files_below(path) if path.is_dir() else (path,)))
 
     def _listed(self) -> set[Pixel] | None:
         """Return the pixels of `partition_info.csv`, None where there is no such file."""
@@ -366,12 +364,6 @@ class Table:
             f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels, {what}, the first "
             f"{odd}; fetch the catalogue again, or correct the list"
         )
-
-
-def folders(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    """Yield the folders of such names in a folder."""
-    if folder.is_dir():
-        yield from (p for p in sorted(folder.iterdir()) if name.fullmatch(p.name) and p.is_dir())
 
 
 def has_properties(folder: Path) -> bool:
@@ -544,29 +536,22 @@ def write_hats(
         lines = ["Norder,Npix", *(f"{PARTITION_ORDER},{pixel}" for pixel in there)]
         (root / PARTITION_INFO).write_text("\n".join(lines) + "\n")
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-        text = _properties(folder.name, len(rows), size, extra)
+        entries = {
+            "obs_collection": folder.name,
+            "dataproduct_type": "object",
+            "hats_nrows": len(rows),
+            "hats_col_ra": "ra",
+            "hats_col_dec": "dec",
+            "hats_col_healpix": INDEX,
+            "hats_col_healpix_order": 29,
+            "hats_npix_suffix": ".parquet",
+            "hats_builder": "blr",
+            "hats_creation_date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MUTC"),
+            "hats_estsize": size // 1024,
+            "hats_version": "v1.0",
+            "hats_order": PARTITION_ORDER,
+            **extra,
+        }
+        lines = ["#HATS catalog", *(f"{key}={' '.join(str(v).split())}" for key, v in entries.items()), ""]
         for name in PROPERTIES:
-            (root / name).write_text(text, encoding="utf-8")
-
-
-def _properties(name: str, n_rows: int, size: int, extra: Mapping[str, str]) -> str:
-    entries = {
-        "obs_collection": name,
-        "dataproduct_type": "object",
-        "hats_nrows": n_rows,
-        "hats_col_ra": "ra",
-        "hats_col_dec": "dec",
-        "hats_col_healpix": INDEX,
-        "hats_col_healpix_order": 29,
-        "hats_npix_suffix": ".parquet",
-        "hats_builder": "blr",
-        "hats_creation_date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MUTC"),
-        "hats_estsize": size // 1024,
-        "hats_version": "v1.0",
-        "hats_order": PARTITION_ORDER,
-        **extra,
-    }
-    return (
-        "\n".join(["#HATS catalog", *(f"{key}={' '.join(str(v).split())}" for key, v in entries.items())])
-        + "\n"
-    )
+            (root / name).write_text("\n".join(lines), encoding="utf-8")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from catalogs.arrays import list_shape
 from catalogs.catalog.catalog import Column, Computed, is_provenance, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.files import atomic_path
@@ -72,17 +73,14 @@ def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column
 
 def column(field: pa.Field, about: Mapping[str, Any]) -> Column:
     """Return a column of which that is known; vectors have their shape, dictionaries the type that they decode to."""
-    datatype, shape = field.type, []
+    datatype = field.type
     while pt.is_dictionary(datatype):
         datatype = datatype.value_type
-    inner = datatype
-    while pt.is_fixed_size_list(inner):
-        shape.append(inner.list_size)
-        inner = inner.value_type
+    shape = list_shape(datatype)
     sizes = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
     if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):
-        shape = list(map(int, sizes))
-    return Column(field.name, datatype, shape=tuple(shape), **about)
+        shape = tuple(map(int, sizes))
+    return Column(field.name, datatype, shape=shape, **about)
 
 
 def from_votable(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:

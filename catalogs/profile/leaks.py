@@ -281,11 +281,6 @@ class Scaled:
         z = np.where(known, (clipped - clipped[known].mean()) / spread, np.nan)
         return cls(name, z, spread, log)
 
-    @property
-    def shown(self) -> str:
-        """The column in a formula."""
-        return f"log10({shown_column(self.name)})" if self.log else shown_column(self.name)
-
 
 def shown_column(name: str) -> str:
     """Return a column's name as a formula has it."""
@@ -479,7 +474,8 @@ def _formula(raw: Floats, columns: Sequence[Scaled]) -> str:
     terms = []
     for w, c in zip(raw / raw[first], columns, strict=True):
         factor = "" if abs(abs(w) - 1) < 5e-3 else f"{abs(w):.3g} "
-        terms.append(("- " if w < 0 else "+ ") + factor + c.shown)
+        name = shown_column(c.name)
+        terms.append(("- " if w < 0 else "+ ") + factor + (f"log10({name})" if c.log else name))
     return " ".join(terms).removeprefix("+ ")
 
 

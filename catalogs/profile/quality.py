@@ -169,35 +169,23 @@ def goes_round(seen: Profile, name: str) -> bool:
 
 def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
     """Return the columns of the parts of both angles, the hours first; none where hours, degrees or minutes lack."""
+
+    def found(pattern: re.Pattern[str]) -> dict[str, str]:
+        matches = {n: m.groupdict().items() for n in names if (m := pattern.fullmatch(n))}
+        return {n: next(part for part, text in of if text is not None) for n, of in matches.items()}
+
     parts = column_names().positions.parts
-    hours = {n: m for n in names for m in [parts.of_right_ascension.fullmatch(n)] if m}
-    degrees = {n: m for n in names for m in [parts.of_declination.fullmatch(n)] if m}
-    of_hours = {_part(m) for m in hours.values()}
-    of_degrees = {_part(m) for m in degrees.values()}
-    if not ({"hours", "minutes"} <= of_hours and {"degrees", "minutes"} <= of_degrees):
+    hours, degrees = found(parts.of_right_ascension), found(parts.of_declination)
+    if not ({"hours", "minutes"} <= {*hours.values()} and {"degrees", "minutes"} <= {*degrees.values()}):
         return ()
-    return (*_in_order(hours), *_in_order(degrees))
-
-
-def _part(match: re.Match[str]) -> str:
-    return next(part for part, text in match.groupdict().items() if text is not None)
-
-
-def _in_order(matches: dict[str, re.Match[str]]) -> list[str]:
-    return sorted(matches, key=lambda name: PARTS.index(_part(matches[name])))
+    return tuple(n for of in (hours, degrees) for n in sorted(of, key=lambda n: PARTS.index(of[n])))
 
 
 def _galactic(names: Collection[str]) -> tuple[str, ...]:
     """Return the columns of galactic longitude and latitude, where both are there."""
     plain = {re.sub(r"[^a-z0-9]", "", n.lower()): n for n in names}
-    return next(
-        (
-            (plain[lon], plain[lat])
-            for lon, lat in column_names().positions.galactic
-            if lon in plain and lat in plain
-        ),
-        (),
-    )
+    pairs = column_names().positions.galactic
+    return next(((plain[lon], plain[lat]) for lon, lat in pairs if {lon, lat} <= plain.keys()), ())
 
 
 # What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
@@ -260,8 +248,7 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
 def _repeated(profile: Profile, name: str) -> list[Suspected]:
     """Return the numbers that several rows have, or one row, where they are marks of other columns."""
     column = profile.columns[name]
-    candidates = dict(column.marks)
-    candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
+    candidates = column.marks | {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
     if column.distinct.estimate <= MOST_CODES:
         candidates = {
             v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
@@ -341,11 +328,8 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
         if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
             end = np.floor(cloud[0])
             text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
-            suspected.append(
-                Suspected(
-                    text, len(cloud), "near a usual mark for a missing value, and far from all other values"
-                )
-            )
+            why = "near a usual mark for a missing value, and far from all other values"
+            suspected.append(Suspected(text, len(cloud), why))
     return suspected
 
 
@@ -420,18 +404,13 @@ def naming_column(profile: Profile) -> str | None:
     named = [
         c for c in suspected if not c.missing and not is_real(c.column.datatype) and not _names_repeats(c)
     ]
-    unique = (c.column.name for c in named if not c.distinct.repeated)
-    repeated = (c.column.name for c in named if c.distinct.repeated)
-    return next(unique, None) or next(repeated, None)
+    return min(named, key=lambda c: c.distinct.repeated > 0).name if named else None
 
 
 def repeating_column(profile: Profile) -> str | None:
     """Return the column that names objects of which each has several rows: what splits should keep together."""
     suspected = (profile.columns[name] for name, _ in suspected_identifiers(profile))
-    return next(
-        (c.column.name for c in suspected if not is_real(c.column.datatype) and _names_repeats(c)),
-        None,
-    )
+    return next((c.name for c in suspected if not is_real(c.column.datatype) and _names_repeats(c)), None)
 
 
 def _names_repeats(column: ColumnProfile) -> bool:

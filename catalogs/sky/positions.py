@@ -65,32 +65,24 @@ class NeighbourCounter:
 
     def add(self, ra: Floats, dec: Floats) -> None:
         """Count rows (n,), positions in degrees, all known."""
-        lon, lat = np.radians(ra), np.radians(dec)
-        place = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+        place = _directions(ra, dec)
         size = CELLS * self._chord
         own = np.floor(place / size).astype(np.int64)
         ends = [np.floor((place + side * self._chord) / size).astype(np.int64) for side in (-1, 1)]
         self._keep(place, own, owned=True)
-        for corner in product((0, 1), repeat=3):
+        for corner in product((0, 1), repeat=3):  # as guests, unless an earlier corner is in the same cell
             cell = np.stack([ends[side][:, axis] for axis, side in enumerate(corner)], axis=1)
-            self._keep_guests(place, cell, own, ends, corner)
+            other = (cell != own).any(axis=1)
+            for axis, side in enumerate(corner):
+                # Where the cube does not cross an edge along an axis, the upper corner is in the lower one's cell.
+                other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
+            if other.any():
+                self._keep(place[other], cell[other], owned=False)
         while len(self._key) > self.capacity:
             self.halvings += 1
             kept = self._cell <= FULL >> self.halvings
             self._place, self._key, self._cell = self._place[kept], self._key[kept], self._cell[kept]
             self._rows, self._owned = self._rows[kept], self._owned[kept]
-
-    def _keep_guests(
-        self, place: Floats, cell: Any, own: Any, ends: list[Any], corner: tuple[int, ...]
-    ) -> None:
-        """Keep rows as guests of the cell at a corner of the cube around them, unless an earlier corner had it."""
-        other = (cell != own).any(axis=1)
-        for axis, side in enumerate(corner):
-            # Where the cube does not cross an edge along an axis, the upper corner is in the same cell as the lower
-            # one.
-            other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
-        if other.any():
-            self._keep(place[other], cell[other], owned=False)
 
     def _keep(self, place: Floats, cell: Any, *, owned: bool) -> None:
         hashes = _combined(*(hashed(cell[:, axis]) for axis in range(3)))

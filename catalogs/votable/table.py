@@ -21,10 +21,10 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 from astropy.utils.xml.iterparser import get_xml_iterator
 
+from catalogs.arrays import list_shape
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
@@ -647,10 +647,6 @@ def chosen(
 
 def column(element: Field, name: str, datatype: pa.DataType) -> Column:
     """Return a field as a column."""
-    shape, inner = [], datatype
-    while pt.is_fixed_size_list(inner):
-        shape.append(inner.list_size)
-        inner = inner.value_type
     null = element.values.null if isinstance(element.values.null, int | np.integer) else None
     return Column(
         name,
@@ -659,5 +655,5 @@ def column(element: Field, name: str, datatype: pa.DataType) -> Column:
         element.ucd,
         " ".join(str(element.description or "").split()) or None,  # lines are broken anew by every writer
         None if null is None else int(null),
-        tuple(shape),
+        list_shape(datatype),
     )
