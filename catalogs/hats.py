@@ -24,8 +24,6 @@ from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
 from catalogs.parquet.writer import append_columns
 
-# A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
-
 # HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.
 #
 # Keys are those of the standard (https://www.ivoa.net/documents/Notes/HATS/, section 4).

@@ -68,8 +68,6 @@ def element_columns(column: Column, names: tuple[str, ...]) -> tuple[Column, ...
     return tuple(replace(column, name=e, datatype=datatype.value_type, shape=()) for e in elements)
 
 
-# Checksums that files state of their bytes: verified before a catalogue is read, and what happens if one is wrong.
-
 Checksums = Literal["quarantine", "warn", "ignore"]
 """What happens to a file that has other checksums than it states: it is an error, a warning, or read without a word."""
 

@@ -81,6 +81,13 @@ COMPARISON: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+BITWISE: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "&": (np.logical_and, np.bitwise_and),
+    "|": (np.logical_or, np.bitwise_or),
+    "~": (np.logical_not, np.invert),
+}
+
+
 def missing(value: Value) -> Array | bool:
     if isinstance(value, np.ma.MaskedArray):
         return np.ma.getmaskarray(value) | missing(np.asarray(value.data))
@@ -114,16 +121,16 @@ def exact(value: Value) -> Any:
     return value
 
 
-def bitwise(symbol: str, left: Value, right: Value) -> Array:
-    """Return `&` or `|`: of conditions, or of the bits of integers (missing stays missing)."""
-    logical = {"&": np.logical_and, "|": np.logical_or}[symbol]
-    kinds = {np.asarray(v).dtype.kind for v in (left, right)}
+def bitwise(symbol: str, *values: Value) -> Array:
+    """Return `&`, `|` or `~`: of conditions, or of the bits of integers (missing stays missing)."""
+    logical, of_bits = BITWISE[symbol]
+    kinds = {np.asarray(v).dtype.kind for v in values}
     if kinds == {"b"}:
-        return np.asarray(logical(truth(left), truth(right)))
+        return np.asarray(logical(*map(truth, values)))
     if "b" in kinds:
         raise MisfitError(f"a condition '{symbol}' a number")
-    gone = np.asarray(missing(left) | missing(right))
-    bits = np.asarray({"&": np.bitwise_and, "|": np.bitwise_or}[symbol](integer(left), integer(right)))
+    gone = np.any(np.broadcast_arrays(*map(missing, values)), axis=0)
+    bits = np.asarray(of_bits(*map(integer, values)))
     return np.where(gone, np.nan, bits.astype(np.float64)) if gone.any() else bits
 
 
@@ -139,15 +146,6 @@ def integer(value: Value) -> Array:
     if np.any(whole != np.trunc(whole)) or np.any(np.abs(whole) > EXACT_INTEGER):
         raise MisfitError("a number with a fraction where an integer is expected")
     return whole.astype(np.int64)
-
-
-def negate(value: Value) -> Array:
-    """Return `~`: of a condition, or of the bits of integers."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "b":
-        return ~truth(value)
-    gone = np.asarray(missing(value))
-    bits = ~integer(value)
-    return np.where(gone, np.nan, bits.astype(np.float64)) if gone.any() else bits
 
 
 def numeric(ufunc: Callable[..., Any]) -> Callable[..., Array]:

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import Any, cast
 
@@ -25,10 +25,9 @@ from catalogs.expressions._parser import (
     bitwise,
     compare,
     complaint,
-    finite,
     is_text,
-    negate,
     number,
+    numeric,
     parse_tree,
     truth,
     walk,
@@ -36,14 +35,7 @@ from catalogs.expressions._parser import (
 
 # Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
 #
-# `parse("bmag - jmag")` gives an `Expression`; nothing in it can do more than the operators and functions
-# of `functions`.  Missing values: see there, and `values` for how Arrow's nulls arrive.
-#
-# >>> e = parse("(bmag - jmag > 2) and hubble in ['E', 'S0']")
-# >>> sorted(e.names)
-# ['bmag', 'hubble', 'jmag']
-# >>> e.evaluate({"bmag": [15.5, 14.0], "jmag": [12.0, 13.5], "hubble": ["E", "E"]})
-# array([ True, False])
+# Nothing in an `Expression` can do more than the operators and functions of `_parser`.
 
 Array = np.ndarray[Any, Any]
 
@@ -195,18 +187,10 @@ class Expression:
 LOGICAL = {"and": np.logical_and, "or": np.logical_or}
 UNARY: Mapping[str, Callable[[Value], Array]] = {
     "not": lambda value: ~truth(value),
-    "~": negate,
+    "~": partial(bitwise, "~"),
     "-": lambda value: -number(value),
     "+": number,
 }
-
-
-def binary_values(symbol: str, parts: Sequence[Value]) -> Array:
-    """Return the result of an operation with two sides."""
-    left, right = parts
-    if symbol in "&|":
-        return bitwise(symbol, left, right)
-    return finite(np.asarray(ARITHMETIC[symbol](number(left), number(right))))
 
 
 def compared(symbols: Sequence[str], parts: Sequence[Value]) -> Array:
@@ -224,7 +208,9 @@ def member(word: str, parts: Sequence[Value]) -> Array:
 
 APPLY: Mapping[str, Callable[[Any, Sequence[Value]], Array]] = {
     "unary": lambda symbol, parts: UNARY[symbol](*parts),
-    "binary": binary_values,
+    "binary": lambda symbol, parts: (
+        bitwise(symbol, *parts) if symbol in "&|" else numeric(ARITHMETIC[symbol])(*parts)
+    ),
     "compare": compared,
     "logical": lambda word, parts: reduce(LOGICAL[word], map(truth, parts)),
     "member": member,

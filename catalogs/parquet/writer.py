@@ -33,9 +33,6 @@ from catalogs.parquet._footer import (
 )
 from catalogs.parquet.metadata import DESCRIPTIONS, annotated_key_values, new_fields
 
-# Columns that stay are copied without decoding, with their indexes and Bloom filters.  New columns are encoded in
-# memory by pyarrow.
-
 # Column chunks of new columns, encoded in memory by pyarrow: each as a file of its own, less its footer.
 #
 # The chunks of a row group that is too large to be held are made of pieces: pages that say all about themselves,

@@ -34,8 +34,6 @@ from catalogs.column_names import column_names
 from catalogs.errors import brief
 from catalogs.sky.positions import is_position
 
-# How the values of a column are distributed: counts in bins, the mean and the spread.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:

@@ -301,8 +301,6 @@ def commented_header(lines: list[str], delimiter: str, path: Path) -> tuple[int,
     return len(comments), first
 
 
-# Annotated copies of text tables: every record as it was, with its new values behind it.
-
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
 """A byte-order mark, and what makes a comment of the line of names."""
 

@@ -28,8 +28,6 @@ from catalogs.parquet.metadata import columns_of
 from catalogs.text._records import is_data, words_of_line
 from catalogs.text.sniff import ASCII, Layout, layout_of
 
-# Tables laid out by blanks or places, read through astropy's readers into Arrow: whole, so up to a stated size.
-
 LARGEST_BYTES = 1 << 27
 """Lines times the longest one: astropy gives all texts of a column the room of the longest."""
 

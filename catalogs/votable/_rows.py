@@ -23,8 +23,6 @@ from catalogs.fits.header import MAX_INFLATED, Source, read_hdus, unnamed
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable._document import LONGEST_ROW, Data
 
-# Base64 is decoded and encoded a piece at a time, whatever its size.
-
 # The values of a VOTable's field in some rows, as NumPy and as Arrow: their types are what the FIELD says.
 #
 # https://www.ivoa.net/documents/VOTable/20250116/, sections 2.1 and 2.2

@@ -253,8 +253,6 @@ def filled(words: Iterable[str], mask: Array | None, blank: str) -> list[str]:
     return [blank if gone else word for word, gone in zip(words, mask.tolist(), strict=True)]
 
 
-# The rows of TABLEDATA, read a piece at a time by astropy's parser of XML.
-
 BLOCK_BYTES = 1 << 14
 """As many as the parser asks for; with more of them it takes several times as long, waiting for memory."""
 PIECE_BYTES = 1 << 22
