@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,48 +18,45 @@ import pyarrow as pa
 from catalogs.catalog.catalog import Compute, checked, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
-from catalogs.memory.tables import New, Stored
+from catalogs.memory.tables import InMemory, New, Stored
 from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.parquet.metadata import PANDAS
 
 
-@dataclass(frozen=True)
-class PandasFrame:
+class PandasFrame(InMemory):
     """A frame of pandas, or of a library that builds on it; levels of the index are columns behind the others."""
-
-    frame: pd.DataFrame
 
     @property
     def keeps_index(self) -> bool:
         """Whether the index is more than the rows' numbers, which a few words of metadata say."""
-        index = self.frame.index
+        index = self.table.index
         return any(name is not None for name in index.names) or not isinstance(index, pd.RangeIndex)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns' names as text, then those of the index; a level that has none, or a column's, gets one."""
-        own = tuple(map(str, self.frame.columns))
+        own = tuple(map(str, self.table.columns))
         levels = [
             f"__index_level_{i}__" if name is None or str(name) in own else str(name)
-            for i, name in enumerate(self.frame.index.names)
+            for i, name in enumerate(self.table.index.names)
         ]
         return (*own, *(levels if self.keeps_index else ()))
 
     @property
     def provenance(self) -> dict[str, str]:
         """What earlier annotations left in the attributes."""
-        return {str(k): v for k, v in self.frame.attrs.items() if is_provenance(k) and isinstance(v, str)}
+        return {str(k): v for k, v in self.table.attrs.items() if is_provenance(k) and isinstance(v, str)}
 
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return those columns."""
-        n = self.frame.shape[1]
+        n = self.table.shape[1]
         chosen = [i for i, name in enumerate(self.names[:n]) if name in names]
         index = bool({*self.names[n:]} & {*names})
-        return self.converted(self.frame.iloc[:, chosen], keep_index=index).select(list(names))
+        return self.converted(self.table.iloc[:, chosen], keep_index=index).select(list(names))
 
     def stored(self) -> Stored:
         """Return all columns, with pandas' own words on the table, from which it makes the index again."""
-        table = self.converted(self.frame, keep_index=self.keeps_index or None)
+        table = self.converted(self.table, keep_index=self.keeps_index or None)
         changed = {name: what for name, series in self.series() if (what := becomes(series))}
         described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
         described["attributes"], left = self.attributes()
@@ -76,8 +72,8 @@ class PandasFrame:
 
     def series(self) -> Iterator[tuple[str, pd.Series]]:
         """Yield the columns by their names as text."""
-        for i in range(self.frame.shape[1]):
-            yield self.names[i], self.frame.iloc[:, i]
+        for i in range(self.table.shape[1]):
+            yield self.names[i], self.table.iloc[:, i]
 
     def converted(self, frame: pd.DataFrame, *, keep_index: bool | None) -> pa.Table:
         """Return a frame as Arrow, values that it does not know as others; an index of None is in words only."""
@@ -110,7 +106,7 @@ class PandasFrame:
 
     def attributes(self) -> tuple[dict[str, Any], list[str]]:
         """Return what JSON holds of the attributes, and words on the others."""
-        own: dict[Any, Any] = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)}
+        own: dict[Any, Any] = {k: v for k, v in self.table.attrs.items() if not is_provenance(k)}
         kept = {}
         for k, v in own.items():
             with suppress(TypeError, ValueError):
@@ -125,27 +121,27 @@ class PandasFrame:
 
     def left_out(self) -> Iterator[str]:
         """Yield what else the Parquet of a frame does not say."""
-        names = (*self.frame.columns, *self.frame.columns.names, *self.frame.index.names)
+        names = (*self.table.columns, *self.table.columns.names, *self.table.index.names)
         if odd := [name for name in names if not (name is None or isinstance(name, str))]:
             yield f"names of columns that are not text become text ({odd[0]!r} becomes '{odd[0]}')"
-        if getattr(self.frame.index, "freq", None) is not None:
+        if getattr(self.table.index, "freq", None) is not None:
             yield "the index comes back without its frequency"
 
     def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pd.DataFrame:
         """Return a copy of the frame without the columns `replaced`, with the new ones behind the others."""
         kept = [i for i, (name, _) in enumerate(self.series()) if name not in replaced]
         labels: Any = [c.name for c in new]
-        if self.frame.columns.nlevels > 1:
-            blank = [""] * (self.frame.columns.nlevels - 1)
+        if self.table.columns.nlevels > 1:
+            blank = [""] * (self.table.columns.nlevels - 1)
             labels = pd.MultiIndex.from_tuples([(c.name, *blank) for c in new])
         series = [
             pd.Series(a.astype(object), dtype="str") if a.dtype.kind == "T" else pd.Series(a)
             for a in new.values()
         ]
-        made = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.frame.index, axis=0)
-        both = pd.concat([self.frame.iloc[:, kept], made], axis=1)
-        both.columns.names = self.frame.columns.names
-        both.attrs = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)} | dict(provenance)
+        made = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.table.index, axis=0)
+        both = pd.concat([self.table.iloc[:, kept], made], axis=1)
+        both.columns.names = self.table.columns.names
+        both.attrs = {k: v for k, v in self.table.attrs.items() if not is_provenance(k)} | dict(provenance)
         return both
 
 

@@ -9,11 +9,12 @@ import shutil
 import sys
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -57,14 +58,44 @@ from catalogs.parquet.writer import new_table
 New = Mapping[NewColumn, np.ndarray[Any, Any]]
 """New columns with their values (n,)."""
 
-# A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
+Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...], Mapping[str, str]]
+"""A table as Parquet holds it, and what `Catalog` says of one: `changed`, `left_behind` and `read_back`."""
 
 
 @dataclass(frozen=True)
-class ArrowTable:
-    """A table of Arrow's."""
+class InMemory(ABC):
+    """A table in memory of some library."""
 
-    table: pa.Table
+    table: Any
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The names that its columns have as a catalogue's."""
+
+    @property
+    @abstractmethod
+    def provenance(self) -> Mapping[str, str]:
+        """What earlier annotations left in it."""
+
+    @abstractmethod
+    def arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return the values of those columns."""
+
+    @abstractmethod
+    def stored(self) -> Stored:
+        """Return the whole table as a file has it."""
+
+    @abstractmethod
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Any:
+        """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
+
+
+# A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
+
+
+class ArrowTable(InMemory):
+    """A table of Arrow's."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,28 +145,7 @@ class ArrowTable:
 FILE_NAME = "table.parquet"
 
 
-Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...], Mapping[str, str]]
-"""A table as Parquet holds it, and what `Catalog` says of one: `changed`, `left_behind` and `read_back`."""
-
-
-class _InMemory(Protocol):
-    """A table in memory of some library."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...  # as a catalogue's columns
-
-    @property
-    def provenance(self) -> Mapping[str, str]: ...  # what earlier annotations left in it
-
-    def arrow(self, names: Sequence[str]) -> pa.Table: ...  # the values of those columns
-
-    def stored(self) -> Stored: ...  # the whole table as a file has it
-
-    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Any:
-        """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
-
-
-def in_memory(table: Any) -> _InMemory:
+def in_memory(table: Any) -> InMemory:
     """Return a table in memory by what its library is."""
     if isinstance(table, Table):
         return AstropyTable(table)
@@ -171,7 +181,7 @@ def open_table(table: Any) -> Catalog:
     return replace(catalog, metadata=metadata, changed=changed, left_behind=left_behind, read_back=read_back)
 
 
-def provenance_of(table: _InMemory) -> dict[str, str]:
+def provenance_of(table: InMemory) -> dict[str, str]:
     """Return what a table says of earlier annotations; where it says nothing, whose columns look like a whole one.
 
     Readers of FITS, Parquet and VOTable do not give all of a file's metadata to the tables that they make.
@@ -248,11 +258,8 @@ def annotate_table(
 REMEDY = "catalogs.annotate_table keeps masks"
 
 
-@dataclass(frozen=True)
-class AstropyTable:
+class AstropyTable(InMemory):
     """A table of astropy's; times, coordinates and quantities are the columns that astropy stores them in."""
-
-    table: Table
 
     @cached_property
     def plain(self) -> Table:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -348,31 +349,30 @@ def entry(column: Any) -> Entry:
 def add_entries(text: str, new: Sequence[str]) -> str:
     """Return the header with lines added behind the last column's."""
     lines = text.split("\n")
-    if "datatype:" not in lines:
-        raise EcsvHeaderError("no 'datatype:' in the header")
-    end = lines.index("datatype:") + 1
-    while end < len(lines) and lines[end].startswith(("-", " ")):
-        end += 1
+    _, end = _columns_in(lines)
     return "\n".join([*lines[:end], *new, *lines[end:]])
 
 
 def remove_entries(text: str, names: Collection[str]) -> str:
     """Return the header without the columns of those names."""
     lines = text.split("\n")
+    first, end = _columns_in(lines)
+    kept = lines[:first]
+    starts = [i for i in range(first, end) if lines[i].startswith("- ")]
+    for item in (lines[i:j] for i, j in pairwise([*starts, end])):
+        (read,) = read_entries("\n".join(["datatype:", *item]))
+        kept += [] if read.name in names else item
+    return "\n".join([*kept, *lines[end:]])
+
+
+def _columns_in(lines: Sequence[str]) -> tuple[int, int]:
+    """Return where in a header the columns begin and end."""
     if "datatype:" not in lines:
         raise EcsvHeaderError("no 'datatype:' in the header")
     first = lines.index("datatype:") + 1
-    kept, going = lines[:first], False
-    for i, line in enumerate(lines[first:], first):
-        if line.startswith("- "):
-            end = next((j for j in range(i + 1, len(lines)) if not lines[j].startswith(" ")), len(lines))
-            (item,) = read_entries("datatype:\n" + "\n".join(lines[i:end]))
-            going = item.name in names
-        elif not line.startswith(" "):
-            return "\n".join([*kept, *lines[i:]])
-        if not going:
-            kept.append(line)
-    return "\n".join(kept)
+    return first, next(
+        (i for i in range(first, len(lines)) if not lines[i].startswith(("-", " "))), len(lines)
+    )
 
 
 def entry_line(column: Column | NewColumn) -> str:

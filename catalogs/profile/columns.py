@@ -68,11 +68,8 @@ def as_number_column(profile: Profile, name: str) -> Profile:
     numbers = numbers_of(words_of(profile.sample[name]))
     counts = ColumnProfile(replace(profile.columns[name].column, datatype=pa.float64()))
     counts.add(np.where(np.isfinite(numbers), numbers, np.nan))
-    return replace(
-        profile,
-        columns={**profile.columns, name: counts},
-        sample={**profile.sample, name: numbers},
-    )
+    columns, sample = {**profile.columns, name: counts}, {**profile.sample, name: numbers}
+    return replace(profile, columns=columns, sample=sample)
 
 
 def suspected_texts(profile: Profile, name: str) -> dict[str, int]:

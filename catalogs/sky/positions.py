@@ -230,11 +230,9 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
     if unit == "sexagesimal":
         lon, bad_lon = sexagesimal(ra, per_unit=15.0)
         lat, bad_lat = sexagesimal(dec, per_unit=1.0)
-    elif unit == "hours":
-        (lon, bad_lon), (lat, bad_lat) = (numbers(x, "deg") for x in (ra, dec))
-        lon = 15.0 * lon
     else:
         (lon, bad_lon), (lat, bad_lat) = (numbers(x, unit) for x in (ra, dec))
+        lon = 15.0 * lon if unit == "hours" else lon
     unreadable = int((bad_lon | bad_lat).sum())
     outside = (np.abs(lat) > 90) | (lon < -180) | (lon > 360)
     gone = outside | ~np.isfinite(lon) | ~np.isfinite(lat)
@@ -280,15 +278,11 @@ def sexagesimal(column: Array, *, per_unit: float) -> tuple[Floats, NDArray[np.b
         if not text.strip():
             continue
         match = SEXAGESIMAL.match(text)
-        if match is None:
-            bad[i] = True
-            continue
-        minutes, seconds = float(match["minutes"]), float(match["seconds"] or 0)
-        if minutes >= 60 or seconds > 60:
-            bad[i] = True
-            continue
-        angle = per_unit * (float(match["whole"]) + minutes / 60 + seconds / 3600)
-        values[i] = -angle if match["sign"] in {"-", "−"} else angle
+        minutes, seconds = (float(match[part] or 0) for part in ("minutes", "seconds")) if match else (60, 0)
+        bad[i] = minutes >= 60 or seconds > 60
+        if match and not bad[i]:
+            angle = per_unit * (float(match["whole"]) + minutes / 60 + seconds / 3600)
+            values[i] = -angle if match["sign"] in {"-", "−"} else angle
     return values, bad
 
 

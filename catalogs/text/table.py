@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -274,10 +274,8 @@ SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 
 def header_text(head: Sequence[bytes]) -> str:
     """Return the header's YAML: what stands behind the number signs."""
-    lines = (r.decode("utf-8", "replace").rstrip("\r\n") for r in head)
-    return "\n".join(
-        line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith(ECSV_MARK.decode())
-    )
+    lines = (r.decode("utf-8", "replace").rstrip("\r\n") for r in head if not r.startswith(ECSV_MARK))
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
 
 
 def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entry, ...]]:
@@ -302,13 +300,11 @@ def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entr
 
 def column(entry: Entry) -> Column:
     """Return a column; fixed vectors, which are written as JSON, have their shape."""
-    shape: tuple[int, ...] = ()
-    datatype = arrow_type(entry.datatype)
-    if match := SUBTYPE.fullmatch(entry.subtype or ""):
-        shape = tuple(int(n) for n in match[2].split(","))
-        datatype = arrow_type(match[1])
-        for size in reversed(shape):
-            datatype = pa.list_(datatype, size)
+    match = SUBTYPE.fullmatch(entry.subtype or "")
+    shape = tuple(int(n) for n in match[2].split(",")) if match else ()
+    datatype = arrow_type(match[1] if match else entry.datatype)
+    for size in reversed(shape):
+        datatype = pa.list_(datatype, size)
     return Column(entry.name, datatype, entry.unit, entry.ucd, entry.description, shape=shape)
 
 
@@ -349,10 +345,9 @@ def annotated_header(
 
 def own_meta(text: str) -> dict[str, str]:
     """Return the provenance that an earlier annotation left in a header."""
-    try:
+    with suppress(EcsvHeaderError):
         return meta_provenance({key: value for key, value, _ in read_items(text)})
-    except EcsvHeaderError:
-        return {}
+    return {}
 
 
 def other_meta(text: str) -> list[str]:

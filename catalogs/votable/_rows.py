@@ -333,6 +333,7 @@ class Rows:
     """The rows of one table, its fields counted from 0; by itself none."""
 
     table_fields: tuple[Field, ...]
+    data: Data
     are_text: ClassVar[bool] = False
     """Whether they are words, as in TABLEDATA."""
 
@@ -356,15 +357,12 @@ class Rows:
         return {}
 
 
-@dataclass(frozen=True, eq=False)
 class BinaryRows(Rows):
     """Rows in the base64 of BINARY or BINARY2; `DamagedFileError` where they are no such.
 
     A row is a record, of the cells up to the first with a length of its own, then that cell, the next record, and so
     on.  Where the cells of n rows with lengths of their own begin and end is `bounds` (n, cells, 2).
     """
-
-    data: Data
 
     @cached_property
     def n_rows(self) -> int:

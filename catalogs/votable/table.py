@@ -259,11 +259,9 @@ PIECE_BYTES = 1 << 22
 """Of XML, and of arrays, that are held at a time."""
 
 
-@dataclass(frozen=True, eq=False)
 class TextRows(Rows):
     """Rows in TABLEDATA; `DamagedFileError` where they are no such."""
 
-    data: Data
     are_text: ClassVar[bool] = True
 
     @property
@@ -472,7 +470,7 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
     """Return the rows of a table."""
     fields = tuple(table.fields)
     if data is None or not fields:
-        return Rows(fields)
+        return Rows(fields, Data(path, "", b"", 0, 0, 0, 0, ascii=True))
     types = [memory_type(f) for f in fields]
     if sum(t.itemsize for t in types) > LONGEST_ROW or not all(t.itemsize for t in types):
         raise FormatError(

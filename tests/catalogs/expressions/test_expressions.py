@@ -139,7 +139,27 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         assert len(str(error).splitlines()) in {1, 3}  # noqa: PT017
 
 
-WORDS = "a 1 't' `q` ( ) [ ] , + - ** == in not and & ~ abs".split()
+WORDS = [
+    "a",
+    "1",
+    "'t'",
+    "`q`",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "+",
+    "-",
+    "**",
+    "==",
+    "in",
+    "not",
+    "and",
+    "&",
+    "~",
+    "abs",
+]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
