@@ -119,24 +119,22 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     variable = not shape and (pt.is_list(inner) or pt.is_large_list(inner))
     if variable:
         inner = plain_type(inner.value_type)
+    element, conversion = inner, ""
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
-        conversion = ""
         if isinstance(datatype, pa.BaseExtensionType):
             conversion = f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
-        return CellKind(inner, tuple(shape), variable, conversion=conversion)
-    if pt.is_duration(inner):
-        conversion = f"durations are written as whole numbers, in {inner.unit}"
-        return CellKind(pa.int64(), tuple(shape), variable, conversion=conversion)
-    if pt.is_decimal(inner):
-        return CellKind(
-            pa.float64(), tuple(shape), variable, conversion="decimal numbers are rounded to float64"
-        )
-    if variable or (shape and not is_text(inner)) or pt.is_nested(inner):
+    elif pt.is_duration(inner):
+        element, conversion = pa.int64(), f"durations are written as whole numbers, in {inner.unit}"
+    elif pt.is_decimal(inner):
+        element, conversion = pa.float64(), "decimal numbers are rounded to float64"
+    elif variable or (shape and not is_text(inner)) or pt.is_nested(inner):
         return CellKind(pa.string(), conversion=f"{datatype} is written as JSON text")
-    conversion = (
-        "times are written as ISO 8601 text" if pt.is_temporal(inner) else f"{inner} is written as text"
-    )
-    return CellKind(pa.string(), tuple(shape), conversion="" if is_text(inner) else conversion)
+    else:
+        element = pa.string()
+        if not is_text(inner):
+            times = "times are written as ISO 8601 text"
+            conversion = times if pt.is_temporal(inner) else f"{inner} is written as text"
+    return CellKind(element, tuple(shape), variable, conversion=conversion)
 
 
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:

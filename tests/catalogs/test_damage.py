@@ -155,37 +155,48 @@ def copy_of(whole: Path, place: Path) -> Path:
     return copied
 
 
+Record = Callable[[str, object], None]
+
+
+def counted(
+    what: str, seed: list[int], n: int, once: Callable[[np.random.Generator, int], str], record: Record
+) -> Counter[str]:
+    """Try so many damages, each in its time; report and return what came of them."""
+    rng, outcomes = np.random.default_rng(seed), Counter[str]()
+    for i in range(n):
+        start = time.process_time()
+        outcomes[once(rng, i)] += 1
+        assert time.process_time() - start < SECONDS
+    record(what, dict(outcomes))
+    print(f"{what}: {dict(outcomes)}")  # noqa: T201 -- the counts are the report
+    assert "SAYS NOTHING" not in outcomes
+    return outcomes
+
+
 @pytest.mark.usefixtures("bounded")
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_damaged_files(
-    sample: tuple[str, Path], kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_damaged_files(sample: tuple[str, Path], kind: str, tmp_path: Path, record_property: Record) -> None:
     name, whole = sample
-    rng = np.random.default_rng([sum(name.encode()), sum(kind.encode())])
-    outcomes: Counter[str] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = read(whole)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         place = copy_of(whole, tmp_path / "damaged")
-        for _ in range(CASES):
+
+        def once(rng: np.random.Generator, _: int) -> str:
             target = victim(place, rng)
             undamaged = target.read_bytes()
             target.write_bytes(DAMAGES[kind](undamaged, rng))
-            start = time.process_time()
             try:
                 found = read(place)
-                outcomes["same" if found == expected else "other values"] += 1
-                of_rows = target.name.startswith(("sample", "Npix"))
-                if (name, kind) in WHOLE_OR_ERROR and of_rows:
-                    assert found == expected, f"{target.name} was cut, and another table was read"
             except CatalogError as error:
-                outcomes[type(error).__name__ if len(str(error)) > 40 else "SAYS NOTHING"] += 1
-            assert time.process_time() - start < SECONDS
-            target.write_bytes(undamaged)
+                return type(error).__name__ if len(str(error)) > 40 else "SAYS NOTHING"
+            finally:
+                target.write_bytes(undamaged)
+            if (name, kind) in WHOLE_OR_ERROR and target.name.startswith(("sample", "Npix")):
+                assert found == expected, f"{target.name} was cut, and another table was read"
+            return "same" if found == expected else "other values"
+
+        counted(f"{name}, {kind}", [sum(name.encode()), sum(kind.encode())], CASES, once, record_property)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    record_property(f"{name}, {kind}", dict(outcomes))
-    print(f"{name}, {kind}: {dict(outcomes)}")  # noqa: T201 -- the counts are the report
-    assert sum(outcomes.values()) == CASES
-    assert "SAYS NOTHING" not in outcomes
     assert grown < MEMORY_KB, f"{grown} kB more"
