@@ -484,15 +484,8 @@ _ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "
 
 def _row(d: Mapping[str, Any]) -> CandidateRow:
     """Return the row of the table that `dataclasses.asdict` made a dictionary of."""
-    parts: list[CandidatePart] = []
-    for part in d["parts"]:
-        arrays: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in part.items()}
-        parts.append(CandidatePart(**arrays))
-    own = {
-        "parts": tuple(parts),
-        "features": tuple(d["features"]),
-        "reasons": tuple(d["reasons"]),
-    }
+    own = {"parts": tuple(CandidatePart(**part) for part in d["parts"])}
+    own |= {name: tuple(d[name]) for name in ("features", "reasons")}
     return CandidateRow(**{**d, **own})
 
 

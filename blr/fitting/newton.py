@@ -62,7 +62,6 @@ class Mode:
     log_likelihood: float
     gradient: Vector
     hessian: Matrix
-    decrement: float
     converged: bool
     n_iter: int
     status: str
@@ -117,9 +116,9 @@ def maximise(
         near = tolerance <= decrement < close and not stalled
         if near:
             value, gradient = value + _gain(gradient, step, hessian), gradient - hessian @ step
-            theta, decrement, n_iter = theta + step, decrement**2, n_iter + 1
+            theta, n_iter = theta + step, n_iter + 1
         if near or decrement < tolerance or stalled:
-            return Mode(theta, value, gradient, hessian, decrement, True, n_iter, "converged")  # noqa: FBT003
+            return Mode(theta, value, gradient, hessian, True, n_iter, "converged")  # noqa: FBT003
         if n_iter >= max_iter:
             break
         accepted = _search(evaluate, prior, theta, step, objective, float(g @ step))
@@ -128,7 +127,7 @@ def maximise(
             break
         theta, (value, gradient, hessian) = accepted
         previous, n_iter = decrement, n_iter + 1
-    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status)
+    return Mode(theta, value, gradient, hessian, decrement < 1e-6, n_iter, status)
 
 
 def _gain(gradient: Vector, step: Vector, hessian: Matrix) -> float:
@@ -206,7 +205,7 @@ def ascend(
     enough = seen >= 100 * D and step >= _BATCHES
     status = "one pass, averaged iterate" if enough else f"only {seen:.0f} rows for {D} weights"
     H = (n_rows or seen) * curvature
-    return Mode(average, log_likelihood, np.zeros(D), H, float("nan"), enough, step, status), seen
+    return Mode(average, log_likelihood, np.zeros(D), H, enough, step, status), seen
 
 
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
