@@ -130,15 +130,11 @@ def test_budget_of_distinct_confidences_is_exact() -> None:
         budget_threshold(NAN, 0.1)
 
 
-def test_decisions_under_equal_costs_are_the_largest_probability() -> None:
+def test_decisions_are_those_of_least_expected_cost() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(3), 50)
     np.testing.assert_array_equal(decide(p, 1 - np.eye(3)), p.argmax(axis=1))
-
-
-def test_decisions_of_the_textbook() -> None:
-    """PRML §1.5.2: to miss a cancer costs 1000, a false alarm 1."""
-    cost = [[0, 1000], [1, 0]]  # truth: cancer, normal; decision: cancer, normal
-    assert decide([[0.0009, 0.9991], [0.0011, 0.9989]], cost).tolist() == [1, 0]
+    # PRML §1.5.2: to miss a cancer costs 1000, a false alarm 1; truth and decision are cancer or normal.
+    assert decide([[0.0009, 0.9991], [0.0011, 0.9989]], [[0, 1000], [1, 0]]).tolist() == [1, 0]
 
 
 def test_reject_option() -> None:
@@ -280,16 +276,13 @@ def test_scores_against_scikit_learn(K: int, *, weighted: bool) -> None:
         assert brier_score(p, t, weight=weight) == pytest.approx(theirs, rel=1e-12)
 
 
-def test_a_probability_of_one_may_be_rounded_up_but_not_more() -> None:
+def test_a_probability_of_one_may_be_rounded_up_and_costs_what_it_costs_scikit_learn() -> None:
     p, t = np.array([[1.0000000000000004, 1e-257], [0.5, 0.5]]), np.array([0, 1])
     assert log_loss(p, t) == pytest.approx(np.log(2) / 2)
     with pytest.raises(ValueError, match="expected probabilities between 0 and 1"):
         log_loss(p + 1e-6, t)
-
-
-def test_certain_and_wrong_costs_what_it_costs_scikit_learn() -> None:
-    p, t = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 0])
-    assert log_loss(p, t) == pytest.approx(metrics.log_loss(t, p, labels=[0, 1]), rel=1e-12)
+    wrong, t = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 0])  # and certain of it
+    assert log_loss(wrong, t) == pytest.approx(metrics.log_loss(t, wrong, labels=[0, 1]), rel=1e-12)
 
 
 def test_shares_are_averages_over_labels() -> None:

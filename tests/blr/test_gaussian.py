@@ -34,15 +34,11 @@ def test_the_factor_is_cholesky_and_lower(gaussian: Gaussian) -> None:
 def test_moments_and_density_are_scipys(gaussian: Gaussian) -> None:
     theirs = multivariate_normal(gaussian.mean, np.linalg.inv(gaussian.precision))
     assert gaussian.covariance == pytest.approx(theirs.cov, rel=1e-12)
+    assert gaussian.solve(np.arange(5.0)) == pytest.approx(theirs.cov @ np.arange(5), rel=1e-11)
     assert theirs.logpdf(gaussian.mean) - theirs.logpdf(w := gaussian.mean + 0.3) == pytest.approx(
         gaussian.energy(w)
     )
     assert gaussian.log_det_precision == pytest.approx(np.linalg.slogdet(gaussian.precision)[1], rel=1e-12)
-
-
-def test_solve_is_the_product_with_the_inverse(gaussian: Gaussian) -> None:
-    b = np.random.default_rng(3).standard_normal(5)
-    assert gaussian.solve(b) == pytest.approx(np.linalg.solve(gaussian.precision, b), rel=1e-11)
 
 
 @pytest.mark.parametrize("known", [(), ("cholesky",), ("cholesky", "inverse_cholesky", "covariance")])
@@ -71,12 +67,16 @@ def test_scales_from_1e_minus_12_to_1e12_side_by_side(dense: Twin) -> None:
     assert pytest.approx(cholesky_of_precision(A)[0], rel=1e-10) == L / scale[:, None]
 
 
-def test_collinear_weights_take_a_jitter_that_is_told() -> None:
+def test_collinear_and_flat_weights_take_a_jitter_that_is_told() -> None:
     x = np.array([1.0, 2.0, 3.0])
     A = np.outer(x, x)
     L, jitter = cholesky_of_precision(A)
     assert 0 < jitter < 1e-12
     assert pytest.approx(A, rel=1e-12) == L @ L.T
+    L, jitter = cholesky_of_precision(np.diag([4.0, 0.0]))
+    assert 0 < jitter < 1e-12
+    assert L[0, 0] == pytest.approx(2.0)
+    assert L[1, 1] > 0
 
 
 def test_refuses_what_is_no_precision() -> None:
@@ -84,13 +84,6 @@ def test_refuses_what_is_no_precision() -> None:
         cholesky_of_precision(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="every entry must be positive and finite"):
         cholesky_of_precision(np.diag([1.0, -1.0]))
-
-
-def test_a_flat_weight_takes_a_jitter() -> None:
-    L, jitter = cholesky_of_precision(np.diag([4.0, 0.0]))
-    assert 0 < jitter < 1e-12
-    assert L[0, 0] == pytest.approx(2.0)
-    assert L[1, 1] > 0
 
 
 def gaussian_sets(shift: float, n: int = 4000) -> tuple[np.ndarray, np.ndarray]:
@@ -110,6 +103,11 @@ def test_ratio_of_two_gaussians_is_the_closed_form() -> None:
     assert found.n_effective == pytest.approx(exact.sum() ** 2 / (exact**2).sum(), rel=0.1)
     assert found.auc == pytest.approx(0.69, abs=0.03)  # Phi(0.7 / sqrt 2)
     assert "weights help" in found.advice
+    mean = np.average(train[:, 1], weights=found.weight)
+    assert mean == pytest.approx(target[:, 1].mean(), abs=0.12)  # clipping costs some
+    few = density_ratio(*gaussian_sets(0.7, 500), threads=1)
+    assert 0 < few.auc_low < 0.69 < few.auc_high < 1
+    assert few.auc_high - few.auc_low < 0.08
 
 
 def test_equal_sets_need_no_weights() -> None:
@@ -117,20 +115,6 @@ def test_equal_sets_need_no_weights() -> None:
     assert found.auc == pytest.approx(0.5, abs=0.03)
     assert found.n_effective > 0.98 * 4000
     assert "no weights" in found.advice
-
-
-def test_weighted_training_means_are_the_targets() -> None:
-    train, target = gaussian_sets(0.7)
-    weight = density_ratio(train, target, threads=1).weight
-    assert np.average(train[:, 1], weights=weight) == pytest.approx(
-        target[:, 1].mean(), abs=0.12
-    )  # clipping costs some
-
-
-def test_interval_of_the_auc_holds_what_more_rows_find() -> None:
-    found = density_ratio(*gaussian_sets(0.7, 500), threads=1)
-    assert 0 < found.auc_low < 0.69 < found.auc_high < 1
-    assert found.auc_high - found.auc_low < 0.08
 
 
 @pytest.mark.parametrize(
@@ -191,6 +175,8 @@ def test_shift_is_of_shares_whatever_their_sum() -> None:
     np.testing.assert_allclose(log_prior_shift([3, 1], [50, 50]), np.log([1.5, 0.5]))
     with pytest.raises(ValueError, match="positive share of each of 2"):
         log_prior_shift([1.0, 0.0], [0.5, 0.5])
+    with pytest.raises(ValueError, match="positive share of each class"):
+        class_priors(np.full((3, 2), 0.5), [1.0, 0.0])
 
 
 def test_class_priors_are_found_under_prior_shift() -> None:
@@ -208,11 +194,6 @@ def test_class_priors_are_found_under_prior_shift() -> None:
     np.testing.assert_allclose(found.log_shift, np.log(found.prior / 0.5))
     same = class_priors(p[7:], p[7:].mean(axis=0))
     assert same.n_iter < 1000
-
-
-def test_class_priors_names_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match="positive share of each class"):
-        class_priors(np.full((3, 2), 0.5), [1.0, 0.0])
 
 
 def test_sandwich_is_the_posterior_where_the_model_holds_and_wider_where_rows_repeat() -> None:

@@ -289,6 +289,8 @@ def test_equal_sets_are_not_distinguished_and_moved_ones_are() -> None:
     assert propensity(labelled, target, labelled.weight).auc > 0.7
     labelled, target = of(X, Z * [2, 1, 1, 1, 1])  # the same means: squares say it
     assert propensity(labelled, target, labelled.weight).auc > 0.6
+    labelled, target = of(X, np.where(rng.random(Z.shape) < [0.6, 0, 0, 0, 0], np.nan, Z))
+    assert propensity(labelled, target, labelled.weight).auc > 0.65  # what is missing says it
 
 
 def test_ratios_are_larger_where_the_target_is() -> None:
@@ -297,14 +299,6 @@ def test_ratios_are_larger_where_the_target_is() -> None:
     ratio = propensity(labelled, target, labelled.weight).ratio
     assert abs(ratio.mean() - 1) < 1e-9
     assert np.corrcoef(ratio, labelled.X[:, 0])[0, 1] > 0.8
-
-
-def test_missing_features_are_a_difference_of_their_own() -> None:
-    rng = np.random.default_rng(5)
-    X, Z = rng.normal(size=(300, 2)), rng.normal(size=(600, 2))
-    Z[rng.random(600) < 0.6, 0] = np.nan
-    labelled, target = of(X, Z)
-    assert propensity(labelled, target, labelled.weight).auc > 0.65
 
 
 FEATURES = 6

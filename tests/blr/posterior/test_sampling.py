@@ -327,24 +327,17 @@ def test_converged_chains_agree() -> None:
     assert np.all(found[2] > 8000)
 
 
-def test_a_chain_that_is_elsewhere_is_seen() -> None:
+def test_chains_that_disagree_or_drift_are_seen() -> None:
     x = autoregressive(0.3, n=500)
     x[3] += 3.0
     found = convergence(x)
     assert np.all(found[0] > 1.05)
     assert np.all(found[1] < 200)
-
-
-def test_a_chain_of_another_width_is_seen() -> None:
-    """The folded draws show what the means do not."""
-    x = autoregressive(0.3, n=500)
-    x[3] *= 5.0
-    assert np.all(convergence(x)[0] > 1.02)
-
-
-def test_a_drift_is_seen_in_the_halves() -> None:
-    x = autoregressive(0.0, n=500) + np.linspace(0, 3, 500)[None, :, None]
-    assert np.all(convergence(x)[0] > 1.1)
+    wide = autoregressive(0.3, n=500)
+    wide[3] *= 5.0  # the folded draws show what the means do not
+    assert np.all(convergence(wide)[0] > 1.02)
+    drifting = autoregressive(0.0, n=500) + np.linspace(0, 3, 500)[None, :, None]
+    assert np.all(convergence(drifting)[0] > 1.1)
 
 
 def test_heavy_tails_do_not_matter() -> None:

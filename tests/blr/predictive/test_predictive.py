@@ -121,16 +121,12 @@ def test_no_variance_is_the_plugin() -> None:
     np.testing.assert_array_equal(binary_plugin(MEANS), expit(MEANS))
 
 
-def test_probit_formula() -> None:
-    mean, variance = np.array([-3.0, 0.5, 40.0]), np.array([0.0, 2.0, 900.0])
-    formula = 1 / (1 + np.exp(-mean / np.sqrt(1 + np.pi * variance / 8)))
-    np.testing.assert_allclose(binary_probit(mean, variance), formula, rtol=1e-12)
-
-
 def test_probit_formula_errs_by_as_much_as_stated() -> None:
     mean, sd = (x.ravel() for x in np.meshgrid(np.linspace(0, 40, 161), np.geomspace(0.1, 50, 40)))
     error = np.abs(binary_probit(mean, sd**2) - binary_exact(mean, sd**2))
     assert 0.017 < error.max() < 0.0185
+    formula = 1 / (1 + np.exp(-mean / np.sqrt(1 + np.pi * sd**2 / 8)))
+    np.testing.assert_allclose(binary_probit(mean, sd**2), formula, rtol=1e-12)
 
 
 def test_probit_link_is_a_closed_form() -> None:
@@ -184,15 +180,6 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     together = binary_exact(mean, variance)
     order = rng.permutation(20_000)
     np.testing.assert_allclose(binary_exact(mean[order], variance[order]), together[order], rtol=1e-15)
-
-
-def test_arguments_are_left_alone() -> None:
-    mean, variance = np.linspace(-3, 3, 9), np.linspace(0, 9, 9)
-    kept = mean.copy(), variance.copy()
-    binary_exact(mean, variance)
-    binary_expected_entropy(mean, variance)
-    np.testing.assert_array_equal(mean, kept[0])
-    np.testing.assert_array_equal(variance, kept[1])
 
 
 def test_empty_batches() -> None:

@@ -150,6 +150,8 @@ def test_arguments_are_left_alone(K: int, spread: float) -> None:
     kept = mean.copy(), V.copy()
     softmax_exact(mean, V)
     softmax_pairwise(mean, V)
+    binary_exact(mean[:, 0], V[:, 0, 0])
+    binary_expected_entropy(mean[:, 0], V[:, 0, 0])
     np.testing.assert_array_equal(mean, kept[0])
     np.testing.assert_array_equal(V, kept[1])
 
