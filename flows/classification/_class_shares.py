@@ -8,7 +8,7 @@ settings.  Shapes: n rows, K classes, F features.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -199,19 +199,14 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
 # features.
 
 
-@dataclass(frozen=True, eq=False)
-class SelectedClass:
-    """The selection of the class at place `k`: the column that has it, the threshold, and what labelled rows expect."""
+Selections = Mapping[str, tuple[SelectedColumn, Selection]]
+"""The columns that select objects, by name, in the order of the classes; and what labelled rows expect of each."""
 
-    k: int
-    name: str
-    column: SelectedColumn
-    expected: Selection
 
-    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> Mask:
-        """Return which rows (n,) with features X (n, F) are selected; none without probabilities (NaN)."""
-        single = probability[:, self.k].astype(np.float32)  # as the copies have it
-        return np.asarray(single >= row_thresholds(self.column, features, X).astype(np.float32))
+def chosen_rows(column: SelectedColumn, p: Floats, X: Floats, features: Sequence[str]) -> Mask:
+    """Return which rows (n,) a column selects, by the probability (n,) of its class and the features (n, F)."""
+    single = p.astype(np.float32)  # as the copies have it
+    return np.asarray(single >= row_thresholds(column, features, X).astype(np.float32))
 
 
 def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -> Floats:
@@ -223,14 +218,14 @@ def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -
     return np.asarray(of_bin[bins.places(bin_values(parse(column.by), features, X))])
 
 
-def selections_of(model: Model, specification: Specification) -> tuple[SelectedClass, ...]:
-    """Return the selections that a specification asks for, in the order of the classes.
+def selections_of(model: Model, specification: Specification) -> Selections:
+    """Return the selections that a specification asks for.
 
     UsageError where the model has no rows to learn thresholds from, or no threshold reaches a stated value.
     """
     flags, output = specification.flags, specification.output
     if not output.selected:
-        return ()
+        return {}
     biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
     if biased or model.specification.shift.density_weights:
         raise UsageError(
@@ -250,7 +245,7 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
     if asked is not None:
         of_features(model, asked.by or "", key="census.by")
     check_asked(model, flags)
-    chosen = []
+    chosen: dict[int, tuple[SelectedColumn, Selection]] = {}
     for what, by_class in (("purity", flags.purity), ("completeness", flags.completeness)):
         for name, value in by_class.items():
             k = model.classes.index(name)
@@ -260,8 +255,9 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
                     f"flags.{what}: got {value:g} of '{name}', expected a value that some threshold reaches for the "
                     "labelled rows that the model has not seen; state a smaller value, or remove output.selected"
                 )
-            chosen.append(SelectedClass(k, selected_column(name, output.prefix).name, *found))
-    return tuple(sorted(chosen, key=lambda one: one.k))
+            chosen[k] = found
+    names = [selected_column(name, output.prefix).name for name in model.classes]
+    return {names[k]: chosen[k] for k in sorted(chosen)}
 
 
 @lru_cache(maxsize=4)
@@ -299,21 +295,19 @@ def _learnt(
     return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), expected
 
 
-def selection_entries(selections: Sequence[SelectedClass]) -> Mapping[str, str]:
+def selection_entries(selections: Selections) -> Mapping[str, str]:
     """Return the entries of a file's metadata on the columns of selections."""
     if not selections:
         return {}
-    return {f"threshold_{one.name}": _words(one) for one in selections} | {
+    return {f"threshold_{name}": _words(*one) for name, one in selections.items()} | {
         "thresholds_from": "labelled rows that the model has not seen, at these class shares; probabilities at those "
         "of the training"
     }
 
 
-def _words(one: SelectedClass) -> str:
-    of, what = one.expected, one.column.stated.split()[0]
-    draws = of.purity if what == "purity" else of.completeness
+def _words(column: SelectedColumn, of: Selection) -> str:
+    draws = of.purity if column.stated.split()[0] == "purity" else of.completeness
     low, high = of.interval(draws)
-    column = one.column
     if column.threshold is not None:
         rule = f"p of {column.class_name} >= {column.threshold!r}"
     else:

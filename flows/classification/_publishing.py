@@ -233,7 +233,7 @@ def publish(
 
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
     """Return the columns of selections in the copies."""
-    return {one.name: one.column for one in selections_of(model, specification)}
+    return {name: column for name, (column, _) in selections_of(model, specification).items()}
 
 
 def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:

@@ -29,8 +29,9 @@ from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing import copies
 from flows.classification._class_shares import (
-    SelectedClass,
+    Selections,
     census_table,
+    chosen_rows,
     chosen_shift,
     prior_shares,
     selection_entries,
@@ -261,7 +262,7 @@ class Scorer:
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
     sets: Sets | None = None  # where prediction sets are asked for
-    selections: tuple[SelectedClass, ...] = ()  # the columns of selections that are asked for
+    selections: Selections = field(default_factory=dict)  # those that are asked for
     by_input: tuple[int, Floats] | None = None  # the feature by which flagged rows are counted, and its bins
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
@@ -284,7 +285,7 @@ class Scorer:
         )
         reader = target_reader(specification, model.features)
         output, selections = specification.output, selections_of(model, specification)
-        selected = [one.column.class_name for one in selections]
+        selected = [column.class_name for column, _ in selections.values()]
         prefix = output.prefix
         try:
             columns = standard_columns(
@@ -439,8 +440,9 @@ class Scorer:
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
             *([] if self.sets is None else [np.full(len(p), NO_SET) if sets is None else set_bits(sets, p)]),
             *(
-                _spread(one.contains(unmoved, X, self.model.features), inside, fill=False)
-                for one in self.selections
+                _spread(chosen_rows(column, unmoved[:, k], X, self.model.features), inside, fill=False)
+                for column, _ in self.selections.values()
+                for k in [self.model.classes.index(column.class_name)]
             ),
         ]
         return {
