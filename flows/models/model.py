@@ -7,9 +7,9 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -391,11 +391,20 @@ def _read(path: Path) -> Tree:
         if not text.startswith(BEGIN) or len(text) == min(size, MOST_TEXT):
             raise ValueError("it has no text of ASDF with an end")
         first = len(text) + len(END_OF_TEXT) + max(rest.find(BLOCK), 0)
-        blocks = _Blocks.of(stream, first, size, most=text.count(b"ndarray"))
+        places = _blocks(stream, first, size, most=text.count(b"ndarray"))
+
+        @cache
+        def content(block: int) -> bytes:
+            at, used, md5 = places[block]
+            stream.seek(at)
+            content = stream.read(used)
+            if any(md5) and hashlib.md5(content, usedforsecurity=False).digest() != md5:
+                raise ValueError(f"the bytes of block {block} do not match their checksum")
+            return content
 
         def tagged(tag: str, value: Any) -> Any:
             if tag == TAGS + ARRAY:
-                return blocks.array(value)
+                return _array(value, len(places), content)
             if tag not in SOFTWARE or not isinstance(value, dict):
                 raise ValueError(f"it holds a '{tag.removeprefix(TAGS):.80}', which blr does not write")
             return value
@@ -408,66 +417,44 @@ def _read(path: Path) -> Tree:
         return {str(key): _copied(value) for key, value in tree.items()}
 
 
-@dataclass
-class _Blocks:
-    """The blocks of an open file: where their bytes begin, how many they are, their MD5; and those that were read."""
+def _blocks(stream: BinaryIO, at: int, size: int, *, most: int) -> list[tuple[int, int, bytes]]:
+    """Return the blocks from a place of a file on: where their bytes begin, how many they are, and their MD5.
 
-    stream: BinaryIO
-    places: list[tuple[int, int, bytes]]
-    known: dict[int, bytes]
+    ValueError where one is compressed, or larger than the file.
+    """
+    places: list[tuple[int, int, bytes]] = []
+    while True:
+        stream.seek(at)
+        head = stream.read(len(BLOCK) + SIZE.size + HEADER.size)
+        if not head.startswith(BLOCK) or len(places) > most:
+            return places
+        if len(head) < len(BLOCK) + SIZE.size + HEADER.size:
+            raise ValueError("its last block is not complete")
+        (header_size,) = SIZE.unpack_from(head, len(BLOCK))
+        flags, compression, kept, used, inflated, md5 = HEADER.unpack_from(head, len(BLOCK) + SIZE.size)
+        at += len(BLOCK) + SIZE.size + header_size
+        if flags or compression.strip(b"\0"):
+            raise ValueError(f"it holds blocks compressed by {compression!r}, which blr does not use")
+        if at + kept > size or not inflated == used <= kept:
+            raise ValueError(f"a block claims {max(kept, used, inflated):,} bytes, more than the file has")
+        places.append((at, used, md5))
+        at += kept
 
-    @classmethod
-    def of(cls, stream: BinaryIO, at: int, size: int, *, most: int) -> _Blocks:
-        """Return the blocks from a place of a file on; ValueError where one is compressed, or larger than the file."""
-        places: list[tuple[int, int, bytes]] = []
-        while True:
-            stream.seek(at)
-            head = stream.read(len(BLOCK) + SIZE.size + HEADER.size)
-            if not head.startswith(BLOCK) or len(places) > most:
-                return cls(stream, places, {})
-            if len(head) < len(BLOCK) + SIZE.size + HEADER.size:
-                raise ValueError("its last block is not complete")
-            (header_size,) = SIZE.unpack_from(head, len(BLOCK))
-            flags, compression, kept, used, inflated, md5 = HEADER.unpack_from(head, len(BLOCK) + SIZE.size)
-            at += len(BLOCK) + SIZE.size + header_size
-            if flags or compression.strip(b"\0"):
-                raise ValueError(f"it holds blocks compressed by {compression!r}, which blr does not use")
-            if at + kept > size or not inflated == used <= kept:
-                raise ValueError(
-                    f"a block claims {max(kept, used, inflated):,} bytes, more than the file has"
-                )
-            places.append((at, used, md5))
-            at += kept
 
-    def array(self, described: Any) -> NDArray[Any]:
-        """Return an array of a block, without a copy of its bytes; ValueError unless it is one that blr writes."""
-        allowed = {"source", "datatype", "byteorder", "shape", "offset", "strides"}
-        if not isinstance(described, dict) or not described.keys() <= allowed:
-            raise ValueError("it holds an array that is described as blr does not")
-        source, name = described.get("source"), described.get("datatype")
-        if type(source) is not int or not 0 <= source < len(self.places):
-            raise ValueError(f"it names the array '{source!s:.80}', expected one of the file's blocks")
-        if not isinstance(name, str) or name not in TYPES:
-            raise ValueError(f"it holds an array of the type '{name!s:.80}', which blr does not write")
-        order = {"little": "<", "big": ">"}[described["byteorder"]]
-        strides = described.get("strides")
-        return np.ndarray(
-            tuple(described["shape"]),
-            np.dtype(order + TYPES[name]),
-            self._bytes(source),
-            described.get("offset", 0),
-            None if strides is None else tuple(strides),
-        )
-
-    def _bytes(self, source: int) -> bytes:
-        if source not in self.known:
-            at, used, md5 = self.places[source]
-            self.stream.seek(at)
-            content = self.stream.read(used)
-            if any(md5) and hashlib.md5(content, usedforsecurity=False).digest() != md5:
-                raise ValueError(f"the bytes of block {source} do not match their checksum")
-            self.known[source] = content
-        return self.known[source]
+def _array(described: Any, n_blocks: int, content: Callable[[int], bytes]) -> NDArray[Any]:
+    """Return an array of a block, without a copy of its bytes; ValueError unless it is one that blr writes."""
+    allowed = {"source", "datatype", "byteorder", "shape", "offset", "strides"}
+    if not isinstance(described, dict) or not described.keys() <= allowed:
+        raise ValueError("it holds an array that is described as blr does not")
+    source, name = described.get("source"), described.get("datatype")
+    if type(source) is not int or not 0 <= source < n_blocks:
+        raise ValueError(f"it names the array '{source!s:.80}', expected one of the file's blocks")
+    if not isinstance(name, str) or name not in TYPES:
+        raise ValueError(f"it holds an array of the type '{name!s:.80}', which blr does not write")
+    kind = np.dtype({"little": "<", "big": ">"}[described["byteorder"]] + TYPES[name])
+    offset, strides = described.get("offset", 0), described.get("strides")
+    strides = None if strides is None else tuple(strides)
+    return np.ndarray(tuple(described["shape"]), kind, content(source), offset, strides)
 
 
 def _array_bytes(node: Any) -> int:
