@@ -61,6 +61,12 @@ class File:
         if not self.is_fits:
             self.nulls[name][rows] = False
 
+    def lose(self, name: str, rows: Any) -> None:
+        """Let values be missing."""
+        self.columns[name][rows] = np.nan
+        if not self.is_fits:
+            self.nulls[name][rows] = True
+
     def write(self) -> None:
         """Write the file again."""
         if self.is_fits:
@@ -175,11 +181,35 @@ def other_model(file: File) -> None:
     file.columns["blr_flags"] = flags.astype(file.columns["blr_flags"].dtype)
 
 
+def changed(name: str, change: Callable[[Any], Any]) -> Edit:
+    """Return an edit of a column as a whole."""
+    return lambda file: file.columns.update({name: change(file.columns[name])})
+
+
+def set_again(name: str, change: Callable[[Any], Any]) -> Edit:
+    """Return an edit of a column after which no value of it is null."""
+    return lambda file: file.set(name, slice(None), change(file.columns[name]))
+
+
+def spelt(name: str, change: Callable[[str], str]) -> Edit:
+    """Return an edit of each text of a column."""
+    return changed(name, lambda texts: np.array([change(str(text)) for text in texts]))
+
+
+def miscounted(key: str) -> Callable[[Path], None]:
+    """Return an edit of a class's count in the summary."""
+
+    def edit(data: Path) -> None:
+        document = json.loads((data / "summary.json").read_text())
+        document["classes"]["early"][key] += 100
+        (data / "summary.json").write_text(json.dumps(document))
+
+    return edit
+
+
 def blank_rows(file: File) -> None:
     for name in ("bmag", "jmag", "kmag", "minax", "majax"):
-        file.columns[name][:12] = np.nan
-        if not file.is_fits:
-            file.nulls[name][:12] = True
+        file.lose(name, slice(12))
 
 
 def peak(file: File) -> None:
@@ -196,13 +226,6 @@ def overflow(file: File) -> None:
     values = file.columns["radvel"]
     known = values > -1_000_000 if file.is_fits else ~file.nulls["radvel"]
     file.columns["radvel"][np.flatnonzero(known)[:20]] -= 65_536
-
-
-def missing(file: File) -> None:
-    rows = np.arange(0, len(file), 3)
-    file.columns["bmag"][rows] = np.nan
-    if not file.is_fits:
-        file.nulls["bmag"][rows] = True
 
 
 def filled(file: File) -> None:
@@ -227,14 +250,6 @@ def swapped(file: File) -> None:
     file.columns["name"][[0, len(file) - 1]] = names[[len(file) - 1, 0]]
 
 
-def cut(file: File) -> None:
-    file.columns["blr_class"] = np.array([str(c).strip()[:3] for c in file.columns["blr_class"]])
-
-
-def upper(file: File) -> None:
-    file.columns = {("BMAG" if name == "bmag" else name): v for name, v in file.columns.items()}
-
-
 def unit_gone(file: File) -> None:
     if file.is_fits:
         file.formats["bmag"].unit = None
@@ -253,52 +268,10 @@ def corrupt(data: Path) -> None:
     path.write_bytes(content)
 
 
-def miscount(data: Path) -> None:
-    document = json.loads((data / "summary.json").read_text())
-    document["classes"]["early"]["assigned"] += 100
-    (data / "summary.json").write_text(json.dumps(document))
-
-
-def earlier_flags(file: File) -> None:
-    file.columns["blr_flags"] = np.roll(file.columns["blr_flags"], 7)
-
-
-def doubled(file: File) -> None:
-    file.take(np.r_[np.arange(len(file)), np.arange(10)])
-
-
-def edges(file: File) -> None:
-    file.take(np.r_[np.arange(len(file) - 8), np.arange(4), np.arange(4)])
-
-
-def single(file: File) -> None:
-    file.columns["bmag"] = file.columns["bmag"].astype(np.float32).astype(float)
-
-
-def shifted(file: File) -> None:
-    file.columns["hubble"] = np.roll(file.columns["hubble"], 3)
-
-
-def shortened(file: File) -> None:
-    file.columns["hubble"] = np.array([str(text).strip()[:2] for text in file.columns["hubble"]])
-
-
-def other_byte_order(file: File) -> None:
-    file.columns["bmag"] = file.columns["bmag"].astype(">f8").view("<f8").astype(float)
-
-
 def left(data: Path) -> None:
     (path,) = data.glob("field-4.*")
     (data / "_old").mkdir()
     (data / "_old" / path.name).write_bytes(path.read_bytes())
-
-
-def negative(file: File) -> None:
-    file.set("name", slice(6), "-1")
-
-
-def row_shifted(file: File) -> None:
-    file.set("bmag", slice(None), np.roll(file.columns["bmag"], 1))
 
 
 def of_the_last_release(file: File) -> None:
@@ -317,14 +290,6 @@ def of_the_last_release(file: File) -> None:
 def magnitudes_exchanged(file: File) -> None:
     h = file.columns["hmag"].copy()
     file.columns["hmag"], file.columns["kmag"] = file.columns["kmag"], h
-
-
-def infinite(file: File) -> None:
-    file.set("bmag", np.flatnonzero(np.isfinite(file.columns["bmag"]))[:5], np.inf)
-
-
-def marked(file: File) -> None:
-    file.set("bmag", ~np.isfinite(file.columns["bmag"]), -99.0)
 
 
 def columns_permuted(file: File) -> None:
@@ -363,20 +328,6 @@ def null_restated(file: File) -> None:
         file.set("radvel", file.nulls["radvel"].copy(), -32_768)
 
 
-def lower_case(file: File) -> None:
-    file.columns["hubble"] = np.array([str(text).lower() for text in file.columns["hubble"]])
-
-
-def without_last_rows(file: File) -> None:
-    file.take(slice(0, len(file) - 100))
-
-
-def more_expected(data: Path) -> None:
-    document = json.loads((data / "summary.json").read_text())
-    document["classes"]["early"]["expected"] += 100
-    (data / "summary.json").write_text(json.dumps(document))
-
-
 def manifest_of_another_model(data: Path) -> None:
     manifest = Manifest.read(data)
     assert manifest is not None
@@ -410,9 +361,7 @@ def sorted_otherwise(file: File) -> None:
 
 def nothing_but_a_class(file: File) -> None:
     for name in ("blr_p_early", "blr_p_late", "blr_p_max"):
-        file.columns[name][:9] = np.nan
-        if not file.is_fits:
-            file.nulls[name][:9] = True
+        file.lose(name, slice(9))
 
 
 def under_another_name(file: File) -> None:
@@ -420,14 +369,6 @@ def under_another_name(file: File) -> None:
     of_the_last_release(file)
     old, file.path = file.path, file.path.with_name(f"tile-4{file.path.suffix}")
     old.unlink()
-
-
-def nanomaggies(file: File) -> None:
-    file.columns["bmag"] = 10 ** ((22.5 - file.columns["bmag"]) / 2.5)
-
-
-def blanks(file: File) -> None:
-    file.columns["hubble"] = np.array([f"{text}   " for text in file.columns["hubble"]])
 
 
 def other_model_file(data: Path) -> None:
@@ -504,55 +445,55 @@ FAULTS: Mapping[str, Fault] = {
     f.what: f
     for f in (
         Fault(1, "probabilities of another model", "replay", "gives other values of", output=other_model),
-        Fault(2, "objects at edges twice or never", "identifiers", "are there again", source=edges),
+        Fault(2, "objects at edges twice or never", "identifiers", "are there again", source=lambda f: f.take(np.r_[0 : len(f) - 8, 0:4, 0:4])),
         Fault(3, "rows of NaN with a score", "flags", "rows without any feature have probabilities", source=blank_rows, output=peak),
         Fault(4, "a companion with other rows", "companion shapes.parquet", "identifiers that must be there are not", place="field", companion=True),
-        Fault(5, "flags of an earlier stage", "flags", "is not that of the", output=earlier_flags),
+        Fault(5, "flags of an earlier stage", "flags", "is not that of the", output=changed("blr_flags", lambda x: np.roll(x, 7))),
         Fault(6, "an overflow of 16 bits", "values", "overflowed", source=overflow),
-        Fault(7, "another zero point", "values", "'bmag'", source=lambda f: f.set("bmag", slice(None), f.columns["bmag"] - 22.5)),
+        Fault(7, "another zero point", "values", "'bmag'", source=set_again("bmag", lambda x: x - 22.5)),
         Fault(8, "a class patched, its probabilities stale", "classes", "not that of the largest probability", output=lambda f: f.set("blr_class", slice(40), "late")),
-        Fault(9, "duplicates after a resume", "identifiers", "are there again", output=doubled),
+        Fault(9, "duplicates after a resume", "identifiers", "are there again", output=lambda f: f.take(np.r_[0 : len(f), 0:10])),
         Fault(10, "a file of another version", "versions", "version", output=lambda f: f.set_metadata("blr.version", "0.0.1")),
         Fault(11, "a file damaged by input/output", "checksums", "bytes", folder=corrupt),
         Fault(12, "a column left out", "columns", "'vmag' is absent", output=lambda f: f.columns.pop("vmag")),
         Fault(12, "a boolean became int8", "types", "'notngc' is", output=lambda f: f.columns.update(notngc=np.asarray(f.columns["notngc"]).astype(np.int8))),
-        Fault(13, "a wrong summary of right rows", "summaries", "summary.json says", place="summary.json", folder=miscount),
-        Fault(14, "identifiers that are not unique", "identifiers", "are there again", source=negative),
+        Fault(13, "a wrong summary of right rows", "summaries", "summary.json says", place="summary.json", folder=miscounted("assigned")),
+        Fault(14, "identifiers that are not unique", "identifiers", "are there again", source=lambda f: f.set("name", slice(6), "-1")),
         Fault(15, "a unit that is absent", "units", "the unit of 'bmag' is 'absent'", output=unit_gone, fields=tuple(range(10)), place="field"),
         Fault(16, "an identifier with another position", "positions", "have another position", source=swapped),
-        Fault(17, "a column in upper case in one file", "columns", "is spelt 'BMAG'", output=upper),
-        Fault(18, "class names cut short", "class names", "'ear'", output=cut),
-        Fault(19, "missing values in one field", "missing values", "'bmag'", source=missing),
+        Fault(17, "a column in upper case in one file", "columns", "is spelt 'BMAG'", output=lambda f: setattr(f, "columns", {("BMAG" if name == "bmag" else name): v for name, v in f.columns.items()})),
+        Fault(18, "class names cut short", "class names", "'ear'", output=spelt("blr_class", lambda t: t.strip()[:3])),
+        Fault(19, "missing values in one field", "missing values", "'bmag'", source=lambda f: f.lose("bmag", slice(0, None, 3))),
         Fault(20, "classes inverted", "replay", "gives other values of", output=inverted),
         Fault(20, "null stored as 0", "missing values", "are now 0", source=filled, fields=tuple(range(10)), place="field"),
         Fault(21, "a count of rows of another file", "metadata", "its metadata say", output=lambda f: f.set_metadata("nrows", "99999")),
         Fault(22, "northern photometry for southern fields", "values", "'kmag'", source=southern, fields=tuple(range(10)), place="HEALPix cell"),
-        Fault(23, "digits lost in single precision", "values", "'bmag' has lost digits", source=single),
+        Fault(23, "digits lost in single precision", "values", "'bmag' has lost digits", source=changed("bmag", lambda x: x.astype(np.float32).astype(float))),
         Fault(24, "a boolean inverted", "values", "'notngc'", source=lambda f: f.columns.update(notngc=~f.columns["notngc"].astype(bool))),
-        Fault(25, "texts of other rows", "values", "those of other objects", source=shifted),
-        Fault(26, "texts cut short", "values", "are cut short", source=shortened, fields=tuple(range(10)), place="field"),
-        Fault(27, "numbers in another byte order", "ranges", "'bmag' reaches", source=other_byte_order),
-        Fault(29, "a column a row off", "values", "'bmag'", source=row_shifted),
-        Fault(30, "declinations of the other sign", "positions", "have another position", source=lambda f: f.set("dec", slice(None), -f.columns["dec"])),
-        Fault(31, "right ascensions in hours", "positions", "have another position", source=lambda f: f.set("ra", slice(None), f.columns["ra"] / 15)),
-        Fault(32, "a column in another unit", "values", "'majax'", source=lambda f: f.set("majax", slice(None), f.columns["majax"] * 60)),
-        Fault(33, "positions an arcsecond off", "positions", "moved by", source=lambda f: f.set("dec", slice(None), f.columns["dec"] + 1 / 3600)),
+        Fault(25, "texts of other rows", "values", "those of other objects", source=changed("hubble", lambda x: np.roll(x, 3))),
+        Fault(26, "texts cut short", "values", "are cut short", source=spelt("hubble", lambda t: t.strip()[:2]), fields=tuple(range(10)), place="field"),
+        Fault(27, "numbers in another byte order", "ranges", "'bmag' reaches", source=changed("bmag", lambda x: x.astype(">f8").view("<f8").astype(float))),
+        Fault(29, "a column a row off", "values", "'bmag'", source=set_again("bmag", lambda x: np.roll(x, 1))),
+        Fault(30, "declinations of the other sign", "positions", "have another position", source=set_again("dec", lambda x: -x)),
+        Fault(31, "right ascensions in hours", "positions", "have another position", source=set_again("ra", lambda x: x / 15)),
+        Fault(32, "a column in another unit", "values", "'majax'", source=set_again("majax", lambda x: x * 60)),
+        Fault(33, "positions an arcsecond off", "positions", "moved by", source=set_again("dec", lambda x: x + 1 / 3600)),
         Fault(34, "a file there twice under two names", "identifiers", "are there again", place="field-4b", source=copied_under_another_name),
         Fault(35, "probabilities of two classes exchanged", "classes", "not that of the largest probability", output=lambda f: f.columns.update(blr_p_early=f.columns["blr_p_late"], blr_p_late=f.columns["blr_p_early"])),
         Fault(36, "class shares of another field", "replay", "gives other values of", output=other_priors),
-        Fault(37, "the last rows lost in the inputs", "objects", "are not here", source=without_last_rows),
+        Fault(37, "the last rows lost in the inputs", "objects", "are not here", source=lambda f: f.take(slice(0, len(f) - 100))),
         Fault(38, "annotations a row off", "replay", "gives other values of", output=two_columns_later),
         Fault(39, "a null value restated", "missing values", "'radvel' that were missing are now", source=null_restated),
         Fault(40, "a field of the last release as input", "values", "no value of", source=of_the_last_release),
         Fault(41, "a field of the last release as output", "input columns", "", folder=field_of_before),
         Fault(42, "two magnitudes exchanged", "values", "mag'", source=magnitudes_exchanged),
-        Fault(43, "infinite magnitudes", "ranges", "infinite", source=infinite),
-        Fault(44, "missing magnitudes marked by -99", "ranges", "'bmag' reaches -99", source=marked),
+        Fault(43, "infinite magnitudes", "ranges", "infinite", source=lambda f: f.set("bmag", np.flatnonzero(np.isfinite(f.columns["bmag"]))[:5], np.inf)),
+        Fault(44, "missing magnitudes marked by -99", "ranges", "'bmag' reaches -99", source=lambda f: f.set("bmag", ~np.isfinite(f.columns["bmag"]), -99.0)),
         Fault(45, "columns in another order", "columns", "in another order", source=columns_permuted),
         Fault(46, "objects of an overlap with new names", "new objects", "have the position of another object", source=again_with_new_names),
-        Fault(47, "texts in lower case", "values", "'hubble'", source=lower_case),
+        Fault(47, "texts in lower case", "values", "'hubble'", source=spelt("hubble", str.lower)),
         Fault(48, "a summary of the last release", "summaries", "summary.json says", place="summary.json", folder=summary_of_before),
-        Fault(49, "identifiers cut short", "identifiers", "are there again", source=lambda f: f.columns.update(name=np.array([str(n).strip()[:6] for n in f.columns["name"]]))),
+        Fault(49, "identifiers cut short", "identifiers", "are there again", source=spelt("name", lambda t: t.strip()[:6])),
         Fault(50, "probabilities of two digits", "replay", "gives other values of", output=lambda f: [f.set(n, slice(None), np.round(f.columns[n], 2)) for n in ("blr_p_early", "blr_p_late", "blr_p_max")] and None),
         Fault(51, "positions of three decimals", "values", "has lost digits", source=lambda f: f.columns.update(ra=np.round(f.columns["ra"], 3), dec=np.round(f.columns["dec"], 3))),
         Fault(52, "rows sorted otherwise than their annotations", "input columns", "are not those of the input", output=sorted_otherwise),
@@ -560,15 +501,15 @@ FAULTS: Mapping[str, Fault] = {
         Fault(54, "flags left at zero", "flags", "is not that of the", output=lambda f: f.set("blr_flags", slice(None), 0)),
         Fault(55, "a class without probabilities", "classes", "rows without probabilities have a class", output=nothing_but_a_class),
         Fault(56, "a field of the last release under another name", "values", "no value of", place="tile-4", source=under_another_name),
-        Fault(57, "fluxes in the place of magnitudes", "values", "'bmag'", source=nanomaggies),
-        Fault(58, "texts padded with blanks", "values", "blanks at their ends", source=blanks, forms=("parquet",)),
-        Fault(69, "identifiers padded with blanks", "values", "'name' have blanks at their ends", source=lambda f: f.columns.update(name=np.array([f"{n} " for n in f.columns["name"]])), forms=("parquet",)),
-        Fault(59, "a file cut at a row, its header mended", "rows", "its input has", output=without_last_rows),
+        Fault(57, "fluxes in the place of magnitudes", "values", "'bmag'", source=changed("bmag", lambda x: 10 ** ((22.5 - x) / 2.5))),
+        Fault(58, "texts padded with blanks", "values", "blanks at their ends", source=spelt("hubble", "{}   ".format), forms=("parquet",)),
+        Fault(69, "identifiers padded with blanks", "values", "'name' have blanks at their ends", source=spelt("name", "{} ".format), forms=("parquet",)),
+        Fault(59, "a file cut at a row, its header mended", "rows", "its input has", output=lambda f: f.take(slice(0, len(f) - 100))),
         Fault(60, "another model beside the files", "metadata", "its metadata say model", place="field", folder=other_model_file),
         Fault(61, "an image behind the table", "metadata", "HDUs beside the table", folder=with_an_image, forms=("fits",)),
         Fault(62, "the index of pandas as a column", "columns", "__index_level_0__", output=with_an_index, forms=("parquet",)),
         Fault(63, "galactic coordinates", "positions", "have another position", source=galactic),
-        Fault(64, "negative errors", "ranges", "'blr_logit_std' reaches -", output=lambda f: f.set("blr_logit_std", slice(None), -f.columns["blr_logit_std"])),
+        Fault(64, "negative errors", "ranges", "'blr_logit_std' reaches -", output=set_again("blr_logit_std", lambda x: -x)),
         Fault(65, "a file that another field's has replaced", "identifiers", "are there again", folder=another_field),
         Fault(66, "rows that name another model", "model", "rows are of another model", output=lambda f: f.set("blr_model", slice(50), 7)),
         Fault(67, "annotations of a stale block", "replay", "gives other values of", output=stale_block),
@@ -577,7 +518,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(71, "two fields with each other's names", "objects", "were in field-3", source=exchanged),
         Fault(72, "a column with one value in one file", "values", "'minax'", source=constant),
         Fault(73, "identifiers a row off", "positions", "have another position", source=ids_a_row_off),
-        Fault(74, "a summary that expects more objects", "summaries", "of expected early", place="summary.json", folder=more_expected),
+        Fault(74, "a summary that expects more objects", "summaries", "of expected early", place="summary.json", folder=miscounted("expected")),
         Fault(75, "a manifest that names another model", "metadata", "it says model", place="manifest.json", folder=manifest_of_another_model),
         Fault(28, "a file of before in a hidden folder", "partitions", "that the manifest does not list", place="_old", folder=left),
     )
