@@ -220,7 +220,8 @@ class Classifier:
             (Flag.UNTRUSTED_MODEL, self._wrong(filled)),
         ):
             flags[where] |= int(flag)
-        draws = count_draws((p[~gone] if gone.any() else p).sum(axis=0), counts, _COUNT_DRAWS)
+        known = p[~gone] if gone.any() else p
+        draws = count_draws(np.array([x.sum() for x in known.T]), counts, _COUNT_DRAWS)
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
