@@ -29,7 +29,6 @@ Seen = TypeVar("Seen")
 
 
 def missing() -> str | None:
-    """Return the program that is not installed."""
     for program in ("chromium", "chromedriver"):
         if shutil.which(program) is None:
             return f"{program} is not installed (Debian: chromium and chromium-driver)"
@@ -51,7 +50,6 @@ class Browser:
         return self.driver.find_element(By.TAG_NAME, "body").text
 
     def shows(self, *texts: str) -> None:
-        """Wait until all texts stand on the page."""
         try:
             self.wait_for(lambda: all(text in self.text for text in texts), f"{texts} on the page")
         except AssertionError:
@@ -73,11 +71,9 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def some(self, selector: str) -> list[WebElement]:
-        """Return the elements, once there are any."""
         return self.wait_for(lambda: self.all(selector), f"'{selector}'") or []
 
     def click(self, text: str, tag: str = "button") -> None:
-        """Click the element with this text, once it is there and can be."""
         path = f"//{tag}[normalize-space()='{text}']"
 
         def clicked() -> bool:
@@ -103,7 +99,6 @@ class Browser:
         wait_for(clicked, what)
 
     def holding(self, value: str) -> list[WebElement]:
-        """Return the text fields that hold a value."""
         return [e for e in self.all("textarea, input") if e.get_attribute("value") == value]
 
     def change(self, old: str, new: str) -> None:
@@ -136,14 +131,12 @@ class Browser:
         self.click_until("Resume", lambda: not self.all("[role=dialog]"), "the end of the form")
 
     def picture(self, name: str) -> Path:
-        """Keep a picture of the page."""
         path = self.shots / f"{name}.png"
         self.driver.save_screenshot(str(path))
         return path
 
 
 def _fields(dialog: WebElement) -> list[WebElement]:
-    """Return the text fields of a dialog, all of them or none."""
     fields = dialog.find_elements(By.TAG_NAME, "textarea")
     return fields if len(fields) == 2 else []
 

@@ -33,7 +33,6 @@ class Team:
 
 @pytest.fixture(scope="session")
 def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a survey's folder, its model trained; to be copied."""
     return make_survey(tmp_path_factory.mktemp("made") / "survey", late=HOSTILE)
 
 

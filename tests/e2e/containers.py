@@ -67,7 +67,6 @@ class Place:
         return command, {"env": settings, "cwd": self.survey}
 
     def run(self, name: str, words: list[str]) -> str:
-        """Run a command of a service to a good end."""
         command, options = self.started(name, words)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, **options)
         assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -91,7 +90,6 @@ class Place:
 
 
 def texts(node: Any) -> Iterator[str]:
-    """Yield all keys and values of a YAML document that are texts."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from texts(key)

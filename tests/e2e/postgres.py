@@ -19,7 +19,6 @@ from tests.flows.children import free_port
 
 
 def programs() -> Path | None:
-    """Return the folder of the newest PostgreSQL that is installed."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent

@@ -63,7 +63,6 @@ def running(command: list[str | Path], log: Path, **options: Any) -> Iterator[su
 
 
 def end(process: subprocess.Popen[bytes], patience: float = 30) -> None:
-    """Ask a program to end, and make it end."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -109,7 +108,6 @@ class Prefect:
 
     @contextmanager
     def server(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the server; it answers when the block begins."""
         log = self.folder / "server.log"
         command: list[str | Path] = [self.programs / "prefect", "server", "start", "--host", "127.0.0.1"]
         with running(command, log, env=self.environment, cwd=self.folder) as process:
@@ -191,7 +189,6 @@ class Prefect:
         return found
 
     def run_ended(self, **wanted: object) -> dict[str, Any]:
-        """Wait until a run has ended; return it."""
         final = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
         def ended() -> list[dict[str, Any]]:
@@ -200,6 +197,5 @@ class Prefect:
         return wait_for(ended, f"the end of a run with {wanted}")[0]
 
     def logs(self, run: Mapping[str, Any]) -> str:
-        """Return what a run has logged."""
         body = {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "limit": 200}
         return "\n".join(line["message"] for line in self.ask("POST", "/logs/filter", body)[1])

@@ -62,7 +62,6 @@ class Slurm:
     environment: dict[str, str]
 
     def ask(self, *command: str, cwd: Path | None = None) -> str:
-        """Run one of Slurm's programs to a good end; return what it said."""
         done = subprocess.run(
             command, env=self.environment, cwd=cwd, capture_output=True, text=True, check=False, timeout=PATIENCE
         )  # fmt: skip
@@ -70,15 +69,12 @@ class Slurm:
         return done.stdout.strip()
 
     def submit(self, script: str, *, folder: Path) -> str:
-        """Give a job script to the queue; return the job's number."""
         return self.ask("sbatch", "--parsable", script, cwd=folder)
 
     def jobs(self) -> list[str]:
-        """Return the names of the jobs that wait or run."""
         return self.ask("squeue", "--noheader", "--format=%j").split()
 
     def is_ready(self) -> bool:
-        """Say whether the node takes jobs."""
         command = ["sinfo", "--noheader", "--format=%t"]
         told = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE

@@ -28,7 +28,6 @@ PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
 def run(command: list[str | Path], **options: object) -> str:
-    """Run to a good end; its output is the message of a bad one."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout

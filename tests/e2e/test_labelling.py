@@ -42,7 +42,6 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def answers(window: Browser) -> list[dict[str, str]]:
-    """Return the rows that the page would write."""
     return list(csv.DictReader(io.StringIO(window.driver.execute_script("return table()"))))
 
 

@@ -26,11 +26,9 @@ class Child:
         self.pid = self.process.pid
 
     def end(self) -> None:
-        """Let it come to its end."""
         self.process.communicate()
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
         self.process.communicate()
 

@@ -105,7 +105,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
-    """Return what makes surveys, for tests that need others."""
     return SimpleNamespace(survey=survey, parquet=write_parquet, fits=write_fits, specification=SPECIFICATION)
 
 

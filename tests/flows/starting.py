@@ -32,7 +32,6 @@ def started(
 
 
 def gathered(text: str, path: Path) -> TrainingRows:
-    """Return the labelled rows of a catalogue as a training gathers them, after its split was checked."""
     catalog = catalogs.open(path)
     specification = parse_specification(text, source="here", base_folder=str(path.parent))
     rows = gather(with_learned_photometry(specification, [catalog]), [catalog]).rows

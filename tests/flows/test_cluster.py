@@ -125,7 +125,6 @@ def classified(survey: Path, name: str, **options: object) -> object:
 
 
 def content(survey: Path, name: str) -> dict[str, bytes]:
-    """Return all files of an output folder but the report, without times."""
     files = lasting_contents(survey / "out" / name)
     del files["report.html"]
     return files
@@ -169,7 +168,6 @@ def test_a_worker_killed_in_the_middle(cluster: distributed.LocalCluster, survey
 
 
 def slowly(item: int) -> int:
-    """Return the number after a while."""
     time.sleep(0.2)
     return item
 
@@ -291,7 +289,6 @@ def test_a_scheduler_killed_and_the_commands_of_the_page(
 
 
 def annotated_again(survey: Path, name: str) -> int:
-    """Go on with threads; return how many files were annotated."""
     done = []
     steps = replace(DIRECT, annotate=lambda work, job: done.append(job.name) or DIRECT.annotate(work, job))
     assert classified(survey, name, steps=steps).status == "done"
@@ -633,6 +630,5 @@ def test_workers_refuse_labels_that_are_names(
 
 
 def trained_model(store: Path) -> bytes:
-    """Return the one model file of a store."""
     (found,) = store.glob("*/*/model.asdf")
     return found.read_bytes()

@@ -169,7 +169,6 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
 
 
 def cut(path: Path) -> bytes:
-    """Cut a file; return what it was."""
     whole = path.read_bytes()
     path.write_bytes(whole[:-200])
     return whole

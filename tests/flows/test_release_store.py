@@ -34,7 +34,6 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 
 def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
-    """Write a report without pictures, which take a second."""
     (plan.out / "report.html").write_text("a report")
 
 

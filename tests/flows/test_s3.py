@@ -19,7 +19,6 @@ RELEASE = "s3://survey/release"
 
 @pytest.fixture(params=["UTC", "Europe/Berlin", "America/St_Johns"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Put this process into a time zone."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield request.param

@@ -25,14 +25,12 @@ MODEL = "morphology"
 
 
 def from_file(trained: Path, folder: Path, **options: Any) -> pa.Table:
-    """Return the copy of the survey's file."""
     survey = trained / "survey.parquet"
     classify([survey], model=MODEL, store=trained / "models", out=folder / "out", **options)
     return pq.read_table(folder / "out" / "survey.parquet")
 
 
 def values(table: Any) -> dict[str, np.ndarray]:
-    """Return our columns of a table of any kind."""
     names = [n for n in getattr(table, "column_names", None) or list(table.columns) if n.startswith("blr_")]
     return {n: np.asarray(table[n]) for n in names}
 

@@ -72,7 +72,6 @@ OUTPUT = re.compile(r"(^```sh\nblr .*\n```\n\n```text\n)((?:.*\n)*?)```$", re.MU
 
 
 def as_shown(output: str) -> str:
-    """Return an output without blanks at the ends of its lines."""
     return "".join(f"{line.rstrip()}\n" for line in output.splitlines())
 
 

@@ -32,7 +32,6 @@ def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def train(*args: Any, dry_run: bool = False, **named: Any) -> Any:
-    """Train, or plan it."""
     return verb(TrainRequest, training.plan if dry_run else training.train)(*args, **named)
 
 
@@ -42,5 +41,4 @@ review = verb(ReviewRequest, selection.review)
 
 
 def promote(*args: Any, how: str = "now", **named: Any) -> Any:
-    """Promote, without asking."""
     return verb(PromoteRequest, promotion.promote)(*args, how=how, **named)

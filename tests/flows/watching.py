@@ -15,7 +15,6 @@ import yaml
 
 
 def ask(server: str, path: str, body: object) -> Any:
-    """Ask the API of a server by POST."""
     headers = {"Content-Type": "application/json"}
     request = Request(f"{server}{path}", json.dumps(body).encode(), headers)  # noqa: S310 - our own server
     with urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -23,12 +22,10 @@ def ask(server: str, path: str, body: object) -> Any:
 
 
 def events(server: str, name: str) -> list[dict[str, Any]]:
-    """Return the events of a name that have arrived."""
     return ask(server, "/events/filter", {"filter": {"event": {"name": [name]}}, "limit": 50})["events"]
 
 
 def automation(text: str) -> UUID:
-    """Make the automation that a file describes, as `prefect automation create` does; return its id."""
     from prefect.automations import Automation
 
     return Automation.model_validate(yaml.safe_load(text)).create().id
@@ -43,7 +40,6 @@ def deployment(name: str) -> UUID:
 
 
 def runs_of(server: str, deployment_id: UUID) -> list[dict[str, Any]]:
-    """Return the runs of a deployment."""
     return ask(server, "/flow_runs/filter", {"deployments": {"id": {"any_": [str(deployment_id)]}}})
 
 

@@ -28,7 +28,6 @@ RECOGNISING = [
 
 
 def team_file() -> str:
-    """Return the example of the documentation."""
     return re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
 
 
@@ -54,7 +53,6 @@ def team_survey(path: Path, *, n: int = 400) -> Path:
 
 
 def init(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    """Return what `blr init --json` says."""
     assert run(["init", *arguments, "--label", "kind", "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out))
 

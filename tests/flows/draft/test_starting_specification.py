@@ -218,7 +218,6 @@ def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
 
 
 def parsed(n: int, folder: Path) -> Specification:
-    """Return what `blr init` writes of a survey of so many rows."""
     pq.write_table(survey(n), folder / f"survey{n}.parquet")
     text = start_of(folder / f"survey{n}.parquet").text
     return parse_specification(text, source="init", base_folder=str(folder))
@@ -401,7 +400,6 @@ def test_magnitudes_called_l_and_b_are_features(tmp_path: Path) -> None:
 
 
 def field(n: int = 500) -> tuple[np.random.Generator, np.ndarray, dict[str, Any]]:
-    """Return positions, a measurement and classes."""
     rng = np.random.default_rng(6)
     late = rng.random(n) < 0.5
     columns = {

@@ -325,7 +325,6 @@ def marked_survey() -> dict[str, np.ndarray]:
 
 
 def marked(g: Mapping[str, float], r: float) -> dict[str, np.ndarray]:
-    """Return the survey with one mark for each reason."""
     columns = marked_survey()
     for i, kind in enumerate(KINDS[1:], start=1):
         columns["g"][columns["why"] == i] = g[kind]
@@ -334,7 +333,6 @@ def marked(g: Mapping[str, float], r: float) -> dict[str, np.ndarray]:
 
 
 def ours() -> dict[str, np.ndarray]:
-    """Return the survey with the marks of STATES."""
     return marked({"not observed": -9999, "not detected": 99, "masked": -1}, -9999)
 
 
@@ -360,7 +358,6 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture
 def trained(trained_once: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
-    """Return a copy of them, to be written to."""
     folder, model = trained_once
     return Path(shutil.copytree(folder, tmp_path, dirs_exist_ok=True)), model
 

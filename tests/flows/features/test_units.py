@@ -55,7 +55,6 @@ def metadata(unit: str) -> ColumnMetadata:
 
 
 def learned(folder: Path, text: str, *names: str) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return the specification with what it learned, and the features and errors of the catalogues."""
     opened = [catalogs.open(folder / f"{name}.parquet") for name in names]
     found = with_learned_photometry(
         parse_specification(text, source="spec.toml", base_folder=str(folder)), opened

@@ -330,7 +330,6 @@ sys.stdin.read()
 
 
 def participant(home: Path) -> Child:
-    """Return a process that takes part, and has said whether it was alone."""
     return Child(SHARE, home)
 
 

@@ -47,7 +47,6 @@ def example(name: str, **filled_in: object) -> str:
 def watched(
     prefect_server: str, trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SimpleNamespace]:
-    """Reprocess twice while the examples' automations listen."""
     from prefect.blocks.webhook import Webhook
 
     from flows.reprocess import reprocess
@@ -92,7 +91,6 @@ def arrived(watched: SimpleNamespace, name: str, n: int = 1) -> list[dict[str, A
 
 
 def artifact(watched: SimpleNamespace, key: str, run: int = 2) -> dict[str, Any]:
-    """Return an artifact of the first or the second run."""
     wanted = {
         "artifacts": {"key": {"any_": [key]}},
         "flow_runs": {"id": {"any_": [watched.runs[run - 1]]}},

@@ -25,7 +25,6 @@ from tests.lasting import output_bytes
 
 @pytest.fixture
 def work(trained: Path, tmp_path: Path) -> Path:
-    """Return a folder with the survey, its specification and a trained model."""
     for name in ("survey.parquet", "survey.fits", "spec.toml"):
         shutil.copy(trained / name, tmp_path)
     shutil.copytree(trained / "models", tmp_path / "models")

@@ -87,7 +87,6 @@ def test_axes_in_axes_out_and_the_same_svg_every_time(name: str) -> None:
 
 
 def texts(picture: str) -> list[str]:
-    """Return the texts of a picture."""
     return [text.text or "" for text in ET.fromstring(picture).iter(f"{SVG}text")]  # noqa: S314  our own
 
 

@@ -313,7 +313,6 @@ def summary(*, drifted: Sequence[str] = (), **values: object) -> Summary:
 
 
 def classified(found: Summary, **more: object) -> ClassificationReport:
-    """Return the report of a classification by a good model."""
     good = changed(make_report(), log_loss=0.4, accuracy=0.8).model.metrics
     made = Made(when="2026-11-23T05:00:00+00:00", who="ann")
     report = ClassificationReport(

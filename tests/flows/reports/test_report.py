@@ -395,7 +395,6 @@ def test_without_reviews_or_boundary() -> None:
 
 
 def left_out() -> TrainReport:
-    """Return a report of a model that left-out rows judged."""
     report = make_report()
     return changed(
         report,

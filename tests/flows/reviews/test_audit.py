@@ -47,8 +47,6 @@ def out(annotated: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def blr(capsys: pytest.CaptureFixture[str]) -> Callable[..., Mapping[str, object]]:
-    """Return a function that runs a command and returns its JSON."""
-
     def ask(*words: object, status: int = 0) -> Mapping[str, object]:
         capsys.readouterr()
         assert run([*map(str, words), "--json"]) == status
@@ -65,7 +63,6 @@ def truth(folder: Path) -> pd.DataFrame:
 
 
 def answered(folder: Path, answer: Answer | None = None) -> Path:
-    """Fill in the list of a folder; return where the answers are."""
     known = truth(folder).truth
     with (folder / "audit.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -114,12 +114,10 @@ def test_the_model_of_all_rows(large: Path) -> None:
 
 
 def part(X: np.ndarray, missing: np.ndarray, target: np.ndarray, name: np.ndarray) -> Part:
-    """Return rows whose names decide everything."""
     return {"X": X, "missing": missing, "target": target, "place": name, "name": name, "named": name}
 
 
 def parts(n: int, rng: np.random.Generator) -> list[Part]:
-    """Return a thousand rows in n parts."""
     edges = np.sort(rng.integers(0, 1000, n - 1)).tolist()
     name = np.arange(1000, dtype=np.uint64) ** 3 % 700
     target = np.arange(1000, dtype=np.int16) % 3

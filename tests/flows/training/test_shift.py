@@ -120,7 +120,6 @@ def trained(surveys: Path) -> Trained:
 
 
 def loss(surveys: Path, survey: str, told: SimpleNamespace, out: Path, **options: object) -> float:
-    """Return the log loss on the target, nats an object."""
     target = surveys / survey / "target.parquet"
     classify([target], model="types", store=told.store, out=out, **options)
     p = pq.read_table(out / "target.parquet")["blr_p_late"].to_numpy().astype(float)

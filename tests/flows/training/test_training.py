@@ -47,7 +47,6 @@ from tests.flows.verbs import train
 
 
 def text_of(folder: Path, old: str = "", new: str = "") -> None:
-    """Change the specification."""
     path = folder / "spec.toml"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -359,7 +358,6 @@ def with_posterior(folder: Path, kind: str) -> Any:
 
 @pytest.fixture(scope="module")
 def refined(separable: Path) -> Any:
-    """Return the result of a training with refined posteriors."""
     return with_posterior(separable, "refined")
 
 
