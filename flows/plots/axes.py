@@ -29,22 +29,16 @@ __all__ = [
     "SURFACE",
     "ReadableFeature",
     "SvgAxes",
-    "circles",
     "class_colour",
     "label_axes",
     "legend",
     "new_axes",
     "new_panels",
-    "path",
     "percent_ticks",
     "plain_ticks",
-    "png",
     "readable_feature",
     "rescaled_ticks",
-    "shortened",
     "svg",
-    "text_mark",
-    "text_width",
 ]
 
 SURFACE: Final = "#ffffff"

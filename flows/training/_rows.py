@@ -122,13 +122,7 @@ class ArrayWriter:
         self._n = 0
 
     def append(self, rows: Array) -> None:
-        """Add rows; all get the type of the first ones.
-
-        Raises
-        ------
-        StorageError
-            If there is no room on the disk.
-        """
+        """Add rows; all get the type of the first ones.  StorageError if there is no room on the disk."""
         first, self._begun = not self._begun, True
         if first:
             self._dtype, self._row = rows.dtype, rows.shape[1:]

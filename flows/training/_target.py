@@ -313,12 +313,7 @@ def compare_shards(
     """Return how the labelled rows differ from the target (T, F), and write the density ratio of each labelled row.
 
     `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
-    polynomial that distinguishes the sets.
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows.
+    polynomial that distinguishes the sets.  ValueError if there are too few rows.
     """
     require_enough_rows(stored.n_rows, len(target))
     atomic_write_array(stored.folder / f"{TARGET}.npy", target)
