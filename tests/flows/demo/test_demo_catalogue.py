@@ -98,12 +98,6 @@ def test_attribution_goes_with_both(written: tuple[Path, Path]) -> None:
     assert metadata[b"licence"] == b"CC-BY-SA-4.0"
 
 
-def test_same_bytes_each_time(written: tuple[Path, Path], tmp_path: Path) -> None:
-    again = write_catalogues(tmp_path)
-    for first, second in zip(written, again, strict=True):
-        assert first.read_bytes() == second.read_bytes()
-
-
 def test_database_of_something_else(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     other.write_bytes(b"not a database, though it has that name" * 30)

@@ -142,6 +142,8 @@ def test_without_classes_each_value_is_one() -> None:
         (np.array(["E ", " Sc", ""], dtype=object), ["E", "Sc", ""]),
         (np.ma.MaskedArray([3, 4], mask=[False, True]), ["3", ""]),
         (np.array([True, False]), ["True", "False"]),
+        (np.zeros(2, NO_VALUES), ["", ""]),
+        (np.array([1.0, np.inf]), ["1", "inf"]),
     ],
 )
 def test_label_texts(values: Any, texts: list[str]) -> None:
@@ -472,8 +474,3 @@ def test_votes_among_which_are_texts() -> None:
     stated = DerivedColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
     assert vote_counts(label, {"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
     assert vote_counts(label, {"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]
-
-
-def test_labels_of_a_batch_without_any() -> None:
-    assert plain_texts(np.zeros(2, NO_VALUES)).tolist() == ["", ""]
-    assert plain_texts(np.array([1.0, np.inf, np.nan])).tolist() == ["1", "inf", ""]

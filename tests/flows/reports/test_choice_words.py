@@ -28,7 +28,7 @@ from flows.documents import from_document, to_document
 from flows.models.promotion import compare
 from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
-from flows.reports.data import TrainReport, boundary_picture
+from flows.reports.data import BoundaryPicture, TrainReport, boundary_picture
 from flows.reports.html import render_report
 from flows.reports.tables import choice_words, comparison_tables, model_card
 from flows.request import PromoteRequest
@@ -177,10 +177,16 @@ def fitted(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> Classifier
     return Classifier.build([member], X, missing, features=names, classes=["a", "b"])
 
 
+def drawn(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> BoundaryPicture:
+    names = ("x0", "x1", "x2")
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=names)
+    assert picture is not None
+    return picture
+
+
 def test_shows_the_two_features_that_separate_most() -> None:
     X, missing, labels = rows(np.random.default_rng(0))
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
-    assert picture is not None
+    picture = drawn(X, missing, labels)
     assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
     assert picture["moderated"].shape == (picture["y"].size, picture["x"].size, 2)
     np.testing.assert_allclose(picture["moderated"].sum(axis=2), 1, atol=1e-9)
@@ -191,8 +197,7 @@ def test_shows_the_two_features_that_separate_most() -> None:
 
 def test_points_are_of_objects_that_have_both_features() -> None:
     X, missing, labels = rows(np.random.default_rng(1))
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
-    assert picture is not None
+    picture = drawn(X, missing, labels)
     shown = ~missing[:, 2]
     np.testing.assert_array_equal(picture["point_x"], X[shown, 2])
     np.testing.assert_array_equal(picture["point_class"], labels[shown])
@@ -201,12 +206,10 @@ def test_points_are_of_objects_that_have_both_features() -> None:
 def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
     X, missing, labels = rows(np.random.default_rng(4))
     X[:, 1] = labels ^ (np.random.default_rng(5).random(len(X)) < 0.02)
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
-    assert picture is not None
+    picture = drawn(X, missing, labels)
     assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
     X[:, 0] = 1.0
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
-    assert picture is not None
+    picture = drawn(X, missing, labels)
     assert (picture["x_name"], picture["y_name"]) == ("x2", "x1")
 
 
