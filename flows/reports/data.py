@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NotRequired
+from typing import Any, Final
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -82,18 +82,15 @@ class TrainingPictures(TypedDict):
     """Arrays that pictures of a training are drawn from; without those of a picture that cannot be drawn.
 
     For the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
-    the objects above it (NaN for too few objects).  By magnitude and by galactic latitude: `*_centres`
-    (B,), the means of bins, and `*_counts` (3, B, K), the objects of a class, those assigned to it, and both.
+    the objects above it (NaN for too few objects).  `binned` has, by "magnitude" and by "latitude", the means of bins
+    (B,), and counts (3, B, K): the objects of a class, those assigned to it, and both.
     """
 
     threshold: Array
     completeness: Array
     purity: Array
-    magnitude_name: NotRequired[str]
-    magnitude_centres: NotRequired[Array | None]
-    magnitude_counts: NotRequired[Array | None]
-    latitude_centres: NotRequired[Array | None]
-    latitude_counts: NotRequired[Array | None]
+    magnitude_name: str
+    binned: Mapping[str, tuple[Array, Array]]
 
 
 NOTES = "report-notes.json"

@@ -204,20 +204,13 @@ def _thresholds(model: ModelDescription, stored: TrainingPictures) -> Picture:
 
 def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[Picture]:
     shown, names, which = _most_frequent(model)
-    magnitude = stored.get("magnitude_name", "")
-    kinds = (
-        ("magnitude", "magnitude", readable_feature(magnitude, magnitude, "mag").label, "faint objects"),
-        (
-            "galactic latitude",
-            "latitude",
-            "distance from the Galactic plane |b| (deg)",
-            "objects near the plane",
-        ),
-    )
-    for name, key, label, where in kinds:
-        centres, counts = (stored.get(f"{key}_{what}") for what in ("centres", "counts"))
-        if not isinstance(centres, np.ndarray) or not isinstance(counts, np.ndarray):
-            continue
+    magnitude, plane = stored["magnitude_name"], "distance from the Galactic plane |b| (deg)"
+    kinds = {
+        "magnitude": ("magnitude", readable_feature(magnitude, magnitude, "mag").label, "faint objects"),
+        "latitude": ("galactic latitude", plane, "objects near the plane"),
+    }
+    for key, (centres, counts) in stored["binned"].items():
+        name, label, where = kinds[key]
         left, right = new_panels(2, columns=2, **WIDE)
         plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
         plot_binned_share(right, centres, counts[:, :, shown], names, what="purity", label=label)

@@ -79,8 +79,7 @@ class DrawnObject(TypedDict):
     probabilities: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(TypedDict):
     """The objects whose probability of a class is `threshold` or more."""
 
     class_name: str
@@ -422,7 +421,7 @@ def _cuts(
 ) -> tuple[_Cuts, Floats]:
     """Return the strata, from a first pass over the rows, and the share (K,) of each class."""
     classes, n = tables[0].classes, request.n
-    edges = level_edges(sorted({s.threshold for s in selections}))
+    edges = level_edges(sorted({s["threshold"] for s in selections}))
     K, G = len(classes), len(edges) + 1
     counts, probability = np.zeros(K * G, dtype=np.int64), np.zeros((K * G, K))
     sample = ValueSample(np.random.default_rng([request.seed, 1]))
@@ -440,7 +439,7 @@ def _cuts(
     deviation = uncertainty(probability / np.maximum(counts, 1)[:, None], share).reshape(K, G)
     begins = np.zeros((K, G), dtype=bool)
     for s in selections:
-        begins[classes.index(s.class_name), np.searchsorted(edges, s.threshold, side="right")] = True
+        begins[classes.index(s["class_name"]), np.searchsorted(edges, s["threshold"], side="right")] = True
     wanted = min(n // PER_STRATUM, MOST_STRATA) // len(bins.names)
     piece = cut_levels(counts.reshape(K, G), deviation, wanted, begins)
     return _Cuts(edges, piece, int(piece.max()) + 1, bins), share

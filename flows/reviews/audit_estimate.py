@@ -153,7 +153,7 @@ class Sample:
 
     def selection(self, chosen: Selection) -> AuditedSelection:
         """Return the purity and the completeness of a selection by probability."""
-        k, t = self.design.classes.index(chosen.class_name), chosen.threshold
+        k, t = self.design.classes.index(chosen["class_name"]), chosen["threshold"]
         selected, of_class = self.probability[:, k] >= t, self.answer == k
         low, high = np.array([(s["low"], s["high"]) for s in self.design.strata]).T
         own = self.given == k
@@ -165,7 +165,7 @@ class Sample:
             selected & of_class, ~selected & of_class, (may_be, may_not, np.ones_like(own))
         )
         return AuditedSelection(
-            class_name=chosen.class_name, threshold=t, purity=purity, completeness=completeness
+            class_name=chosen["class_name"], threshold=t, purity=purity, completeness=completeness
         )
 
     def sets(self, level: float) -> AuditedSets:
@@ -215,7 +215,8 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
             "have changed since, and the drawn objects do not represent the new ones; draw again with `blr "
             "audit draw --overwrite`, and give the present answers with --labels"
         )
-    selections = (*design.selections, *selections_of(request.threshold or (), design.classes))
+    thresholds = [(s["class_name"], s["threshold"]) for s in design.selections]
+    selections = selections_of([*thresholds, *(request.threshold or ())], design.classes)
     names = [o["id"] for o in design.objects]
     asked = list_hash(audit_title(design.model), names)
     answers = read_answers(request.answers, design.id, names, design.classes, asked)
@@ -233,7 +234,6 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
     model = _model_census(folder, summary, design)
     classes = _classes(sample, answers, model, summary)
     tally = Counter(answers.get(name, None) for name in names)
-    every = dict.fromkeys(selections)
     audit = Audit(
         status="planned" if dry_run else "done",
         model=design.model,
@@ -251,7 +251,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         classes=classes,
         by=design.by,
         bins={name: sample.bin(name) for name in design.bins},
-        selections=tuple(sample.selection(chosen) for chosen in every),
+        selections=tuple(sample.selection(chosen) for chosen in selections),
         census=_census(design, sample, classes),
         model_census=model,
         sets=None if request.sets is None else sample.sets(request.sets),

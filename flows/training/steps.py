@@ -593,17 +593,14 @@ def judged_pictures(probability: Floats, objects: TrainingRows) -> TrainingPictu
     completeness, purity = threshold_curves(probability, truth)
     assigned, K = probability.argmax(axis=1), probability.shape[1]
     latitude = None if objects.position is None else np.abs(galactic_latitude(*objects.position.T))
-    magnitude_centres, magnitude_counts = _binned(objects.magnitude, truth, assigned, K)
-    latitude_centres, latitude_counts = _binned(latitude, truth, assigned, K)
+    quantities = {"magnitude": objects.magnitude, "latitude": latitude}
+    binned = {name: _binned(x, truth, assigned, K) for name, x in quantities.items()}
     return TrainingPictures(
         threshold=THRESHOLDS,
         completeness=completeness,
         purity=purity,
         magnitude_name="" if objects.magnitude_name is None else str(objects.magnitude_name),
-        magnitude_centres=magnitude_centres,
-        magnitude_counts=magnitude_counts,
-        latitude_centres=latitude_centres,
-        latitude_counts=latitude_counts,
+        binned={name: bins for name, bins in binned.items() if bins is not None},
     )
 
 
@@ -623,17 +620,17 @@ def threshold_curves(probability: Floats, truth: Places) -> tuple[Floats, Floats
 
 def _binned(
     x: Floats | None, truth: Places, assigned: Places, n_classes: int
-) -> tuple[Floats, NDArray[np.int64]] | tuple[None, None]:
+) -> tuple[Floats, NDArray[np.int64]] | None:
     """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values.
 
     The counts are of objects by true class, by assigned class, and by both where they agree.
     """
     known = None if x is None else np.isfinite(x)
     if x is None or known is None or known.sum() < FEWEST:
-        return None, None
+        return None
     edges = np.unique(np.quantile(x[known], np.linspace(0, 1, OBJECT_BINS + 1)))
     if len(edges) < 3:
-        return None, None
+        return None
     place = np.clip(np.searchsorted(edges, x[known], side="right") - 1, 0, len(edges) - 2)
     t, a = truth[known], assigned[known]
     shape = (len(edges) - 1, n_classes)

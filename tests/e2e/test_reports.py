@@ -40,8 +40,7 @@ def training_page() -> str:
         completeness=rng.random((K, 11)),
         purity=rng.random((K, 11)),
         magnitude_name="bmag",
-        magnitude_centres=np.linspace(10, 20, 5),
-        magnitude_counts=np.full((3, 5, K), 30),
+        binned={"magnitude": (np.linspace(10, 20, 5), np.full((3, 5, K), 30))},
     )
     return render_report(changed(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
 

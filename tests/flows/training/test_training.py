@@ -474,24 +474,23 @@ def test_curves_are_the_shares_above_each_threshold() -> None:
 
 
 def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
-    pictures = judged_pictures(P, OBJECTS)
-    assert pictures["magnitude_counts"] is not None
-    assert pictures["latitude_counts"] is not None
+    binned = judged_pictures(P, OBJECTS)["binned"]
+    centres, counts = binned["magnitude"]
     known = np.isfinite(OBJECTS.magnitude)
     assigned = P.argmax(axis=1)
-    of_class, given, both = pictures["magnitude_counts"].sum(axis=1)
+    of_class, given, both = counts.sum(axis=1)
     np.testing.assert_array_equal(of_class, np.bincount(TRUTH[known], minlength=K))
     np.testing.assert_array_equal(given, np.bincount(assigned[known], minlength=K))
     np.testing.assert_array_equal(both, np.bincount(TRUTH[known & (assigned == TRUTH)], minlength=K))
-    assert pictures["latitude_counts"][0].sum() == np.isfinite(OBJECTS.position[:, 1]).sum()
-    assert np.ptp(pictures["magnitude_counts"][0].sum(axis=1)) <= 2
-    assert np.all(np.diff(pictures["magnitude_centres"]) > 0)
+    assert binned["latitude"][1][0].sum() == np.isfinite(OBJECTS.position[:, 1]).sum()
+    assert np.ptp(counts[0].sum(axis=1)) <= 2
+    assert np.all(np.diff(centres) > 0)
 
 
 def test_few_objects_or_missing_columns_give_no_bins() -> None:
     few = judged_pictures(P[:50], rows_at(OBJECTS, np.arange(N) < 50))
-    assert few["magnitude_counts"] is None
-    assert judged_pictures(P, NAMELESS)["latitude_counts"] is None
+    assert "magnitude" not in few["binned"]
+    assert judged_pictures(P, NAMELESS)["binned"] == {}
 
 
 def test_the_objects_are_those_whose_labels_surprise_most_each_once() -> None:
