@@ -25,12 +25,14 @@ pytest.importorskip(
     "pyongc", reason="the galaxies of the demonstration come from pyongc: pip install 'galaxyblr[demo]'"
 )
 
+Demo = tuple[Path, dict[str, Any], str]
+"""The folder, the result and what was printed."""
 LEAST_CAUGHT = {"binary": 0.35, "five-class": 0.25}
 """Share of the errors that a review of the least certain fifth has to find."""
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     printed: list[str] = []
     out = tmp_path_factory.mktemp("demo") / "blr-demo"
     result = run_demo(out, show=lambda shown: printed.append(str(shown)))
@@ -38,7 +40,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_leaves_what_is_announced(demo: tuple[Path, dict[str, Any], str], task: str) -> None:
+def test_leaves_what_is_announced(demo: Demo, task: str) -> None:
     out, told, _ = demo
     for name in ("openngc.fits", "openngc.parquet"):
         assert (out / "catalogues" / name).is_file()
@@ -54,9 +56,7 @@ def test_leaves_what_is_announced(demo: tuple[Path, dict[str, Any], str], task: 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_galaxy_is_classified_in_both_formats_alike(
-    demo: tuple[Path, dict[str, Any], str], task: str
-) -> None:
+def test_every_galaxy_is_classified_in_both_formats_alike(demo: Demo, task: str) -> None:
     out, told, _ = demo
     parquet = pq.read_table(out / task / "annotated-parquet" / "openngc.parquet")
     with fits.open(out / task / "annotated" / "openngc.fits", checksum=True) as hdus:
@@ -74,9 +74,7 @@ def test_every_galaxy_is_classified_in_both_formats_alike(
 
 
 @pytest.mark.parametrize("task", ["binary", pytest.param("five-class", marks=pytest.mark.long)])
-def test_no_worse_than_scikit_learn_and_better_than_the_class_shares(
-    demo: tuple[Path, dict[str, Any], str], task: str
-) -> None:
+def test_no_worse_than_scikit_learn_and_better_than_the_class_shares(demo: Demo, task: str) -> None:
     out, told, _ = demo
     held_out = told["tasks"][task]["model"]["metrics"]
     assert held_out["log_loss"] <= 1.01 * scikit_learn_log_loss(out, told, task)
@@ -105,9 +103,7 @@ def scikit_learn_log_loss(out: Path, told: dict[str, Any], task: str) -> float:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_review_of_the_least_certain_fifth_catches_enough(
-    demo: tuple[Path, dict[str, Any], str], task: str
-) -> None:
+def test_review_of_the_least_certain_fifth_catches_enough(demo: Demo, task: str) -> None:
     """To within a standard error: of a thousand errors or fewer the share is known to one or two percent."""
     held_out = demo[1]["tasks"][task]["model"]["metrics"]
     fifth, errors = held_out["reviews"][-1], held_out["n"] * (1 - held_out["accuracy"])
@@ -120,7 +116,7 @@ def test_review_of_the_least_certain_fifth_catches_enough(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_at_least_eight_candidates(demo: tuple[Path, dict[str, Any], str], task: str) -> None:
+def test_at_least_eight_candidates(demo: Demo, task: str) -> None:
     candidates = demo[1]["tasks"][task]["model"]["candidates"]
     assert len(candidates) >= 8
     assert len({tuple(c["features"]) for c in candidates}) >= 3
@@ -128,7 +124,7 @@ def test_at_least_eight_candidates(demo: tuple[Path, dict[str, Any], str], task:
     assert {"b_v" in c["features"] for c in candidates} == {True, False}
 
 
-def test_says_what_was_left_out_and_whose_the_data_are(demo: tuple[Path, dict[str, Any], str]) -> None:
+def test_says_what_was_left_out_and_whose_the_data_are(demo: Demo) -> None:
     out, _, printed = demo
     for task in TASKS:
         summary = (out / task / "summary.json").read_text(encoding="utf-8")
@@ -137,7 +133,7 @@ def test_says_what_was_left_out_and_whose_the_data_are(demo: tuple[Path, dict[st
                 assert word in text
 
 
-def test_says_how_many_of_each_class_the_census_counts(demo: tuple[Path, dict[str, Any], str]) -> None:
+def test_says_how_many_of_each_class_the_census_counts(demo: Demo) -> None:
     out, _, printed = demo
     lines = [line for line in printed.splitlines() if "galaxies:" in line]
     assert len(lines) == len(TASKS)
@@ -148,7 +144,7 @@ def test_says_how_many_of_each_class_the_census_counts(demo: tuple[Path, dict[st
             assert f"{count['count'] / census['n_rows']:.1%} ({low:.1%} to {high:.1%})" in line
 
 
-def test_a_second_run_changes_nothing(demo: tuple[Path, dict[str, Any], str]) -> None:
+def test_a_second_run_changes_nothing(demo: Demo) -> None:
     out = demo[0]
     before = lasting_contents(out)
     run_demo(out)

@@ -21,6 +21,7 @@ import pytest
 
 from flows.errors import FlowError
 from flows.orchestration.settings import default_home, prefect_environment
+from tests.e2e.running import clean_environment
 from tests.flows.children import free_port
 
 
@@ -146,7 +147,7 @@ print(json.dumps({
 
 
 def test_prefect_takes_the_settings(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment = clean_environment()
     done = subprocess.run(
         [sys.executable, "-c", ASK_PREFECT, str(tmp_path)],
         env=environment,
@@ -171,8 +172,10 @@ def test_prefect_takes_the_settings(tmp_path: Path) -> None:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """Run `blr ui` in a home of its own, as a user does in another terminal."""
     home = tmp_path_factory.mktemp("home")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"PREFECT_HOME": str(home), "PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
+    environment = clean_environment() | {
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    }
     command = [sys.executable, "-m", "flows", "ui", "--no-open", "--port", str(free_port())]
     with subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline() + process.stdout.readline()
@@ -239,8 +242,7 @@ def test_a_command_is_a_run_of_the_server_that_runs_and_leaves_the_same_without(
 
 
 def test_prefect_that_is_asked_for_and_not_there(trained: Path, tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"PREFECT_HOME": str(tmp_path / "none")}
+    environment = clean_environment() | {"PREFECT_HOME": str(tmp_path / "none")}
     done = classified(tmp_path / "here", trained, environment, "--prefect")
     assert done.returncode == 2
     assert "got --prefect, but no Prefect server" in done.stderr
@@ -261,8 +263,7 @@ class Stranger(BaseHTTPRequestHandler):
 
 def test_a_server_that_cannot_be_used_is_no_fault_of_ours(trained: Path, tmp_path: Path) -> None:
     """An old profile names one that is gone, or one that asks for a password."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"PREFECT_HOME": str(tmp_path)}
+    environment = clean_environment() | {"PREFECT_HOME": str(tmp_path)}
     with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         place = f"http://127.0.0.1:{server.server_port}/api"
@@ -286,8 +287,7 @@ def test_the_server_ends_with_its_user_and_not_before(pages: SimpleNamespace) ->
 
 @pytest.mark.slow
 def test_a_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {
+    environment = clean_environment() | {
         "PREFECT_HOME": str(tmp_path),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////dev/null/nowhere.db",
     }

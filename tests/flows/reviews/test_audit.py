@@ -27,6 +27,7 @@ from flows.runs.results import Summary
 from tests.flows.verbs import classify
 
 CLASS_OF = {"E": "early", "S0": "early", "Sb": "late", "Sc": "late"}
+Blr = Callable[..., Mapping[str, object]]
 Answer = Callable[[int, str], str]
 
 
@@ -46,7 +47,7 @@ def out(annotated: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def blr(capsys: pytest.CaptureFixture[str]) -> Callable[..., Mapping[str, object]]:
+def blr(capsys: pytest.CaptureFixture[str]) -> Blr:
     def ask(*words: object, status: int = 0) -> Mapping[str, object]:
         capsys.readouterr()
         assert run([*map(str, words), "--json"]) == status
@@ -78,7 +79,7 @@ def answered(folder: Path, answer: Answer | None = None) -> Path:
 
 
 def test_answers_to_another_list_are_refused(
-    out: Path, blr: Callable[..., Mapping[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    out: Path, blr: Blr, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of two lists of one model: what the page of the first gave is not taken for answers to the second."""
     blr("audit", "draw", out, "--n", 400)
@@ -94,7 +95,7 @@ def test_answers_to_another_list_are_refused(
     assert "of another list or object than its 'blr_list' names" in capsys.readouterr().err
 
 
-def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Blr) -> None:
     drawn = from_document(AuditDraw, blr("audit", "draw", out, "--n", 150, "--by", "bmag"), source="")
     table = truth(out)
     assert (drawn.n_rows, drawn.n_drawn, len(drawn.bins)) == (len(table), 150, 3)
@@ -133,7 +134,7 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., M
         assert (inside & (table.bmag < edge)).sum() == stratum["n_rows"]
 
 
-def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     blr("audit", "draw", out, "--n", 300, "--by", "bmag > 15", "--threshold", "early=0.8")
     path = answered(out)
     planned = blr("audit", "estimate", out, path, "--dry-run")
@@ -208,7 +209,7 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
 
 
 def test_rows_without_an_answer_are_said_and_bounded(
-    out: Path, blr: Callable[..., Mapping[str, object]], capsys: pytest.CaptureFixture[str]
+    out: Path, blr: Blr, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blr("audit", "draw", out, "--n", 100)
     path = answered(out, lambda i, label: "" if i % 10 == 0 else "?" if i % 10 == 5 else label)
@@ -225,7 +226,7 @@ def test_rows_without_an_answer_are_said_and_bounded(
 
 
 def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
-    trained: Path, make: SimpleNamespace, out: Path, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
+    trained: Path, make: SimpleNamespace, out: Path, tmp_path: Path, blr: Blr
 ) -> None:
     """And of slim copies, which have the identifier."""
     slim = tmp_path / "slim.toml"
@@ -297,9 +298,7 @@ def test_nothing_is_lost_and_nothing_is_mixed(
     fails(*estimate, path, message="have changed since")
 
 
-def test_labels_that_there_are_serve_if_they_are_drawn(
-    out: Path, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
-) -> None:
+def test_labels_that_there_are_serve_if_they_are_drawn(out: Path, tmp_path: Path, blr: Blr) -> None:
     known = truth(out).truth
     known = known[known != "other"][:1500]
     known.rename("label").reset_index().to_csv(tmp_path / "labels.csv", index=False)
@@ -310,7 +309,7 @@ def test_labels_that_there_are_serve_if_they_are_drawn(
     assert (filled.label.to_numpy() == known[filled.name].to_numpy()).all()
 
 
-def test_the_models_census_is_tested_and_kept(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+def test_the_models_census_is_tested_and_kept(out: Path, blr: Blr) -> None:
     """A census that is wrong and sure of itself, and one that cannot be said."""
     blr("audit", "draw", out, "--n", 200)
     path = answered(out, lambda _, label: label if label != "other" else "late")
@@ -369,7 +368,7 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
 
 
 def test_answers_give_prediction_sets_that_copies_can_have(
-    out: Path, blr: Callable[..., Mapping[str, object]], trained: Path, make: SimpleNamespace
+    out: Path, blr: Blr, trained: Path, make: SimpleNamespace
 ) -> None:
     table = truth(out)
     blr("audit", "draw", out, "--n", 300)
