@@ -131,6 +131,27 @@ def random_covariance(rng: np.random.Generator, D: int) -> Matrix:
     return B @ B.T / D + 0.3 * np.eye(D)
 
 
+def hard_inputs() -> dict[str, tuple[Matrix, Vector]]:
+    """Return design matrices and labels of which a fit has to make something all the same, by what is hard."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 3))
+    one = np.ones((80, 1))
+    t = (x[:, 0] + rng.standard_normal(80) > 0).astype(float)
+    rare = np.zeros(80)
+    rare[0] = 1
+    return {
+        "separable": (np.hstack([one, x]), (x[:, 0] > 0).astype(float)),
+        "collinear": (np.hstack([one, x, x[:, :1] + x[:, 1:2]]), t),
+        "constant columns": (np.hstack([one, x, 5 * one, 0 * one]), t),
+        "more columns than rows": (rng.standard_normal((20, 60)), (np.arange(20) < 7).astype(float)),
+        "scales": (np.hstack([one, x * [1e-12, 1.0, 1e12]]), t),
+        "one row of a class": (np.hstack([one, x]), rare),
+        "one class only": (np.hstack([one, x]), np.ones(80)),
+        "one row": (np.ones((1, 2)), np.ones(1)),
+        "huge values": (1e6 * np.hstack([one, x]), t),
+    }
+
+
 @dataclass(frozen=True)
 class Twin:
     """What the tests call; a fixture, because test folders are no packages."""

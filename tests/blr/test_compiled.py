@@ -12,15 +12,13 @@ import pytest
 import scipy
 
 from blr import compiled, covariances, sums
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix
 from blr.basis._kernels import city_block
 from blr.likelihood.likelihoods import Bernoulli, Categorical
-from blr.posterior.variational import refine
 from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
 from blr.predictive.binary import binary_integrals
 from blr.predictive.softmax import InnerPoints, MixtureSums, inner_points, softmax_series
-from blr.selection.evidence import fit_evidence
 from blr.trust import verdict
 
 pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the loops in C were not built here")
@@ -216,18 +214,6 @@ def test_rows_of_draws(K: int, n: int, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n])
     a, t = 20 * rng.normal(size=(6, K, n)), np.ascontiguousarray(rng.dirichlet(np.ones(K), n).T)
     close(*both(lambda: verdict._softmax_rows(a.copy(), t)), 1e-12)
-
-
-def test_fits_are_the_same_with_and_without(both: Callable[..., Any]) -> None:
-    rng = np.random.default_rng(1)
-    Phi = np.column_stack([np.ones(300), rng.normal(size=(300, 4))])
-    t = (Phi @ rng.normal(size=(5, 3)) + rng.gumbel(size=(300, 3))).argmax(axis=1)
-
-    def fitted() -> tuple[Vector, Matrix, Matrix]:
-        q = refine(fit_evidence(Phi, t, likelihood="softmax"))
-        return q.mean, q.precision, q.predict_proba(Phi)
-
-    close(*both(fitted), 1e-6)  # searches end within their tolerance
 
 
 @pytest.mark.parametrize(

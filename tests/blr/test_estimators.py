@@ -95,16 +95,6 @@ def test_it_works_with_the_tools() -> None:
     assert clone(fitted).get_params() == fitted.get_params()
 
 
-def test_a_weight_of_two_is_a_row_twice() -> None:
-    X, y = load_iris(return_X_y=True)
-    weight = np.random.default_rng(0).integers(0, 4, len(X)).astype(float)
-    noisy = np.where(np.random.default_rng(1).random(len(y)) < 0.1, (y + 1) % 3, y)  # not separable
-    once = LaplaceClassifier(posterior="refined").fit(X, noisy, sample_weight=weight)
-    repeat = np.repeat(np.arange(len(X)), weight.astype(int))
-    twice = LaplaceClassifier(posterior="refined").fit(X[repeat], noisy[repeat])
-    np.testing.assert_allclose(once.predict_proba(X), twice.predict_proba(X), atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -235,12 +225,6 @@ def test_weights_are_routed() -> None:
         search = GridSearchCV(model, {"prior_precision": [1.0]}, cv=2).fit(X, y, sample_weight=weight)
     expected = LaplaceClassifier(prior_precision=1.0).fit(X[1::2], y[1::2])
     np.testing.assert_allclose(search.best_estimator_.posterior_.mean, expected.posterior_.mean, atol=1e-9)
-
-
-def test_threads_do_not_change_the_result() -> None:
-    X, y = two_colours()
-    one, many = (LaplaceClassifier(n_jobs=n).fit(X, y).posterior_.mean for n in (1, -1))
-    np.testing.assert_array_equal(one, many)
 
 
 rng = np.random.default_rng(0)

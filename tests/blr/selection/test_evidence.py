@@ -151,29 +151,6 @@ def test_groups_of_any_scale_are_each_found(dense: Twin, scale: float) -> None:
     assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_hard_inputs_give_a_result(dense: Twin, likelihood: str) -> None:
-    rng = np.random.default_rng(0)
-    Phi, _ = dense.binary(0, N=60, M=4)
-    k = 2 if likelihood == "logistic" else 3
-    separable = np.digitize(Phi[:, 1], np.linspace(-0.3, 0.3, k - 1))
-    noise = rng.integers(0, k, 60)
-    rare = np.where(np.arange(60) < 1, k - 1, rng.integers(0, k - 1, 60))
-    wide = rng.standard_normal((60, 90))
-    for matrix, labels in (
-        (Phi, separable),
-        (Phi, rare),
-        (wide, noise),
-        (np.column_stack([Phi, Phi[:, 1], np.zeros(60)]), noise),
-        (Phi * [1, 1e-12, 1, 1e12], noise),
-        (Phi[:1], separable[:1]),
-    ):
-        q = fit_evidence(matrix, labels, likelihood, classes=range(k))
-        assert q.converged, q.status
-        assert np.isfinite(q.log_evidence)
-        assert np.all(np.isfinite(q.predict_proba(matrix)))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -152,20 +152,6 @@ def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
             assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
 
 
-def test_votes_and_weights_count(dense: Twin) -> None:
-    """Ten votes a row are ten rows."""
-    Phi, t = dense.binary(0, N=100, M=3)
-    votes = fit(Phi, 7 * t + 1, GaussianPrior(0.0, 1.0), trials=np.full(100, 10.0))
-    split = fit(
-        np.repeat(Phi, 2, axis=0),
-        np.tile([0.0, 1.0], 100),
-        GaussianPrior(0.0, 1.0),
-        sample_weight=np.column_stack([9 - 7 * t, 7 * t + 1]).ravel(),
-    )
-    assert votes.second_order == pytest.approx(split.second_order, rel=1e-9)
-    assert votes.trust.numbers["shift"] == pytest.approx(split.trust.numbers["shift"], rel=1e-9)
-
-
 def _two_weights(seed: int) -> tuple[LaplacePosterior, float]:
     """Return a small problem, and the true log evidence of its Laplace fit's prior, by the trapezoid rule."""
     rng = np.random.default_rng(seed)
