@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blr.arrays import Array
 from blr.decisions import Flag
 from catalogs.arrays import column_values, differing, floats, hashed_identifiers, is_text
 from catalogs.catalog.catalog import USER_BITS, Catalog, one, verified
@@ -45,7 +46,6 @@ from flows.release._contract import (
     check_of,
     check_summaries,
 )
-from flows.release._differences import Array
 from flows.release.replay import Replayed, Truth, negative_controls
 from flows.runs.manifest import MANIFEST, Output, file_sha256, without_margins
 from flows.runs.results import CELL_ORDER, Checked, Profile, Verdict

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from blr.arrays import Array, Floats
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import column_values, floats, hashed_identifiers, plain
 from catalogs.catalog.catalog import Catalog
@@ -36,9 +37,6 @@ from catalogs.profile.quality import (
 from catalogs.profile.split import healpix_pixels
 from flows.release._contract import MOST_ROWS, Contract, Findings, Opened
 from flows.runs.results import CELL_ORDER, MovedObject, Profile, Transition, Verdict
-
-Array = np.ndarray[Any, Any]
-Floats = NDArray[np.float64]
 
 BUCKETS = 32
 IN_MEMORY = 1_000_000  # rows of a ledger in memory, some 30 MB; more go to the disk

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blr.arrays import Array
 from blr.threads import single_threaded_blas
 from catalogs.arrays import differing, hashed_identifiers
 from catalogs.errors import CatalogError
@@ -55,8 +55,6 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import load_specification, specification_toml
 
 PATCH = "patch.parquet"
-
-Array = np.ndarray[Any, Any]
 
 
 def draft(request: DraftRequest) -> ReleaseState:

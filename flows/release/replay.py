@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blr.arrays import Array
 from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
@@ -30,8 +31,6 @@ from flows.request import ReplayRequest
 from flows.runs.results import ReplayResult
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
-
-Array = np.ndarray[Any, Any]
 
 AT_ONCE = 4_096  # rows that are scored at the same time, at least
 ROUNDING = 2e-6  # difference of two probabilities in single precision that counts as rounding
