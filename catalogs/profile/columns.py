@@ -473,13 +473,17 @@ class ColumnRange:
         if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
             return cls(n=len(column), missing=column.null_count)
         known = column.drop_null().to_numpy(zero_copy_only=False)
-        ends, infinite = (known.min(), known.max()) if len(known) else (), 0
-        if not np.isfinite(ends).all():  # one NaN makes both so
-            infinite = int(np.isinf(known).sum())
+        missing, infinite = len(column) - len(known) + int(np.count_nonzero(np.isnan(known))), 0
+        if missing == len(column):
+            return cls(n=len(column), missing=missing)
+        low, high = float(np.fmin.reduce(known)), float(np.fmax.reduce(known))  # NaN does not count
+        if np.isinf([low, high]).any():
+            infinite = int(np.count_nonzero(np.isinf(known)))
+            missing += infinite
             known = known[np.isfinite(known)]
-            ends = (known.min(), known.max()) if len(known) else ()
-        low, high = map(float, ends) if ends else (None, None)
-        missing = len(column) - len(known)
+            if not len(known):
+                return cls(n=len(column), missing=missing, infinite=infinite)
+            low, high = float(known.min()), float(known.max())
         return cls(n=len(column), missing=missing, infinite=infinite, minimum=low, maximum=high)
 
     def __add__(self, other: ColumnRange) -> ColumnRange:

@@ -337,7 +337,8 @@ class Differences:
     def _count_positions(self, a: Array, b: Array) -> None:
         """Note by file how many objects moved, how far the farthest did, in which rows; sum the others' shifts."""
         with np.errstate(invalid="ignore"):  # of infinite positions
-            dra = (a["ra"] - b["ra"] + 180) % 360 - 180
+            dra = a["ra"] - b["ra"]
+            dra -= 360 * np.rint(dra / 360)  # quicker than a remainder
             dra *= np.cos(np.radians(np.clip(b["dec"], -90, 90))) * 3600
             ddec = (a["dec"] - b["dec"]) * 3600
             squares = dra**2 + ddec**2
