@@ -307,7 +307,7 @@ class DefaultClassifier(_SurveyClassifier):
     candidates
         Kinds of basis or `blr.Candidate`, in place of the default list.
     held_out
-        Share of the groups of rows that judge and are fitted afterwards; by default a fifth of 2,000 rows or more; of
+        Share of the groups of rows that judge and are fitted afterwards; by default a fifth of 100,000 rows or more; of
         fewer, all rows judge, each left out of the fits.
     missing
         "integrate": NaN, null and masked features are integrated out; "error": they are refused.
