@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs.catalog.catalog import Column
-from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.errors import CatalogError, FormatError
 from catalogs.fits.header import Bytes, Hdu, Header, Source
 
 # FITS Standard 4.0, section 7.3.  Integers that TZERO makes unsigned (or bytes signed) are exact integers of
@@ -137,10 +137,7 @@ def table_of(hdu: Hdu) -> Table:
     header = hdu.header
     n_axes, n_groups, bits = header.integer("NAXIS"), header.integer("GCOUNT", 1), header.value("BITPIX")
     if (n_axes, n_groups, bits) != (2, 1, 8):
-        raise DamagedFileError(
-            f"{header.where}: NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; expected 2, 1, 8 "
-            "for a table; get another copy"
-        )
+        raise header.damaged(f"NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; expected 2, 1, 8")
     row_bytes, n_rows = header.integer("NAXIS1"), header.integer("NAXIS2")
     columns = _columns(header, row_bytes)
     if row_bytes > MAX_ROW or (n_rows and not row_bytes):
@@ -151,9 +148,9 @@ def table_of(hdu: Hdu) -> Table:
     main = n_rows * row_bytes
     heap = header.integer("THEAP", main) if main < hdu.data_bytes else main
     if not main <= heap <= hdu.data_bytes:
-        raise DamagedFileError(
-            f"{header.where}: THEAP puts the heap at byte {heap:,} of the data; expected a byte from "
-            f"{main:,}, where the rows end, to {hdu.data_bytes:,}; get another copy"
+        raise header.damaged(
+            f"THEAP puts the heap at byte {heap:,} of the data; expected {main:,}, where the rows end, to "
+            f"{hdu.data_bytes:,}"
         )
     return Table(hdu, columns, n_rows, row_bytes, heap - main)
 
@@ -161,19 +158,15 @@ def table_of(hdu: Hdu) -> Table:
 def _columns(header: Header, row_bytes: int) -> tuple[FitsColumn, ...]:
     n_fields = header.integer("TFIELDS")
     if n_fields > MAX_FIELDS:
-        raise DamagedFileError(
-            f"{header.where}: TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}; get another copy"
-        )
+        raise header.damaged(f"TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}")
     columns: list[FitsColumn] = []
     offset = 0
     for n in range(1, n_fields + 1):
         columns.append(column_of(header, n, offset))
         offset += columns[-1].n_bytes
     if offset != row_bytes:
-        raise DamagedFileError(
-            f"{header.where}: the {n_fields} columns take {offset:,} bytes a row by their TFORMn, but "
-            f"NAXIS1 says {row_bytes:,}; the header is damaged: get another copy"
-        )
+        took = f"the {n_fields} columns take {offset:,} bytes a row by their TFORMn"
+        raise header.damaged(f"{took}, but NAXIS1 says {row_bytes:,}; the header is damaged")
     return tuple(columns)
 
 
@@ -182,15 +175,10 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     form = header.text(f"{keyword}{n}") or ""
     parts = TFORM.fullmatch(form)
     if not parts:
-        raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected a number and a letter, as in '1E'; get another copy"
-        )
+        raise header.damaged(f"{keyword}{n} is {form!r}, expected a number and a letter, as in '1E'")
     repeat, code, rest = int(parts[1] or 1), parts[2].upper(), parts[3]
     if repeat > MAX_ROW:
-        raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected at most {MAX_ROW:,} elements in a cell; get "
-            "another copy"
-        )
+        raise header.damaged(f"{keyword}{n} is {form!r}, expected at most {MAX_ROW:,} elements in a cell")
     n_bytes = (repeat + 7) // 8 if code == "X" else repeat * STORED[code].itemsize
     heap, width = "", 0
     shape: tuple[int, ...] = () if repeat == 1 else (repeat,)
@@ -226,9 +214,7 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
 def _heap_code(header: Header, n: int, form: str, rest: str, repeat: int) -> str:
     parts = HEAP_FORM.fullmatch(rest.strip())
     if not parts or repeat > 1:
-        raise DamagedFileError(
-            f"{header.where}: TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'; get another copy"
-        )
+        raise header.damaged(f"TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'")
     return parts[1].upper()
 
 
@@ -403,10 +389,8 @@ def _check(table: Table, column: FitsColumn, counts: Integers, places: Integers,
     bad |= (counts > 0) & ((places < 0) | (places > heap - sizes))
     if bad.any():
         i = int(np.argmax(bad))
-        raise DamagedFileError(
-            f"{table.hdu.header.where}: a cell of '{column.name}' claims {counts[i]:,} elements at byte "
-            f"{places[i]:,} of a heap of {heap:,} bytes; the file is damaged: get another copy"
-        )
+        claim = f"a cell of '{column.name}' claims {counts[i]:,} elements at byte {places[i]:,}"
+        raise table.hdu.header.damaged(f"{claim} of a heap of {heap:,} bytes; the file is damaged")
     total = float(sizes.sum(dtype=np.float64))
     if total > MAX_BATCH:
         raise CatalogError(

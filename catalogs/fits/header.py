@@ -187,11 +187,12 @@ class Header:
         """Return a count; what is not one, or is absent without a default, is damage."""
         value = self.value(keyword) if keyword in self else default
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise DamagedFileError(
-                f"{self.where}: {keyword} is {value!r}, expected a whole number of 0 or more; get another "
-                "copy of the file"
-            )
+            raise self.damaged(f"{keyword} is {value!r}, expected a whole number of 0 or more")
         return value
+
+    def damaged(self, what: str) -> DamagedFileError:
+        """Return the error for a file that contradicts itself, or the Standard."""
+        return DamagedFileError(f"{self.where}: {what}; get another copy")
 
 
 @dataclass(frozen=True)
@@ -280,14 +281,10 @@ def _read_header(source: Source, where: str, offset: int) -> Header:
 def _data_bytes(header: Header) -> int:
     """Return the size of the data by equations 1 and 2 of the Standard; Python's integers do not overflow."""
     if header.value("BITPIX") not in BITS:
-        raise DamagedFileError(
-            f"{header.where}: BITPIX is {header.value('BITPIX')!r}, expected one of {BITS}; get another copy"
-        )
+        raise header.damaged(f"BITPIX is {header.value('BITPIX')!r}, expected one of {BITS}")
     n_axes = header.integer("NAXIS")
     if n_axes > MAX_AXES:
-        raise DamagedFileError(
-            f"{header.where}: NAXIS is {n_axes}, expected at most {MAX_AXES}; get another copy"
-        )
+        raise header.damaged(f"NAXIS is {n_axes}, expected at most {MAX_AXES}")
     if n_axes == 0:
         return 0
     axes = [header.integer(f"NAXIS{i}") for i in range(1, n_axes + 1)]

@@ -410,9 +410,9 @@ def _fields(hdu: Hdu) -> tuple[_Field, ...]:
     shape = header.integer("NAXIS"), header.value("BITPIX"), header.integer("PCOUNT", 0)
     n_fields, width = header.integer("TFIELDS"), header.integer("NAXIS1")
     if shape != (2, 8, 0) or n_fields > MAX_FIELDS or not width > 0:
-        raise DamagedFileError(
-            f"{header.where}: NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected "
-            f"(2, 8, 0), at most {MAX_FIELDS}, at least 1: get another copy"
+        raise header.damaged(
+            f"NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected (2, 8, 0), at most "
+            f"{MAX_FIELDS}, at least 1"
         )
     return tuple(_field(header, n, width) for n in range(1, n_fields + 1))
 
@@ -498,10 +498,7 @@ def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
         yield rows
     said = header.text("ZDATASUM")
     if said is not None and said.isdigit() and int(said) != total.value:
-        raise DamagedFileError(
-            f"{header.where}: the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM; the "
-            "file is damaged: get another copy"
-        )
+        raise header.damaged(f"the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM")
 
 
 def _check_room(source: Source, n_bytes: int) -> None:
@@ -604,10 +601,8 @@ class Tiles:
     def checked(self, raw: bytes | None, i: int, size: int) -> Bytes:
         """Return the bytes of a tile if they are all there."""
         if raw is None or len(raw) != size:
-            raise DamagedFileError(
-                f"{self.hdu.header.where}: a tile of '{self.columns[i].name}' cannot be decompressed to {size:,} "
-                "bytes; the file is damaged: get another copy"
-            )
+            name = self.columns[i].name
+            raise self.hdu.header.damaged(f"a tile of '{name}' cannot be decompressed to {size:,} bytes")
         return np.frombuffer(raw, np.uint8)
 
 

@@ -46,7 +46,7 @@ REFUSALS = (
     r"holds no line of data; expected a line of column names, then rows",
     r"has no line of column names: its first line holds values, .*; expected \d+ names above it; write a line such as",
     r"is cut short: .*; copy it again",
-    r"header is damaged: get another copy",
+    r"header is damaged; get another copy",
     r"a quotation in the record .* is never closed",
 )
 """All ways in which these files are refused."""
