@@ -93,6 +93,13 @@ def require_columns(where: object, wanted: Iterable[str], known: Collection[str]
             raise ColumnNotFoundError(f"{where} has no column '{name}'; {nearest(name, known)}")
 
 
+def require_once(where: object, names: Iterable[str], wanted: Container[str] | None = None) -> None:
+    """Raise FormatError where several columns have one name: any, or one of those wanted."""
+    several = sorted(name for name, times in Counter(names).items() if times > 1)
+    if twice := [name for name in several if wanted is None or name in wanted]:
+        raise FormatError(f"{where} has several columns called {twice}; expected each name once: rename them")
+
+
 def _of_another_band(name: str, other: str) -> bool:
     """Say whether two names differ in one character alone, wherever it stands, and both have a band's there.
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
-from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
 from catalogs.files import Stamp, StorageError, stamp
 from catalogs.fits.columns import (
     MAX_FIELDS,
@@ -203,13 +203,10 @@ class FitsPartition(Partition):
         return open_tables(self.path, self.stamp, self.restored)
 
     def _column(self, name: str) -> FitsColumn:
-        require_columns(self.path, [name], [c.name for c in self.table.columns])
-        named = [c for c in self.table.columns if c.name == name]
-        if len(named) > 1:
-            raise FormatError(
-                f"{self.path} has {len(named)} columns named '{name}'; rename them, or read another column"
-            )
-        return named[0]
+        names = [c.name for c in self.table.columns]
+        require_columns(self.path, [name], names)
+        require_once(self.path, names, [name])
+        return self.table.columns[names.index(name)]
 
 
 def bare(column: FitsColumn) -> FitsColumn:

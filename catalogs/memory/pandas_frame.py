@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import Compute, checked, is_provenance
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import ColumnNotFoundError, FormatError, nearest
+from catalogs.errors import ColumnNotFoundError, FormatError, nearest, require_once
 from catalogs.memory.tables import InMemory, New, Stored
 from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.parquet.metadata import PANDAS
@@ -91,11 +91,7 @@ class PandasFrame(InMemory):
             index = pd.Index(ready.array)
         plain.index = index.set_names([text(name) for name in frame.index.names])
         plain.attrs = {}
-        double = plain.columns[plain.columns.duplicated()]
-        if len(double):
-            raise FormatError(
-                f"got a table with several columns '{double[0]}', expected different names; rename them"
-            )
+        require_once("the table", plain.columns)
         try:
             return pa.Table.from_pandas(plain, preserve_index=keep_index)
         except (pa.ArrowException, ValueError, TypeError) as error:

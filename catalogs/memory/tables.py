@@ -41,7 +41,7 @@ from catalogs.catalog.catalog import (
     with_user_bits,
 )
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
-from catalogs.errors import FormatError, require_columns
+from catalogs.errors import FormatError, require_columns, require_once
 from catalogs.metadata.astropy_header import (
     ASTROPY,
     ASTROPY_LENGTH,
@@ -121,11 +121,7 @@ class ArrowTable(InMemory):
 
     def stored(self) -> Stored:
         """Return the table as it is."""
-        double = sorted({name for name in self.names if self.names.count(name) > 1})
-        if double:
-            raise FormatError(
-                f"got a table with several columns '{double[0]}', expected different names; rename them"
-            )
+        require_once("the table", self.names)
         return self.table, {}, (), {}
 
     def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pa.Table:

@@ -29,7 +29,7 @@ from catalogs.catalog.catalog import (
     exactly,
     require_same_units,
 )
-from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
 from catalogs.files import (
     HiveValue,
     expand,
@@ -297,8 +297,7 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
     with opened(place) as file:
         metadata, schema = file.metadata, file.schema_arrow
-    if twice := sorted(name for name, times in Counter(schema.names).items() if times > 1):
-        raise FormatError(f"{place} has several columns called {twice}; expected each name once: rename them")
+    require_once(place, schema.names)
     pairs = {
         k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
         for k, v in (metadata.metadata or {}).items()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import DamagedFileError, FormatError, brief
+from catalogs.errors import DamagedFileError, FormatError, brief, require_once
 from catalogs.files import atomic_path, reading, writing_like
 
 # Whether the first line of a text table holds names, or is an object like the others.
@@ -263,9 +263,7 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
         if header == rows[0] and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
             raise unnamed(path, texts[header], len(first), delimiter)
     names = tuple(name.strip() for name in first)
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise FormatError(f"{path} has more than one column named {twice}; expected each once: rename them")
+    require_once(path, names)
     return Dialect(delimiter, names, header)
 
 

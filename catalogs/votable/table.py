@@ -8,7 +8,7 @@ import io
 import math
 import re
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from catalogs.catalog.catalog import (
     each_batch,
     exactly,
 )
-from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
 from catalogs.files import Stamp, atomic_path, check_unchanged, first_bytes, stamp, writing_like
 from catalogs.votable._document import (
     LONGEST_ROW,
@@ -512,11 +512,8 @@ class VOTablePartition(Partition):
     def numbers(self, columns: Sequence[str]) -> list[int]:
         """Return the numbers of the fields of those names; of none, that by which rows are counted."""
         numbers = {name: number for number, name in enumerate(self.names)}
-        times = Counter(self.names)
         require_columns(self.path, columns, self.names)
-        for name in columns:
-            if times[name] > 1:
-                raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
+        require_once(self.path, self.names, columns)
         return [numbers[name] for name in columns or self.names[:1]]
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:

@@ -39,7 +39,7 @@ REFUSALS = (
     r"and not a VOTable: its outermost element is <\w+>, expected <VOTABLE>; open it",
     r"is damaged: it has \d+ fields but \d+ cells in each row, expected the same number",
     r"is damaged or not a table: .*; expected as many fields in every row",
-    r"has more than one column named .*; expected each once: rename them",
+    r"has several columns called .*; expected each name once: rename them",
     r"the columns of .* are not known: its lines hold \d+ to \d+ words, the first ",
     r"describes tables but holds no rows; open one of the tables instead: ",
     r"is damaged or not a table: .*; expected rows as its header describes them",

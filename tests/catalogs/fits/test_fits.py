@@ -222,7 +222,7 @@ def test_compressed_images_and_tables_are_no_catalogues(tmp_path: Path) -> None:
 def test_ambiguous_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "t.fits", column("bmag", "E", [1]), column("x", "E", [1]), column("y", "E", [1]))
     patched(path, TTYPE3="x")
-    with pytest.raises(FormatError, match="2 columns named 'x'"):
+    with pytest.raises(FormatError, match=r"several columns called \['x'\]"):
         read(path, "x")
     assert read(path, "bmag")["bmag"].to_pylist() == [1]
 
