@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import gzip
 import math
 import os
 import re
 import shutil
 import tempfile
 import weakref
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalogs.errors import CatalogError, DamagedFileError
-from catalogs.files import Stamp, StorageError, check_unchanged, open_bytes
+from catalogs.files import Stamp, StorageError, check_unchanged, open_bytes, reading
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
 # Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would
@@ -101,36 +98,29 @@ def unnamed(path: Path, stream: IO[bytes]) -> Source:
     return source
 
 
-@functools.lru_cache(maxsize=4)
+@lru_cache(maxsize=4)
 def _inflated(path: Path, seen: Stamp) -> Source:  # noqa: ARG001  (the stamp is part of the cache's key)
     """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
-    with (
-        open_bytes(path) as zipped,
-        gzip.GzipFile(fileobj=zipped) as stream,
-        tempfile.TemporaryFile() as inflated,
-    ):
-        try:
-            _copy_bounded(path, stream, inflated)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DamagedFileError(f"{path} cannot be decompressed: {error}; copy it again") from error
+    with reading(path) as stream, tempfile.TemporaryFile() as inflated:
+        while piece := stream.read(PIECE):
+            require_room(path, inflated.tell() + len(piece))
+            inflated.write(piece)
         return unnamed(path, inflated)
 
 
-def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> None:
-    folder, done = tempfile.gettempdir(), 0
-    while piece := stream.read(PIECE):
-        done += len(piece)
-        if done > MAX_INFLATED:
-            raise CatalogError(
-                f"{path} has more than {MAX_INFLATED:,} bytes after decompression; decompress it yourself, "
-                "and open the result"
-            )
-        if shutil.disk_usage(folder).free < KEEP_FREE:
-            raise StorageError(
-                f"not enough space in {folder} to decompress {path} ({done:,} bytes were written); set "
-                "TMPDIR to a folder on another disk"
-            )
-        inflated.write(piece)
+def require_room(path: Path, n_bytes: int, more: int = 0) -> None:
+    """Raise unless a decompressed file may have so many bytes, and the temporary folder has room for `more`."""
+    folder = tempfile.gettempdir()
+    if n_bytes > MAX_INFLATED:
+        raise CatalogError(
+            f"{path} has {n_bytes:,} bytes or more after decompression, expected at most {MAX_INFLATED:,}; "
+            "decompress it yourself (funpack, gunzip), and open the result"
+        )
+    if shutil.disk_usage(folder).free < KEEP_FREE + more:
+        raise StorageError(
+            f"not enough space in {folder} to decompress {path} to {n_bytes:,} bytes; set TMPDIR to a folder on "
+            "another disk"
+        )
 
 
 # Cards and sizes follow the FITS Standard 4.0, sections 3 and 4, https://fits.gsfc.nasa.gov/fits_standard.html.

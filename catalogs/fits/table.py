@@ -9,7 +9,6 @@ import functools
 import io
 import math
 import re
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
-from catalogs.files import Stamp, StorageError, stamp
+from catalogs.files import Stamp, stamp
 from catalogs.fits.columns import (
     MAX_FIELDS,
     FitsColumn,
@@ -39,8 +38,6 @@ from catalogs.fits.columns import (
 )
 from catalogs.fits.header import (
     GZIP_MAGIC,
-    KEEP_FREE,
-    MAX_INFLATED,
     Bytes,
     Hdu,
     Header,
@@ -48,6 +45,7 @@ from catalogs.fits.header import (
     Source,
     open_source,
     read_hdus,
+    require_room,
     unnamed,
     wrong_sum,
 )
@@ -482,7 +480,8 @@ def decompressed_cards(hdu: Hdu) -> list[bytes]:
 def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
     """Return the cards of the table as it was, and its rows tile by tile."""
     tiles = Tiles.of(hdu)
-    _check_room(source, tiles.n_rows * tiles.row_bytes)
+    n_bytes = tiles.n_rows * tiles.row_bytes
+    require_room(source.path, n_bytes, n_bytes)
     return decompressed_cards(hdu), _checked_rows(source, tiles)
 
 
@@ -496,20 +495,6 @@ def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
     said = header.text("ZDATASUM")
     if said is not None and said.isdigit() and int(said) != total.value:
         raise header.damaged(f"the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM")
-
-
-def _check_room(source: Source, n_bytes: int) -> None:
-    folder = tempfile.gettempdir()
-    if n_bytes > MAX_INFLATED:
-        raise CatalogError(
-            f"{source.path} has {n_bytes:,} bytes after decompression, expected at most {MAX_INFLATED:,}; "
-            "run `funpack` on the file, and open the result"
-        )
-    if shutil.disk_usage(folder).free < KEEP_FREE + n_bytes:
-        raise StorageError(
-            f"not enough space in {folder} to decompress {source.path}, which takes {n_bytes:,} bytes; set "
-            "TMPDIR to a folder on another disk"
-        )
 
 
 @dataclass(frozen=True)
