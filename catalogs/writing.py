@@ -83,34 +83,23 @@ def check_local(out: Path) -> None:
         )
 
 
-def check_places(files: Sequence[Copyable], finals: Sequence[Path], *, overwrite: bool) -> None:
-    """Raise where a file has the place of a copy, unless it may be replaced and is not the source."""
-    for file, final in zip(files, finals, strict=True):
-        if not final.exists():
-            continue
-        if file.path.exists() and final.samefile(file.path):
+def check_places(
+    cat: Catalog, out: Path, files: Sequence[Copyable], finals: Sequence[Path], *, overwrite: bool
+) -> None:
+    """Raise where something has the place of a copy, unless it is one that may be replaced, and not the source."""
+    places = [(file.path, final, overwrite) for file, final in zip(files, finals, strict=True)]
+    if cat.whole is not None and is_whole(cat):
+        places.append((cat.path, out / cat.whole.name, overwrite and any(final.exists() for final in finals)))
+    for source, place, may_go in places:
+        if place.exists() and source.exists() and place.samefile(source):
             raise CatalogError(
-                f"{file.path} would be replaced by its own annotated copy; choose another output folder"
+                f"{source} would be replaced by its own annotated copy; choose another output folder"
             )
-        if not overwrite:
+        if place.exists() and not may_go:
             raise OutputExistsError(
-                f"{final} exists already; choose another output folder, or ask to overwrite it"
+                f"{place} exists already{' and is something else' if overwrite else ''}; choose another output folder"
+                f"{', or move it away' if overwrite else ', or ask to overwrite it'}"
             )
-
-
-def check_whole(cat: Catalog, out: Path, finals: Sequence[Path], *, overwrite: bool) -> None:
-    """Raise where a folder has the place of a whole catalogue, unless it is one that may be replaced."""
-    if cat.whole is None or not is_whole(cat) or not (place := out / cat.whole.name).exists():
-        return
-    if place.samefile(cat.path):
-        raise CatalogError(
-            f"{cat.path} would be replaced by its own annotated copy; choose another output folder"
-        )
-    if not overwrite or not any(final.exists() for final in finals):
-        raise OutputExistsError(
-            f"{place} exists already{' and is something else' if overwrite else ''}; choose another output folder"
-            f"{', or move it away' if overwrite else ', or ask to overwrite it'}"
-        )
 
 
 def check_room(cat: Catalog, out: Path, columns: Sequence[NewColumn], old: OldColumns) -> None:
@@ -181,30 +170,28 @@ Tell = Callable[[str], object]
 
 def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Sequence[Copyable]:
     """Return the files of which copies are made, in their own format or as `form`."""
-    form = form or USUAL.get(cat.format)
-    if form is None or form == cat.format:
-        return [copying(p, cat, old) for p in cat.partitions]
-    if form not in {*TARGETS, USUAL.get(cat.format)}:
+    form = form or USUAL.get(cat.format) or cat.format
+    if form not in {cat.format, *TARGETS, USUAL.get(cat.format)}:
         raise CatalogError(
             f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected "
             f"{' or '.join(TARGETS)}, or no format, which keeps {cat.format}"
         )
-    if cat.whole is not None:
+    if form != cat.format and cat.whole is not None:
         tell(f"only the rows are written, as plain {form} files; margins, maps and properties are left out")
-    if (cat.format, form) == ("hats", "parquet"):
-        return [copying(p, cat, old) for p in copied(cat, form).values()]
-    return [Converting(key, p.path, p, cat, old, form, tell) for key, p in copied(cat, form).items()]
+    files = copied(cat, form)
+    if form == cat.format or (cat.format, form) == ("hats", "parquet"):
+        return [copying(p, cat, old) for p in files.values()]
+    return [Converting(key, p.path, p, cat, old, form, tell) for key, p in files.items()]
 
 
 def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
     """Return the partitions that have copies, by the copies' keys; without margins in another format."""
-    form = form or USUAL.get(cat.format)
-    if form is None or form == cat.format:
+    form = form or USUAL.get(cat.format) or cat.format
+    if form == cat.format:
         return {p.key: p for p in cat.partitions}
     counted = [p for p in cat.partitions if p.counted] or cat.partitions
-    if (cat.format, form) == ("hats", "parquet"):
-        return {p.key: p for p in counted}
-    return {converted_key(p.key, form): p for p in counted}
+    same_files = (cat.format, form) == ("hats", "parquet")
+    return {p.key if same_files else converted_key(p.key, form): p for p in counted}
 
 
 def converted_key(key: str, form: str) -> str:
@@ -398,8 +385,7 @@ def annotate(
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
         cat = replace(cat, whole=None)
-    check_places(files, finals, overwrite=overwrite)
-    check_whole(cat, out, finals, overwrite=overwrite)
+    check_places(cat, out, files, finals, overwrite=overwrite)
     # FITS is not compressed, so there the size of the source tells nothing.
     staying = tuple(name for name in cat.names if old.stays(name))
     check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
