@@ -323,9 +323,8 @@ class Table:
     def files(self) -> tuple[Path, ...]:
         """The files of all pixels, in the order of Norder and Npix; each pixel is listed and each listed is there."""
         by_pixel = sorted(self._files(), key=lambda item: (item[0], item[1].as_posix()))
-        listed = self._listed()
-        if listed is not None:
-            self._check({pixel for pixel, _ in by_pixel}, listed)
+        if (self.root / PARTITION_INFO).is_file():
+            self._check({pixel for pixel, _ in by_pixel})
         return tuple(path for _, path in by_pixel)
 
     def _files(self) -> Iterator[tuple[Pixel, Path]]:
@@ -338,21 +337,17 @@ class Table:
                 pixel = int(order[1]), int(match[1])
                 yield from ((pixel, p) for p in (files_below(path) if path.is_dir() else (path,)))
 
-    def _listed(self) -> set[Pixel] | None:
-        """Return the pixels of `partition_info.csv`, None where there is no such file."""
+    def _check(self, stored: set[Pixel]) -> None:
+        """Raise DamagedFileError where other pixels are stored than `partition_info.csv` lists."""
         path = self.root / PARTITION_INFO
-        if not path.is_file():
-            return None
         try:
             with path.open(encoding="utf-8", newline="") as stream:
-                return {(int(row["Norder"]), int(row["Npix"])) for row in csv.DictReader(stream)}
+                listed = {(int(row["Norder"]), int(row["Npix"])) for row in csv.DictReader(stream)}
         except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise DamagedFileError(
                 f"{path} does not list pixels ({error!r}); expected columns Norder and Npix of whole numbers: "
                 "fetch it again"
             ) from None
-
-    def _check(self, stored: set[Pixel], listed: set[Pixel]) -> None:
         if stored == listed:
             return
         here, there = sorted(stored - listed), sorted(listed - stored)
