@@ -7,10 +7,6 @@ https://healpix.sourceforge.io/data/examples/healpix_fits_specs.pdf.  Shapes: n 
 
 from __future__ import annotations
 
-import gzip
-import io
-import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +16,16 @@ import numpy as np
 from astropy import units
 from astropy.coordinates import Latitude, Longitude, SkyCoord
 from astropy.io import fits
-from astropy.utils.exceptions import AstropyWarning
 from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
-from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files import atomic_path, open_bytes
+from catalogs.arrays import column_values, holds_text
+from catalogs.errors import ColumnNotFoundError, FormatError, nearest
+from catalogs.files import atomic_path, stamp
+from catalogs.fits.columns import table_of
+from catalogs.fits.header import Header, read_hdus
+from catalogs.fits.table import FitsPartition, open_tables
+from catalogs.sky.photometry import floats
 
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]
@@ -41,17 +41,6 @@ FRAMES: Mapping[str, Frame] = {
 """What COORDSYS says, in capitals."""
 ASTROPY_FRAMES: Mapping[Frame, str] = {"galactic": "galactic", "ecliptic": "barycentricmeanecliptic"}
 PIXEL_COLUMNS = ("PIXEL", "PIX", "IPIX", "HPIX", "HPXPIXEL", "HPX_PIXEL", "HEALPIX", "INDEX")
-UNREADABLE = (
-    OSError,
-    EOFError,
-    zlib.error,
-    TypeError,
-    ValueError,
-    IndexError,
-    fits.VerifyError,
-    AstropyWarning,
-)
-"""What readers raise of damaged files."""
 UNSEEN = -1.6375e30
 """What HEALPix' own writers put where they have no value."""
 FINEST_ORDER = 29
@@ -93,74 +82,67 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
 
     FormatError or DamagedFileError where the file is no such map, or holds something else than it says.
     """
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            # astropy warns of files that are cut; of other oddities, which change no value, too.
-            warnings.filterwarnings("error", message="(?s).*(truncated|corrupted)", category=AstropyWarning)
-            with open_bytes(path) as begin:
-                zipped = begin.read(2) == b"\x1f\x8b"
-            # Where it is damaged, astropy would leave a gzipped file open, or not notice the cut.
-            opened = io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else open_bytes(path)
-            with opened as stream, fits.open(stream, memmap=False) as hdus:
-                return _map_in(path, hdus, column, frame)
-    except FileNotFoundError as error:
+    if not path.exists():
         raise FormatError(
             f"{path}: there is no such file, expected a map of the sky as HEALPix FITS; correct the name"
-        ) from error
-    except UNREADABLE as error:
-        raise DamagedFileError(
-            f"{path}: got a file that cannot be read as a map ({error}); fetch it again"
-        ) from error
-
-
-def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> HealpixMap:
-    hdu = next((h for h in hdus if str(h.header.get("PIXTYPE", "")).strip().upper() == "HEALPIX"), None)
-    if hdu is None or not isinstance(hdu, fits.BinTableHDU):
+        )
+    with open_tables(path, seen := stamp(path)) as source:
+        hdus = read_hdus(source)
+    hdu = next((h for h in hdus if h.is_bintable and _said(h.header, "PIXTYPE") == "HEALPIX"), None)
+    if hdu is None:
         raise FormatError(
             f"{path}: got no table with PIXTYPE = 'HEALPIX', expected a map of the sky as HEALPix FITS; "
             "convert an image to HEALPix first"
         )
-    header = hdu.header
-    ordering, nside = _ordering(path, header), header.get("NSIDE")
+    header, table = hdu.header, table_of(hdu)
+    ordering, nside = _ordering(path, header), header.value("NSIDE")
     if not isinstance(nside, int) or not 0 < nside <= 2**FINEST_ORDER:
-        raise DamagedFileError(
-            f"{path}: got NSIDE = {nside}, expected a whole number of 1 or more; fetch it again"
-        )
-    names = list(hdu.columns.names)
-    explicit = str(header.get("INDXSCHM", "IMPLICIT")).strip().upper() == "EXPLICIT"
-    index = (
-        next((n for n in names if n.upper() in PIXEL_COLUMNS), names[0] if names else None)
-        if explicit
-        else None
-    )
-    others = [n for n in names if n != index]
+        raise header.damaged(f"got NSIDE = {nside}, expected a whole number of 1 or more")
+    units_of = {c.name: c.unit for c in table.columns}
+    index = None
+    if _said(header, "INDXSCHM") == "EXPLICIT":
+        index = next((n for n in units_of if n.upper() in PIXEL_COLUMNS), next(iter(units_of), None))
+    others = [n for n in units_of if n != index]
     name = column or (others[0] if others else "")
     if name not in others:
         raise ColumnNotFoundError(
             f"{path}: got '{name}', expected a column of the map; {nearest(name, others)}"
         )
-    values = _values(hdu, name)
+    partition = FitsPartition(path, path.name, table.n_rows, table, seen)
+    values = floats(_numbers(partition, name))
+    values[~np.isfinite(values) | (values < 0.99 * UNSEEN)] = np.nan
+    if isinstance(bad := header.value("BAD_DATA"), int | float):
+        values[values == bad] = np.nan
     if index is None:
-        first = int(header.get("FIRSTPIX", 0))
+        first = header.integer("FIRSTPIX", 0)
         pixels = np.arange(first, first + len(values), dtype=np.int64)
-        expected = 12 * nside**2 if first == 0 and "LASTPIX" not in header else header["LASTPIX"] + 1 - first
+        whole = first == 0 and "LASTPIX" not in header
+        expected = 12 * nside**2 if whole else header.integer("LASTPIX") + 1 - first
         if len(values) != expected:
-            raise DamagedFileError(
-                f"{path}: got {len(values):,} values, expected {expected:,}, as its header says; fetch it again"
-            )
+            raise header.damaged(f"got {len(values):,} values, expected {expected:,}, as its header says")
     else:
-        pixels = np.asarray(hdu.data[index], dtype=np.int64).ravel()
+        pixels = np.ma.filled(_numbers(partition, index).astype(np.int64), -1)
     if len(pixels) != len(values) or (pixels.size and not 0 <= pixels.min() <= pixels.max() < 12 * nside**2):
-        raise DamagedFileError(f"{path}: got pixel numbers beyond those of NSIDE = {nside}; fetch it again")
-    order = np.argsort(pixels, kind="stable")
-    unit = hdu.columns[name].unit
-    return HealpixMap(
-        path, name, unit or None, nside, ordering, _frame(path, header, frame), pixels[order], values[order]
-    )
+        raise header.damaged(f"got pixel numbers beyond those of NSIDE = {nside}")
+    order, frame = np.argsort(pixels, kind="stable"), _frame(path, header, frame)
+    return HealpixMap(path, name, units_of[name], nside, ordering, frame, pixels[order], values[order])
 
 
-def _ordering(path: Path, header: Any) -> Literal["nested", "ring"]:
-    said = str(header.get("ORDERING", "")).strip().upper()
+def _said(header: Header, keyword: str) -> str:
+    return str(header.value(keyword) or "").strip().upper()
+
+
+def _numbers(partition: FitsPartition, name: str) -> NDArray[Any]:
+    """Return the numbers of a column, the null ones masked; writers put many pixels into a row."""
+    parts = [column_values(batch.column(0), name=name) for batch in partition.batches([name])]
+    if any(holds_text(part) for part in parts):
+        raise FormatError(f"{partition.path}: got the column '{name}' of texts, expected numbers")
+    join: Any = np.ma.concatenate
+    return np.asanyarray(join([np.empty(0, np.bool_), *(part.ravel() for part in parts)]))
+
+
+def _ordering(path: Path, header: Header) -> Literal["nested", "ring"]:
+    said = _said(header, "ORDERING")
     if said.startswith("NEST"):
         return "nested"
     if said == "RING":
@@ -171,8 +153,8 @@ def _ordering(path: Path, header: Any) -> Literal["nested", "ring"]:
     )
 
 
-def _frame(path: Path, header: Any, stated: Frame | None) -> Frame:
-    said = str(header.get("COORDSYS", "")).strip().upper()
+def _frame(path: Path, header: Header, stated: Frame | None) -> Frame:
+    said = _said(header, "COORDSYS")
     known = FRAMES.get(said)
     if stated is not None:
         if known not in (None, stated):
@@ -186,20 +168,6 @@ def _frame(path: Path, header: Any, stated: Frame | None) -> Frame:
             f"{', '.join(get_args(Frame))}"
         )
     return known
-
-
-def _values(hdu: Any, name: str) -> Floats:
-    """Return a column's values, with NaN for none; writers put many pixels into a row."""
-    raw = np.asarray(hdu.data[name]).ravel()
-    if raw.dtype.kind not in "iufb":
-        raise FormatError(f"got the column '{name}' of {raw.dtype}, expected numbers")
-    values = raw.astype(np.float64)
-    bad = {hdu.columns[name].null, hdu.header.get("BAD_DATA")} - {None, ""}
-    gone = ~np.isfinite(values) | (values < 0.99 * UNSEEN)
-    for mark in bad:
-        gone |= values == mark
-    values[gone] = np.nan
-    return values
 
 
 def centres(pixels: Pixels, order: int) -> tuple[Floats, Floats]:

@@ -126,6 +126,22 @@ def test_headers_that_say_too_little_or_something_else(
         read_healpix(path)
 
 
+def test_pixels_of_the_finest_order_are_exact(tmp_path: Path) -> None:
+    columns = [fits.Column("PIXEL", "K", array=[2**61 + 1, 2**61]), fits.Column("N", "J", array=[1, 2])]
+    hdu = fits.BinTableHDU.from_columns(columns)
+    said = {
+        "PIXTYPE": "HEALPIX",
+        "ORDERING": "NESTED",
+        "COORDSYS": "C",
+        "NSIDE": 2**29,
+        "INDXSCHM": "EXPLICIT",
+    }
+    hdu.header.update(said)
+    hdu.writeto(tmp_path / "map.fits")
+    sky = read_healpix(tmp_path / "map.fits")
+    assert (sky.pixels.tolist(), sky.values.tolist()) == ([2**61, 2**61 + 1], [2, 1])
+
+
 def test_pixels_that_are_not_on_the_sky(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE[:2], pixels=np.array([0, 5000]), INDXSCHM="EXPLICIT")
     with pytest.raises(DamagedFileError, match="got pixel numbers beyond those of NSIDE = 16;"):
@@ -157,11 +173,15 @@ def test_columns_by_name(tmp_path: Path) -> None:
 
 def test_damaged_files_are_refused_and_not_misread(tmp_path: Path) -> None:
     """Cut at every length, and no FITS at all."""
-    whole = written(tmp_path / "map.fits", np.arange(12 * 16**2, dtype=np.float32)).read_bytes()
-    for length in [*range(0, len(whole), 997), len(whole) - 2880]:
+    values = np.arange(12 * 16**2, dtype=np.float32)
+    whole = written(tmp_path / "map.fits", values).read_bytes()
+    end = whole.rindex(values.astype(">f4").tobytes()) + values.nbytes  # behind it is padding
+    for length in [*range(0, end, 997), end - 1]:
         (tmp_path / "cut.fits").write_bytes(whole[:length])
         with pytest.raises(FormatError):
             read_healpix(tmp_path / "cut.fits")
+    (tmp_path / "cut.fits").write_bytes(whole[:end])
+    np.testing.assert_array_equal(read_healpix(tmp_path / "cut.fits").values, values)
     with pytest.raises(FormatError, match="there is no such file"):
         read_healpix(tmp_path / "none.fits")
     (tmp_path / "text.fits").write_text("ra,dec\n1,2\n")
