@@ -240,7 +240,7 @@ def test_gzipped_files(tmp_path: Path) -> None:
     assert read(zipped) == read(path)
     assert fits.sniff(zipped, zipped.read_bytes()[:512])
     zipped.write_bytes(zipped.read_bytes()[:-20])
-    with pytest.raises(DamagedFileError, match="is damaged.*expected a whole compressed file"):
+    with pytest.raises(DamagedFileError, match=r"is damaged.*expected a whole compressed file"):
         fits.open(zipped)
 
 
