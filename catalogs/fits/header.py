@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalogs.errors import CatalogError, DamagedFileError
-from catalogs.files import Stamp, StorageError, check_unchanged, open_bytes, reading
+from catalogs.files import GZIP, Stamp, StorageError, check_unchanged, open_bytes, reading
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
 # Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would
@@ -28,7 +28,6 @@ from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
 Bytes = npt.NDArray[np.uint8]
 
-GZIP_MAGIC = b"\x1f\x8b"
 MAX_INFLATED = 32 << 30
 """Most bytes that a gzipped file may have after decompression, against decompression bombs."""
 KEEP_FREE = 1 << 30
@@ -75,7 +74,7 @@ class Source:
 def is_gzipped(path: Path) -> bool:
     """Tell by the first bytes, for names lie."""
     with open_bytes(path) as stream:
-        return stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        return stream.read(len(GZIP)) == GZIP
 
 
 @contextmanager

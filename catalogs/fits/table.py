@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
-from catalogs.files import Stamp, stamp
+from catalogs.files import GZIP, Stamp, stamp
 from catalogs.fits.columns import (
     MAX_FIELDS,
     FitsColumn,
@@ -37,7 +37,6 @@ from catalogs.fits.columns import (
     table_of,
 )
 from catalogs.fits.header import (
-    GZIP_MAGIC,
     Bytes,
     Hdu,
     Header,
@@ -81,7 +80,7 @@ READ_BYTES = 1 << 20
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001  (all formats have this signature)
     """Tell a FITS file, gzipped or not, by its first bytes."""
-    if head.startswith(GZIP_MAGIC):
+    if head.startswith(GZIP):
         try:
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, len(SIGNATURE))
         except zlib.error:

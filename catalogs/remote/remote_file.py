@@ -95,11 +95,8 @@ class RemoteFile:
                 with io.BufferedReader(_Spoken(stream, self.url), BLOCK) as spoken:
                     yield spoken
                 return
-        with tempfile.TemporaryDirectory(prefix="blr-remote-") as folder:
-            whole = Path(folder) / "whole"
-            self.fetch(whole)
-            with whole.open("rb") as local:
-                yield local
+        with self.fetched(Path(tempfile.gettempdir())) as whole, whole.open("rb") as local:
+            yield local
 
     @contextmanager
     def fetched(self, folder: Path) -> Iterator[Path]:
