@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from catalogs import hats
-from catalogs.catalog.catalog import Catalog, annotated_names, require_same_units
+from catalogs.catalog.catalog import ONE_ANNOTATED, Catalog, annotated_names, apart, require_same_units
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files import (
     COMPRESSED_SUFFIXES,
@@ -243,12 +243,9 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
         if catalog.format != first.format or odd:
             what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
         elif annotated_names(first.metadata) != annotated_names(catalog.metadata):
-            what = "both have the new columns of an annotation, but only one of them records that it was annotated"
+            what = ONE_ANNOTATED
         if what:
-            raise FormatError(
-                f"{first.path} and {catalog.path} cannot be read as one catalogue: {what}; open the files one by one, "
-                "or use a pattern that matches fewer files"
-            )
+            raise apart(first.path, catalog.path, what)
         require_same_units(first.path, first.columns, catalog.path, catalog.columns)
     partitions = tuple(
         replace(partition, key=file.relative_to(root).as_posix())

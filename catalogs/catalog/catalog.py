@@ -492,6 +492,17 @@ def _oldest(pending: deque[Future[Result]]) -> Result:
     return pending.popleft().result()
 
 
+def apart(first: object, other: object, what: str, remedy: str = "") -> FormatError:
+    """Return the error for files that are not one catalogue."""
+    remedy = remedy or "open the files one by one, or use a pattern that matches fewer files"
+    return FormatError(f"{first} and {other} cannot be read as one catalogue: {what}; {remedy}")
+
+
+ONE_ANNOTATED = (
+    "both have the new columns of an annotation, but only one of them records that it was annotated"
+)
+
+
 def require_same_units(
     first: object, columns: Sequence[Column], other: object, theirs: Sequence[Column]
 ) -> None:
@@ -500,11 +511,9 @@ def require_same_units(
     for column in theirs:
         unit = stated.get(column.name)
         if unit is not None and column.unit and not _same(unit, column.unit):
-            raise FormatError(
-                f"{first} and {other} cannot be read as one catalogue: '{column.name}' is in '{unit}' in the "
-                f"first and in '{column.unit}' in the second; name the files one by one, so that units are "
-                "converted, or write the column in one unit"
-            )
+            what = f"'{column.name}' is in '{unit}' in the first and in '{column.unit}' in the second"
+            remedy = "name the files one by one, so that units are converted, or write the column in one unit"
+            raise apart(first, other, what, remedy)
 
 
 def _same(one: str, other: str) -> bool:
@@ -542,9 +551,7 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     """Return the partition of which copies have the columns that stay; itself, if all do."""
     if old.only is None and not old.replaced:
         return partition
-    if old.only is not None:
-        return partition.keeping(old.only, slim=True)
-    return partition.keeping([name for name in cat.names if old.stays(name)])
+    return partition.keeping([name for name in cat.names if old.stays(name)], slim=old.only is not None)
 
 
 # Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.

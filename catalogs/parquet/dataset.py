@@ -20,11 +20,13 @@ import pyarrow.types as pt
 from catalogs.arrays import common_type, is_text
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
+    ONE_ANNOTATED,
     Annotation,
     Catalog,
     Column,
     Partition,
     annotated_names,
+    apart,
     each_batch,
     exactly,
     require_same_units,
@@ -411,8 +413,6 @@ def check_none_wrapped(folder: Path) -> None:
 
 Place = Path | RemoteFile
 
-REMEDY = "open the files one by one, or use a pattern that matches fewer files"
-
 
 @dataclass
 class Known:
@@ -451,10 +451,7 @@ class Union:
             if not self.kinds:
                 self.pairs = pairs
             elif annotated_names(pairs) != annotated_names(self.pairs):
-                raise FormatError(
-                    f"{self.kinds[0][0]} and {place} cannot be read as one catalogue: both have the new "
-                    f"columns of an annotation, but only one of them records that it was annotated; {REMEDY}"
-                )
+                raise apart(self.kinds[0][0], place, ONE_ANNOTATED)
             number = self.numbers[kind_key] = len(self.kinds)
             columns = columns_of(schema, pairs)
             for column in columns:
@@ -480,10 +477,10 @@ class Union:
         shapes = {c.shape for c in (known.column, column) if c.shape}
         reshaped = len(shapes) > 1 and known.column.datatype.equals(column.datatype)
         if datatype is None or reshaped:
-            raise FormatError(
-                f"{known.typed} and {place} cannot be read as one catalogue: '{column.name}' is {shown(known.column)} "
-                f"in the first and {shown(column)} in the second; write it with one type in all files, or {REMEDY}"
-            )
+            first, second = shown(known.column), shown(column)
+            what = f"'{column.name}' is {first} in the first and {second} in the second"
+            remedy = "write it with one type in all files, or open the files one by one"
+            raise apart(known.typed, place, what, remedy)
         if not datatype.equals(known.column.datatype):
             known.typed = place
         known.empty = known.empty and empty
@@ -503,10 +500,8 @@ class Union:
         for place, types in self.kinds:
             shared = len(types.keys() & usual.keys())
             if 2 * shared < max(len(types), len(usual)):
-                raise FormatError(
-                    f"{first} and {place} cannot be read as one catalogue: of their {len(usual)} and "
-                    f"{len(types)} columns, {shared} have the same name, expected half of them or more; {REMEDY}"
-                )
+                what = f"of their {len(usual)} and {len(types)} columns, {shared} have the same name"
+                raise apart(first, place, f"{what}, expected half of them or more")
         lacking = Counter[str]()
         for number, (_, types) in enumerate(self.kinds):
             lacking.update(dict.fromkeys(self.known.keys() - types.keys(), self.n_files[number]))
