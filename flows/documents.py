@@ -82,7 +82,7 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
     return value
 
 
-def from_json(kind: type[T], text: str, *, source: str) -> T:
+def from_json(kind: type[T], text: str | bytes, *, source: str) -> T:
     """Return the value that a JSON text describes, as `from_document` does; in a third of the time.
 
     DocumentError if the text is not JSON, or as for `from_document`.
@@ -97,9 +97,12 @@ def from_json(kind: type[T], text: str, *, source: str) -> T:
 def _document_error(error: ValidationError, source: str) -> DocumentError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
+    got = (
+        f"{first['input']!r:.80} for '{key}'" if first["type"] != "json_invalid" else "text that is not JSON"
+    )
     return DocumentError(
-        f"{source}: got {first['input']!r:.80} for '{key}' ({first['msg']}), expected a document that `blr` "
-        "wrote; restore the file from a backup, or write it again"
+        f"{source}: got {got} ({first['msg']}), expected a document that `blr` wrote; restore the file from a backup, "
+        "or write it again"
     )
 
 
@@ -126,14 +129,7 @@ def read_document(kind: type[T], path: Path) -> T:
     DocumentError if the file is not JSON, or does not describe a value of the type (see `from_document`); OSError
     if the file cannot be read.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DocumentError(
-            f"{path}: got text that is not JSON ({error}), expected a document that `blr` wrote; restore the "
-            "file from a backup, or write it again"
-        ) from error
-    return from_document(kind, document, source=str(path))
+    return from_json(kind, path.read_bytes(), source=str(path))
 
 
 @cache
