@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +40,7 @@ from flows.classification._publishing import (
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
+from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
@@ -525,7 +525,7 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
 
 def _dated(bad: Sequence[Problem], before: Manifest | None) -> dict[str, Problem]:
     """Return quarantined files by name, with the time since when they are: those of the last manifest keep theirs."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = utc_now()
     known = {q.name: q.since or before.created for q in before.quarantined} if before else {}
     return {q.name: replace(q, since=known.get(q.name, now)) for q in bad}
 

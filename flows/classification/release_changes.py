@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -25,7 +24,7 @@ from catalogs.errors import CatalogError
 from catalogs.files import own_folder, sweep
 from catalogs.formats import annotated_table
 from flows.classification.scoring import Scorer, settled
-from flows.documents import write_document
+from flows.documents import utc_now, write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
 from flows.request import PromoteRequest
@@ -275,7 +274,7 @@ def release_report(
         format="blr-release",
         schema_version=SCHEMA_VERSION,
         release=manifest.release,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=utc_now(),
         model=manifest.model,
         specification_hash=manifest.specification_hash,
         before=before and replace(before, totals=None),

@@ -9,7 +9,6 @@ removed.
 
 from __future__ import annotations
 
-import getpass
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -34,7 +33,7 @@ from flows.models.store import (
 )
 from flows.request import PromoteRequest
 from flows.runs.lock import exclusive
-from flows.runs.references import ModelReference
+from flows.runs.references import ModelReference, user_name
 from flows.runs.results import SampledChange
 
 InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
@@ -323,4 +322,4 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
 
 def _who(request: PromoteRequest) -> str:
     """Return who decides: the person named, or the user of this process."""
-    return request.by or getpass.getuser()
+    return request.by or user_name()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import getpass
 import hashlib
 import io
 import json
@@ -55,7 +54,7 @@ from flows.release.replay import Truth
 from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
-from flows.runs.references import NAME_PATTERN, check_inside, check_output
+from flows.runs.references import NAME_PATTERN, UNNAMED, check_inside, check_output, user_name
 from flows.runs.release_store import check_key, check_store, folder_here
 from flows.runs.results import Checked, Profile, ReleaseState, Status, Verified
 
@@ -326,13 +325,9 @@ def checked_word(text: str, key: str) -> str:
 
 def signer(by: str | None) -> str:
     """Return who decides: by name, by the environment, or the user; UsageError for an unasked root."""
-    if by or os.environ.get(SIGNER):
-        return by or os.environ[SIGNER]
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "root"
-    if user == "root":
+    named = by or os.environ.get(SIGNER)
+    user = named or user_name()
+    if not named and user in {"root", UNNAMED}:
         raise UsageError(f"--by: got no name, and the user is root; give --by or set {SIGNER}")
     return user
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +12,7 @@ from typing_extensions import TypedDict
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
-from flows.documents import read_document
+from flows.documents import read_document, utc_now
 from flows.models.description import (
     TOLD_APART,
     CatalogueQuality,
@@ -26,6 +24,7 @@ from flows.models.description import (
     TrainingDescription,
     WrongLabels,
 )
+from flows.runs.references import user_name
 
 
 class NotableObject(TypedDict):
@@ -45,12 +44,8 @@ class Made(TypedDict):
 
 
 def made_now() -> Made:
-    """Return this moment and the user who runs this process; a container may have a user without a name."""
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        who = "an unnamed user"
-    return Made(when=datetime.now(UTC).isoformat(timespec="seconds"), who=who)
+    """Return this moment and the user who runs this process."""
+    return Made(when=utc_now(), who=user_name())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ these URLs.  See docs/reprocessing.md.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 from dataclasses import dataclass
@@ -66,6 +67,17 @@ def check_version(version: str) -> str:
             "`blr models list` shows them"
         )
     return version
+
+
+UNNAMED = "an unnamed user"
+
+
+def user_name() -> str:
+    """Return the user who runs this process; a container may have a user without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return UNNAMED
 
 
 ROOTS = "BLR_ROOTS"

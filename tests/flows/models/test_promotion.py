@@ -51,6 +51,16 @@ def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: 
     return f"morphology@{VERSION}"
 
 
+def test_a_user_without_a_name_decides_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is a number."""
+
+    def nobody() -> str:
+        raise KeyError("uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert promote(challenger(store, 0.01), store=store.root, how="better").who == "an unnamed user"
+
+
 def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
     before, label = store.find("morphology").label, challenger(store, 0.01)
     told = promote("morphology", store=store.root, how="better")
