@@ -572,8 +572,9 @@ def group_means(values: Floats, codes: Array) -> tuple[Floats, Floats, Array]:
 
 def group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats, Floats, Array]:
     """Return the median (G,) of each group of ten or more, its spread, the mean's error, numbers, and codes."""
-    n = np.bincount(codes + 1)[1:]  # a code below 0 is of no group
-    kept = (codes >= 0) & (n[codes] >= LEAST_IN_GROUP)
+    sizes = np.bincount(codes + 1, minlength=1)
+    sizes[0] = 0  # a code below 0 is of no group
+    kept = sizes[codes + 1] >= LEAST_IN_GROUP
     labels, group, n = np.unique(codes[kept], return_inverse=True, return_counts=True)
     values, first, order = values[kept], np.cumsum(n) - n, np.argsort(group, kind="stable")
 
