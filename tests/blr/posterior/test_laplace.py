@@ -162,6 +162,17 @@ def test_evidence_in_one_dimension_by_quadrature(dense: Twin, likelihood: str) -
 # What must not matter
 
 
+@pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
+def test_row_order_does_not_matter(dense: Twin, likelihood: str) -> None:
+    Phi, t = case(dense, likelihood)
+    order = np.random.default_rng(0).permutation(len(t))
+    one, other = (
+        fit(P, x, GaussianPrior(0.0, 1.0), likelihood) for P, x in ((Phi, t), (Phi[order], t[order]))
+    )
+    assert distance(one, other.mean) < 1e-8
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
+
+
 def test_class_order_does_not_matter(dense: Twin) -> None:
     Phi, t = dense.softmax(0, K=4)
     order = [2, 0, 3, 1]
