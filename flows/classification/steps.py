@@ -22,7 +22,6 @@ from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.scoring import Scorer, check_copies, settled
-from flows.engines.engine import EngineChoice
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
     LocalSource,
@@ -38,29 +37,11 @@ from flows.models.model import Model
 from flows.models.store import Store
 from flows.request import ClassifyRequest, ReprocessRequest
 from flows.runs.manifest import Manifest
-from flows.runs.references import OutputFolder, check_scheduler
+from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging, output_folder, published_at
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value
 from flows.specification.specification import Specification, specification_hash
-from flows.specification.toml_file import read_specification
-
-# The engine that a classification runs on: the request's, else the specification's, else threads.
-
-
-def chosen_engine(asked: str | None, specification: Specification | None) -> EngineChoice:
-    """Return the engine that is `asked` for, else that of the specification, whose paths start at its folder.
-
-    Raises
-    ------
-    UsageError
-        If a text names no engine, or one that this machine's settings do not allow.
-    """
-    stated = None if specification is None else specification.run.engine
-    base = Path() if specification is None else Path(specification.base_folder)
-    choice, key = EngineChoice.chosen(asked, stated, base=base)
-    check_scheduler(choice.file, choice.address, key=key)
-    return choice
-
+from flows.specification.toml_file import chosen_engine, read_specification
 
 # A trial of a classification: the first rows of each catalogue are scored, and nothing is written.
 

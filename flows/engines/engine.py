@@ -182,18 +182,6 @@ class EngineChoice:
             "Dask scheduler, or the path of its scheduler file (*.json)"
         )
 
-    @classmethod
-    def chosen(cls, asked: str | None, stated: str | None, *, base: Path) -> tuple[EngineChoice, str]:
-        """Return the engine that is `asked` for, else the one `stated` in a specification; and which key names it.
-
-        Paths in a specification start at the folder `base`.  UsageError as of `parse`.
-        """
-        if asked is not None:
-            return cls.parse(asked, key="engine"), "engine"
-        if stated is not None:
-            return cls.parse(stated, key="run.engine", base=base), "run.engine"
-        return cls(), "engine"
-
     def __str__(self) -> str:
         if self.processes:
             return f"local:{self.processes}"

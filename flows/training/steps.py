@@ -79,8 +79,8 @@ from flows.reports.tables import model_card
 from flows.request import TrainRequest
 from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
-from flows.runs.references import ModelReference, check_scheduler
-from flows.specification.toml_file import read_specification
+from flows.runs.references import ModelReference
+from flows.specification.toml_file import chosen_engine, read_specification
 from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._rows import TrainingRows, rows_at, rows_of
 from flows.training._staging import (
@@ -259,7 +259,8 @@ def catalogue_of(request: TrainRequest) -> tuple[tuple[Path | str, ...], bool]:
 def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
     request = specified(request)
-    engine, store = _engine(request), Store.named(request.store)
+    engine = chosen_engine(request.engine, read_specification(request.specification))
+    store = Store.named(request.store)
     if request.limit is None:
         return _trained(request, store, engine, steps)
     with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
@@ -271,15 +272,8 @@ def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
 def plan(request: TrainRequest) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
     request = specified(request)
-    _engine(request)  # a wrong one is an error now
+    chosen_engine(request.engine, read_specification(request.specification))  # a wrong one is an error now
     return ingest(request, Store.named(request.store), dry_run=True)[0]
-
-
-def _engine(request: TrainRequest) -> EngineChoice:
-    wanted = read_specification(request.specification)
-    engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
-    check_scheduler(engine.file, engine.address, key=key)
-    return engine
 
 
 def _trained(request: TrainRequest, store: Store, choice: EngineChoice, steps: Steps) -> ModelDescription:
