@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from blr.arrays import Mask, Matrix, Vector, as_stored, as_vector, require_finite
+from blr.arrays import Mask, Matrix, Places, Vector, as_stored, as_vector, require_finite
 from blr.missing.patterns import (
     BLOCK,
     NodeRule,
@@ -36,16 +36,15 @@ _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard devia
 # The least eigenvalue of the correlations.  A combination of features that never varied is then held to vary by
 # 1e-4 of theirs: above the rounding of float32 catalogues, below anything that matters.
 _LEAST_VARIANCE = 1e-8
-_TOGETHER = 256  # patterns whose matrices stay in cache
 # Share of a feature's variance that is left where another is present, below which that is not seen.
 _BARELY = 0.05
 Incomplete = tuple[Matrix, Mask, Vector]
 """Rows X (n, F), where they are missing (n, F), and their weights (n,)."""
 
 
-_Sums = tuple[Matrix, Vector, Matrix, Matrix]
-"""All that EM needs of the rows of P patterns, 0 where a feature is missing: which features are present (P, F), 1 or 0,
-the weight (P,), and the weighted sums of z (P, F) and z zᵀ (P, F, F)."""
+_Alike = tuple[Places, Places, Matrix]
+"""All that EM needs of the rows of P patterns with m missing features each: which are missing (P, m), and of K rows
+the pattern (K,) with √w and √w z (K, F + 1), 0 where missing; for many rows stand F + 1 of the same moments."""
 
 
 def likeliest_moments(parts: Iterable[Incomplete], sample: Incomplete) -> tuple[Vector, Matrix, bool]:
@@ -55,22 +54,27 @@ def likeliest_moments(parts: Iterable[Incomplete], sample: Incomplete) -> tuple[
     that makes the covariance positive definite, and a positive definite one gets nothing.
     """
     centre, scale = _seen_moments(*sample)
-    found: dict[bytes, Any] = {}
+    found: dict[bytes, Matrix] = {}
     for X, missing, weight in parts:
         Z = np.where(missing, 0.0, (X - centre) / scale)
+        A = np.sqrt(weight)[:, None] * np.column_stack([np.ones(len(Z)), Z])
         for pattern, rows in missing_patterns(missing):
             if not pattern.all():
-                z, w = Z[rows], weight[rows]
-                sums = w.sum(), w @ z, (z * w[:, None]).T @ z
-                present = (~pattern).astype(np.float64)
-                before = found.get(key := present.tobytes())
-                if before is not None:
-                    sums = tuple(a + b for a, b in zip(before[1:], sums, strict=True))
-                found[key] = (present, *sums)
-    whole = [np.array(x) for x in zip(*(found[key] for key in sorted(found)), strict=True)]
-    # So many patterns at a time as stay in cache.
-    pieces = (np.split(x, range(_TOGETHER, len(whole[1]), _TOGETHER)) for x in whole)
-    mean, correlation, converged = _maximise(list(zip(*pieces, strict=True)), uninformed(*sample))
+                some = np.vstack([found.get(key := pattern.tobytes(), A[:0]), A[rows]])
+                found[key] = some if len(some) <= 2 * A.shape[1] else np.asarray(np.linalg.qr(some, mode="r"))
+    alike: dict[int, list[tuple[Places, Matrix]]] = {}
+    for key in sorted(found):
+        gone = np.flatnonzero(np.frombuffer(key, dtype=bool))
+        alike.setdefault(len(gone), []).append((gone, found[key]))
+    pieces = [
+        (
+            np.array([gone for gone, _ in some]),
+            np.repeat(np.arange(len(some)), [len(A) for _, A in some]),
+            np.vstack([A for _, A in some]),
+        )
+        for some in alike.values()
+    ]
+    mean, correlation, converged = _maximise(pieces, uninformed(*sample))
     return centre + scale * mean, correlation * np.outer(scale, scale), converged
 
 
@@ -95,7 +99,7 @@ def uninformed(X: Matrix, missing: Mask, weight: Vector) -> Mask:
     return np.asarray(((variance < _BARELY * whole[:, None]) & (whole > 0)[:, None]).any(axis=1))
 
 
-def _maximise(pieces: Sequence[_Sums], apart: Mask) -> tuple[Vector, Matrix, bool]:
+def _maximise(pieces: Sequence[_Alike], apart: Mask) -> tuple[Vector, Matrix, bool]:
     """Return mean and covariance where EM rests, and whether it came to rest.
 
     Features `apart` (F,) do not vary with the others.
@@ -126,11 +130,12 @@ def _leap(now: Matrix, one: Matrix, two: Matrix) -> Matrix:
     return two
 
 
-def _step(pieces: Sequence[_Sums], moments: Matrix, held: Mask) -> Matrix:
+def _step(pieces: Sequence[_Alike], moments: Matrix, held: Mask) -> Matrix:
     """Return the moments (F + 1, F) after one step of EM from `moments`; covariances `held` (F, F) stay 0."""
     mean, covariance = moments[0], moments[1:]
-    sums = [_completed(*piece, mean, covariance) for piece in pieces]
-    total = sum(float(weight.sum()) for _, weight, _, _ in pieces)
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    sums = [_completed(*piece, mean, precision) for piece in pieces]
+    total = sum(float(A[:, 0] @ A[:, 0]) for _, _, A in pieces)
     shift = sum(first for first, _ in sums) / total
     updated = sum(second for _, second in sums) / total - np.outer(shift, shift)
     updated[held] = 0.0
@@ -139,19 +144,18 @@ def _step(pieces: Sequence[_Sums], moments: Matrix, held: Mask) -> Matrix:
     return np.vstack([mean + shift, updated + lift * np.eye(len(updated))])
 
 
-def _completed(
-    D: Matrix, n: Vector, first: Matrix, second: Matrix, mean: Vector, covariance: Matrix
-) -> tuple[Vector, Matrix]:
-    """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present, of `_Sums`."""
-    # R (P, F, F) regresses all features on those present: Σ_·o Σ_oo⁻¹, with Σ_oo filled up by the identity.
-    block = D[:, :, None] * covariance * D[:, None, :] + np.eye(mean.size) * (1 - D)[:, None, :]
-    R = np.linalg.solve(block, D[:, :, None] * covariance).transpose(0, 2, 1)
-    centre = D * mean
-    about = first - n[:, None] * centre
-    cross = centre[:, :, None] * (first - n[:, None] * centre / 2)[:, None, :]
-    scatter = second - cross - cross.transpose(0, 2, 1)
-    square = R @ scatter @ R.transpose(0, 2, 1) + n[:, None, None] * (covariance - R @ covariance)
-    return np.einsum("pfg,pg->f", R, about), square.sum(axis=0)
+def _completed(gone: Places, of: Places, A: Matrix, mean: Vector, precision: Matrix) -> tuple[Vector, Matrix]:
+    """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present, of `_Alike`."""
+    # With Λ the precision, what is missing has the covariance Λ_mm⁻¹, and the mean −Λ_mm⁻¹ Λ_mo times what is present.
+    blocks = gone[:, :, None], gone[:, None, :]
+    spread = np.linalg.inv(precision[blocks])
+    about, where = A[:, 1:] - A[:, :1] * mean, gone[of]
+    np.put_along_axis(about, where, 0.0, axis=1)
+    filled = -spread[of] @ np.take_along_axis(about @ precision, where, axis=1)[:, :, None]
+    np.put_along_axis(about, where, filled[:, :, 0], axis=1)
+    square = about.T @ about
+    np.add.at(square, blocks, np.bincount(of, A[:, 0] ** 2)[:, None, None] * spread)
+    return A[:, 0] @ about, square
 
 
 def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vector]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -89,6 +90,17 @@ def test_weights_are_copies() -> None:
     copied = FeatureMoments.estimate(np.repeat(X, count, axis=0), np.repeat(missing, count, axis=0))
     np.testing.assert_allclose(weighted.mean, copied.mean, rtol=1e-7)
     np.testing.assert_allclose(weighted.covariance, copied.covariance, rtol=1e-7, atol=1e-8)
+
+
+def test_each_row_of_a_wide_table_may_have_a_pattern_of_its_own() -> None:
+    rng = np.random.default_rng(3)
+    X, missing = rng.normal(size=(1500, 60)), rng.random((1500, 60)) < 0.03
+    tracemalloc.start()
+    moments = FeatureMoments.estimate(X, missing)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert moments.converged
+    assert peak < 20 * X.nbytes
 
 
 def test_row_order_and_values_behind_the_mask_do_not_matter() -> None:
