@@ -262,6 +262,8 @@ class Evidence:
     leaks: Sequence[Leak] = ()
     gains: Mapping[str, float] = field(default_factory=dict)
     presence: Mapping[str, Presence] = field(default_factory=dict)
+    # Columns that rows without a label lack, in a file that is to be classified.
+    with_label: Collection[str] = ()
     duplicates: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, str] = field(default_factory=dict)
     # Columns of the number of votes of which the label is a fraction.
@@ -444,7 +446,11 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
 
 
 def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
-    """Return why nothing could be learned from a column: it is measured often in fewer than two classes."""
+    """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
+    if name in evidence.with_label:
+        return Reason(
+            "rows without a label lack it, and they are to be classified", "measured with labels", 1
+        )
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
     if name in evidence.presence:
         n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))

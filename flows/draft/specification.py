@@ -32,7 +32,7 @@ from catalogs.profile.quality import about_a_magnitude, naming_column, repeating
 from catalogs.sky.positions import positions
 from flows.draft._columns import Chosen, choose_columns, quoted, telling
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
-from flows.draft._page import Page, Split
+from flows.draft._page import LEAST_OF_TARGET, Page, Split
 from flows.draft.inspection import (
     PositionSummary,
     StartedSpecification,
@@ -168,6 +168,8 @@ FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""
 MOST_TOLD = 4
 """Reasons, and columns of one reason, in an error."""
+FEW_OTHERS = 0.01
+"""Share of the rows without a label that have a value, beside that of labelled rows, below which it came with them."""
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
@@ -322,6 +324,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         leaks=leaks,
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
+        with_label=_of_labelled_rows(seen, label, numbers),
         shares=shares_of_one(rows),
         totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
@@ -337,6 +340,15 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     for name, other in near_copies(rows, usable).items():
         against[name] = reason_against_copy(seen, name, other)
     return replace(evidence, against=against)
+
+
+def _of_labelled_rows(seen: Profile, label: str, numbers: Sequence[str]) -> set[str]:
+    """Return the columns that hardly any row without a label has, in a file of many such rows."""
+    known, every = plain_texts(seen.sample[label]) != "", replace(seen, chosen=seen.sample)
+    if not (~known).sum() > LEAST_OF_TARGET * known.sum():
+        return set()
+    present = {name: np.isfinite(as_numbers(without_sentinels(every, name))) for name in numbers}
+    return {name for name, x in present.items() if x[~known].mean() < FEW_OTHERS * x[known].mean()}
 
 
 def _coordinates(

@@ -132,8 +132,9 @@ NEAR = 0.05
 LEAST_P = 1e-3
 """Least probability of a class where probabilities are what objects are spread over."""
 NO_SPACE = (
-    "spread over the probabilities only, and without a list of outliers, since slim copies have no feature "
-    'columns; write full copies with mode = "annotated" under [output]'
+    "spread over the probabilities only, and without a list of outliers, since the copies lack columns of the "
+    'features; write full copies, not slim ones, with mode = "annotated" under [output], or name with --spec the '
+    "specification that they were classified with"
 )
 
 

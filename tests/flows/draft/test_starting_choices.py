@@ -601,3 +601,15 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
             'state position_unit = "deg", or "rad"'
         ),
     )
+
+
+def test_what_rows_without_a_label_lack_is_left_out(tmp_path: Path) -> None:
+    columns = stars_and_galaxies()
+    bright = np.arange(900) < 300
+    columns["CLASS"][~bright] = ""
+    columns["REDSHIFT"][~bright] = np.nan
+    columns["CZ_KMS"][~bright] = -9999.0
+    Table(columns).write(tmp_path / "spectra.fits")
+    start = started(tmp_path / "spectra.fits", "CLASS")
+    for name in ("REDSHIFT", "CZ_KMS"):
+        assert start.left_out[name] == "rows without a label lack it, and they are to be classified"
