@@ -75,8 +75,9 @@ def as_number_column(profile: Profile, name: str) -> Profile:
 def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
 
-    None of a column whose texts are all numbers, which are codes.  Where the sample is not all there is, only those
-    that catalogues are known to write: an unknown one that it lacks would make the column one of texts again.
+    None of a column whose texts are all numbers, or written as 0000 is, which are codes.  Where the sample is not all
+    there is, only those that catalogues are known to write: an unknown one that it lacks would make the column one of
+    texts again.
     """
     column = profile.columns[name]
     if not is_text(column.column.datatype) or is_position(column.column):
@@ -89,6 +90,7 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     complete = len(profile.sample[name]) >= profile.n_rows
     usual = complete or all(map(column_names().sentinels.text.fullmatch, odd))
     few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
+    few = few and not any(re.fullmatch(r"0\d+", text) for text in counts)
     profile.texts_found[name] = odd if usual and few and numbers > sum(odd.values()) else {}
     return profile.texts_found[name]
 
@@ -101,7 +103,10 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     words, odd = _odd_texts(profile, name)
     shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
-        return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
+        marks = sorted({text[0] for text in odd})
+        limits = f": limits, which not_detected = {{ '{name}' = {marks} }} under [catalog] reads"
+        found = f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
+        return found + (limits if {*marks} <= {">", "<"} else "")
     if odd and all(map(_number_written_otherwise, odd)):
         return f"{shown}: {ANOTHER_NOTATION}, expected one such as 1234.5 or 1.2345e3; convert them"
     return None

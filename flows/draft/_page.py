@@ -307,7 +307,12 @@ class Page:
             some, those = marks[name], texts[name]
             values = ", ".join([*map(toml_text, those), *(toml_mark(s.value) for s in some)])
             rows = "; ".join(f"{n:,} rows" for n in those.values())
-            why = [f"{rows}: a text among numbers"] if those else []
+            what = (
+                "a limit, better as not_detected"
+                if any(t[0] in "<>" for t in those)
+                else "a text among numbers"
+            )
+            why = [f"{rows}: {what}"] if those else []
             for s in some:
                 mark = s.value if isinstance(s.value, str) else f"{s.value:g}"
                 why.append(f"{mark}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}")

@@ -69,6 +69,18 @@ def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path: Path, odd:
     assert shown["type"] is None
 
 
+def test_limits_are_said_to_be_and_codes_are_no_numbers(tmp_path: Path) -> None:
+    columns = galaxies()
+    columns["u"] = [f">{x:.1f}" if i % 5 == 0 else f"{x:.3f}" for i, x in enumerate(columns["u"])]
+    columns["g"] = [">21" if i % 5 == 0 else f"{x:.3f}" for i, x in enumerate(columns["g"])]
+    columns["quality"] = ["00D0" if i % 9 == 0 else "0000" for i in range(N)]
+    start = started(tmp_path / "x.parquet", columns)
+    assert "limits, which not_detected = { 'u' = ['>'] } under [catalog] reads" in start.left_out["u"]
+    assert '"g" = [">21"]' in start.text
+    assert "a limit, better as not_detected" in start.text
+    assert "00D0" not in start.text.split("[label]")[0].split("[catalog.sentinels]")[1]
+
+
 @pytest.mark.parametrize("write", [lambda x: f"{x:.5E}".replace("E", "D"), lambda x: f'"{1000 * x:,.1f}"'])
 def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callable[..., Any]) -> None:
     columns = galaxies()
