@@ -25,11 +25,11 @@ from flows.cli.app import run
 from flows.documents import to_document
 from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
+from flows.inputs.opening import handed_out
 from flows.inputs.source import FETCHED, RemoteSource, fetching
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training._gather import read_by_workers
 from tests.catalogs.web import Web, serving
 from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
@@ -393,11 +393,11 @@ def test_workers_read_labelled_files_that_were_fetched(
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     seen: list[Path] = []
 
-    def reading(readings: Any, *rest: Any) -> Any:
-        seen.extend(part.path for reading in readings for part in reading.catalog.partitions)
-        return read_by_workers(readings, *rest)
+    def handed(engine: Any, pieces: Any, work: Any) -> Any:
+        seen.extend(piece.partition.path for piece in pieces)
+        return handed_out(engine, pieces, work)
 
-    monkeypatch.setattr("flows.training._gather.read_by_workers", reading)
+    monkeypatch.setattr("flows.training._gather.handed_out", handed)
     columns = make.survey(1200)
     for i, rows in enumerate(np.array_split(np.arange(1200), 3)):
         make.parquet(web.folder / f"night-{i}.parquet", {name: c[rows] for name, c in columns.items()})
