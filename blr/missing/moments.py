@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from blr.arrays import Mask, Matrix, Places, Vector, as_stored, as_vector, require_finite
 from blr.missing.patterns import (
@@ -626,27 +627,35 @@ class Domain:
         The distances use the marginal distribution of these columns; the degrees of freedom are the rank of its
         covariance.
         """
-        sd, whiten, freedom = kept(
-            self._metrics, present, lambda: _metric(self.moments.covariance[np.ix_(present, present)])
-        )
+        sd, whiten, freedom = kept(self._metrics, present, lambda: self._metric(present))
         with np.errstate(over="ignore"):
             U = (X - self.moments.mean[present]) / sd
         U = np.clip(U, -_FAR, _FAR) @ whiten.T
         return np.einsum("nk,nk->n", U, U), freedom
 
+    def _metric(self, present: NDArray[np.intp]) -> tuple[Vector, Matrix, int]:
+        """Return the sd (k,), the matrix (k, k) that whitens standardised values, and the rank."""
+        sd, whole, spread_everywhere = self._standardised
+        correlation = whole[np.ix_(present, present)]
+        # Inverting the small triangular matrix once and multiplying all rows is faster than solving for them.
+        whiten, _ = dtrtri(np.linalg.cholesky(correlation), lower=1)
+        if spread_everywhere:
+            return sd[present], whiten, len(present)
+        return sd[present], whiten, int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
+
+    @cached_property
+    def _standardised(self) -> tuple[Vector, Matrix, bool]:
+        """The sd (F,) and correlation (F, F), and whether that is of full rank: then that of some features is.
+
+        This is Cauchy's interlacing of eigenvalues.
+        """
+        sd = np.sqrt(np.diag(self.moments.covariance))
+        correlation = self.moments.covariance / np.outer(sd, sd)
+        return sd, correlation, bool(np.linalg.eigvalsh(correlation)[0] > _NO_SPREAD)
+
     @cached_property
     def _metrics(self) -> dict[bytes, tuple[Vector, Matrix, int]]:
         return {}
-
-
-def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:
-    """Return the sd (k,), the matrix (k, k) that whitens standardised values, and the rank."""
-    sd = np.sqrt(np.diag(covariance))
-    # Inverting the small triangular matrix once and multiplying all rows is faster than solving for them.
-    correlation = covariance / np.outer(sd, sd)
-    L = np.linalg.cholesky(correlation)
-    whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
-    return sd, whiten, int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
 
 
 def wilson_hilferty(chi2: Vector, k: int) -> Vector:
