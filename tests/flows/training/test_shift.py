@@ -172,7 +172,7 @@ def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained: Trained) 
     assert f"{shift.n_effective:,.1f}" in said
     answer, other = (training_answers(TrainReport.of(of))[4] for of in (told, alone))
     assert said == " ".join(f"{finding.what}." for finding in answer.findings if finding.level == "plain")
-    assert other.short.startswith("Not known: no catalogue to classify")
+    assert other.short.startswith("Not known: the training compared no catalogue to classify")
 
 
 def test_weights_sum_to_their_effective_number(trained: Trained) -> None:
