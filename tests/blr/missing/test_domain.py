@@ -356,3 +356,34 @@ def test_nodes_have_the_excess_and_the_same_mean() -> None:
     mean = np.einsum("s,snf->nf", weight, whole)
     np.testing.assert_allclose(np.einsum("s,snf->nf", weight, some), mean, atol=1e-12)
     np.testing.assert_allclose(some - mean, (whole - mean) * [1.0, 0.5, 0.25], atol=1e-12)
+
+
+def test_many_features_have_the_moments_and_distances_of_their_definition() -> None:
+    """By the precision of all features, which is not used where one follows from others."""
+    rng, n = np.random.default_rng(4), 80
+    unit = 10.0 ** rng.integers(-3, 3, n)
+    X = (rng.normal(size=(300, 6)) @ rng.normal(size=(6, n)) + rng.normal(size=(300, n))) * unit
+    missing = rng.random(X.shape) < 0.02
+    missing[0], missing[1, 5:] = True, True
+    moments = FeatureMoments.estimate(X, missing)
+    assert moments.precision is not None
+    follows = np.column_stack([X, X[:, 3] - X[:, 5]])
+    assert FeatureMoments.estimate(follows, np.zeros(follows.shape, dtype=bool)).precision is None
+    S, mu, z = moments.covariance, moments.mean, Domain(moments, np.inf).distance(X, missing)
+    assert z[0] == 0
+    absolute, total = np.zeros((2, n))
+    for i in range(1, 40):
+        m, d = missing[i], (X[i] - mu)[~missing[i]]
+        inverse = np.linalg.inv(S[np.ix_(~m, ~m)])
+        B, L = moments.conditional(m)
+        np.testing.assert_allclose(
+            B, S[np.ix_(m, ~m)] @ inverse, rtol=1e-5, atol=1e-7 * np.abs(B).max(initial=1)
+        )
+        left = S[np.ix_(m, m)] - B @ S[np.ix_(~m, m)]
+        np.testing.assert_allclose(L @ L.T, left, rtol=1e-5, atol=1e-7 * np.abs(left).max(initial=0))
+        assert z[i] == pytest.approx(wilson_hilferty(d @ inverse @ d, len(d)), abs=1e-7)
+        absolute[~m] += np.abs(d @ inverse / np.sqrt(np.diag(inverse)))
+        total[~m] += 1
+    ordinary = np.minimum(np.sqrt(np.pi / 2) * absolute / total, 1)
+    found = excess_spread(moments, X[1:40], missing[1:40])
+    np.testing.assert_allclose(found, np.sqrt(total / 39) * ordinary, rtol=1e-6)
