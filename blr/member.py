@@ -23,6 +23,7 @@ inner points.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -315,10 +316,12 @@ class NodeMixture:
         Patterns are many and have few rows each: those that miss as many features are predicted together.
         """
         waiting: dict[tuple[int, int], list[tuple[NDArray[np.intp], NDArray[np.float64]]]] = {}
+        held = Counter[tuple[int, int]]()
         for rows, nodes, _, dimension in parts:
-            group = waiting.setdefault((dimension, len(nodes)), [])
-            group.append((rows, nodes))
-            if sum(x.shape[0] * x.shape[1] for _, x in group) >= most:
+            waiting.setdefault((dimension, len(nodes)), []).append((rows, nodes))
+            held[dimension, len(nodes)] += nodes.shape[0] * nodes.shape[1]
+            if held[dimension, len(nodes)] >= most:
+                del held[dimension, len(nodes)]
                 yield self._together(waiting.pop((dimension, len(nodes))), dimension)
         for (dimension, _), group in waiting.items():
             yield self._together(group, dimension)

@@ -171,23 +171,25 @@ class Forest(Basis):
 
         `sets` of equally many rows lie one behind the other in Z, as in `of_standardised`.
         """
-        mean = self.leaf_means(Z, sets)
+        return self._of_means(self.leaf_means(Z, sets))
+
+    def _of_means(self, mean: Matrix) -> Matrix:
         return mean if self.boosted else _logits(mean, len(self.root))
 
-    def leaf_means(self, Z: Matrix, sets: int = 1) -> Matrix:
-        """Return the mean (n, K) over all trees of the values of the leaves of standardised features Z (n, F)."""
+    def leaf_means(self, Z: Matrix, sets: int = 1, trees: NDArray[np.intp] | slice = slice(None)) -> Matrix:
+        """Return the mean (n, K) over all trees of the leaves' values at Z (n, F), with 0 for others than `trees`."""
         n, K = len(Z) // sets, self.value.shape[1]
         X = np.empty((self.n_features, len(Z) + _APART), np.float32)
         if compiled.loops is not None:
             # The points that a row has in the sets lie side by side: they go down the trees together.
             X[:, : len(Z)].reshape(-1, n, sets)[:] = Z.reshape(sets, n, -1).transpose(2, 1, 0)
             out = np.zeros((n, sets, K))
-            compiled.loops.forest_sums(X, self._packed, self.value, self.root, self._depth, out)
+            compiled.loops.forest_sums(X, self._packed, self.value, self.root[trees], self._depth[trees], out)
             sums = out.transpose(1, 0, 2).reshape(-1, K)
         else:
             X[:, : len(Z)] = Z.T
             rows, sums = np.arange(len(Z)), np.zeros((len(Z), K))
-            for root, depth in zip(self.root, self._depth, strict=True):
+            for root, depth in zip(self.root[trees], self._depth[trees], strict=True):
                 at = np.full(len(Z), root)
                 for _ in range(depth):
                     at = self.child[at] + (X[self.feature[at], rows] > self.threshold[at])
@@ -229,16 +231,24 @@ class Forest(Basis):
         out[:, -len(self.centre) :] = (logits - self.centre) / self.spread
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
-        C = len(self.centre)
-        for f in range(self.n_features):
+        C, n, whole = len(self.centre), len(Z), self.leaf_means(Z)
+        for f, trees in enumerate(self._trees_of):
             if self.linear:
                 out[:, 1 + f, f] = 1
-            ends = []
-            for side in (-_STEP, _STEP):
-                moved = Z.copy()
-                moved[:, f] += side
-                ends.append(self.logits(moved) / self.spread)
-            out[:, -C:, f] = (ends[1] - ends[0]) / (2 * _STEP)
+            moved = np.concatenate([Z, Z, Z])
+            moved[n : 2 * n, f] -= _STEP
+            moved[2 * n :, f] += _STEP
+            here, below, above = self.leaf_means(moved, 3, trees).reshape(3, n, -1)
+            rise = self._of_means(whole - here + above) - self._of_means(whole - here + below)
+            out[:, -C:, f] = rise / (2 * _STEP * self.spread)
+
+    @cached_property
+    def _trees_of(self) -> list[NDArray[np.intp]]:
+        """The trees that ask for each feature."""
+        inner = np.flatnonzero(self.child != np.arange(len(self.child)))
+        order = np.argsort(self.root, kind="stable")
+        tree = order[np.searchsorted(self.root[order], inner, side="right") - 1]
+        return [np.unique(tree[self.feature[inner] == f]) for f in range(self.n_features)]
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:
         C = len(self.centre)

@@ -589,7 +589,7 @@ class ActiveSubspace:
         sizes = {1: _ALONG_ONE, 2: _ALONG_TWO}.get(d, _ALONG_MANY)
         n = next(n for most, n in sizes if reach[:d].sum() <= most)
         others = along @ axes[:, d:]
-        left_out = np.einsum("kflg,fd,gd->kl", slopes, others, others, optimize=True)
+        left_out = np.einsum("kflg,fg->kl", slopes, others @ others.T) if others.size else np.zeros((K, K))
         return n, axes[:, :d], left_out
 
 
