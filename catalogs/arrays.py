@@ -74,7 +74,7 @@ def is_real(datatype: pa.DataType) -> bool:
 
 
 def list_shape(datatype: pa.DataType) -> tuple[int, ...]:
-    """Return the sizes of vectors within vectors, () of what is none."""
+    """Return the sizes of vectors within vectors, () of a single value."""
     if not pt.is_fixed_size_list(datatype):
         return ()
     return (datatype.list_size, *list_shape(datatype.value_type))

@@ -170,7 +170,7 @@ MOST_UNQUOTING = 4
 
 
 def _parts(url: str) -> tuple[str, str, str, str, str]:
-    """Return the scheme, user, host, path and query of a URL; the text is the path of what is none.
+    """Return the scheme, user, host, path and query of a URL; a text that is no URL is a path alone.
 
     Only of the web does a query begin with a question mark, elsewhere that is a wild card.
     """
