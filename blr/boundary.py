@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Literal, overload
 
 import numpy as np
 from contourpy import LineType, contour_generator
@@ -32,6 +32,40 @@ _ROOT = 1e-9  # of a log odds: the probability's error is at most a quarter of i
 _MOST_STEPS = 100
 
 
+@overload
+def decision_boundary(
+    q: Posterior,
+    basis: Basis,
+    level: float = ...,
+    *,
+    kind: Literal["plugin", "moderated"] = ...,
+    of: int | None = ...,
+    axes: tuple[int, int] = ...,
+    at: ArrayLike | None = ...,
+    extent: Extent | None = ...,
+    resolution: int = ...,
+    n_samples: int = ...,
+    rng: np.random.Generator | None = ...,
+) -> list[Matrix]: ...
+
+
+@overload
+def decision_boundary(
+    q: Posterior,
+    basis: Basis,
+    level: float = ...,
+    *,
+    kind: Literal["sampled"],
+    of: int | None = ...,
+    axes: tuple[int, int] = ...,
+    at: ArrayLike | None = ...,
+    extent: Extent | None = ...,
+    resolution: int = ...,
+    n_samples: int = ...,
+    rng: np.random.Generator | None = ...,
+) -> list[list[Matrix]]: ...
+
+
 def decision_boundary(
     q: Posterior,
     basis: Basis,
@@ -45,7 +79,7 @@ def decision_boundary(
     resolution: int = 200,
     n_samples: int = 20,
     rng: np.random.Generator | None = None,
-) -> list[Any]:
+) -> list[Matrix] | list[list[Matrix]]:
     """Return the curves on which a class has probability `level`, each (n, 2), in the units of the features.
 
     Parameters

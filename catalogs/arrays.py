@@ -189,9 +189,8 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """
     if one.equals(other):
         return one
-    if is_text(one) and is_text(
-        other
-    ):  # text if either is, else bytes: those of the other then have to be text too
+    if is_text(one) and is_text(other):
+        # Text if either is, else bytes: those of the other then have to be text too.
         large = any(pt.is_large_string(t) or pt.is_large_binary(t) for t in (one, other))
         if is_string(one) or is_string(other):
             return pa.large_string() if large else pa.string()

@@ -27,7 +27,10 @@ NodeRule = Callable[[Mask], tuple[int, Matrix]]
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
-    """Return X, (N, F), with 0 where it is missing, and the mask; raise on NaN elsewhere.  X is a copy if some is."""
+    """Return X, (N, F), with 0 where it is missing, and the mask; raise on NaN elsewhere.
+
+    X is a copy where something is missing, else the array itself.
+    """
     X, absent = np.asarray(X, dtype=np.float64), np.asarray(missing, dtype=np.bool_)
     F = np.shape(X)[-1] if n_features is None and X.ndim == 2 else n_features
     if X.ndim != 2 or absent.shape != X.shape or X.shape[1] != F:
