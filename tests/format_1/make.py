@@ -101,6 +101,8 @@ def main() -> None:
         ):
             if run(words):
                 sys.exit(f"failed: blr {' '.join(words)}")
+            for page in ("annotated/report.html", *HERE.glob("models/*/*/report.html")):
+                (HERE / page).unlink(missing_ok=True)  # for people; nothing reads it
 
 
 if __name__ == "__main__":
