@@ -37,7 +37,7 @@ DEFERRED = {
     "flows.request": "the command line's options: `blr --help` reads no specification",
     "flows.release.record": "plots: a signature draws none",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
-    "flows.engines.engine": "distributed: an extra, and most runs use threads",
+    "flows.engines.engine": "distributed, SciPy: most runs use threads, and a specification is read without either",
     "flows.models.store": "SciPy and models: a list shows skills and computes none, and opens no model",
     "catalogs.fits.table": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from blr.threads import ordered_map
 from flows.errors import EngineError, UsageError
 
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
@@ -116,10 +115,14 @@ class ThreadEngine:
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, as `Engine.map` says; here in the order of the items."""
+        from blr.threads import ordered_map  # noqa: PLC0415  loads SciPy, which a choice of engine needs not
+
         yield from ordered_map(lambda item: (item, work(item)), items, threads=self.threads)
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
         """Return the sum of the results, as `Engine.reduce` says."""
+        from blr.threads import ordered_map  # noqa: PLC0415  as above
+
         tree = Tree(add)
         for part in ordered_map(work, items, threads=self.threads):
             tree.push(part)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,7 @@ from catalogs.formats import TableChoice, joined, open_files, open_listing, tabl
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.remote_file import Listing
 from catalogs.writing import copied
-from flows.engines.engine import Engine, LostError
-from flows.errors import EngineError, UsageError
+from flows.errors import UsageError
 from flows.inputs.source import (
     InputCatalogue,
     InputFile,
@@ -301,8 +300,6 @@ def read_object(place: ObjectRow, columns: tuple[str, ...]) -> pa.RecordBatch:
     raise CatalogError(f"{partition.path} has lost rows since it was opened, expected all; try again")
 
 
-R = TypeVar("R")
-
 PIECE_ROWS = 8 * BATCH_ROWS
 """Rows of a part of a large file: whole batches, seconds of work."""
 
@@ -321,28 +318,7 @@ class Piece:
 
 
 Workers = Callable[[Callable[[Piece], Any]], Generator[tuple[Piece, Any]]]
-"""Has other processes than this one read all pieces, as `handed_out` does."""
-
-
-def handed_out(
-    engine: Engine, pieces: Sequence[Piece], work: Callable[[Piece], R]
-) -> Generator[tuple[Piece, R]]:
-    """Yield each piece with what the workers of an engine found in it, in catalogue order; what comes early waits.
-
-    Where the caller closes the iterator early, work that has begun is finished, and no other begins.
-
-    EngineError if the workers of a piece were killed each time; and as `Engine.map` does.
-    """
-    waiting: dict[int, R] = {}
-    following = 0
-    with closing(engine.map(work, pieces)) as results:
-        for piece, result in results:
-            if isinstance(result, LostError):
-                raise EngineError(f"{piece.partition.path}: {result}")
-            waiting[piece.number] = result
-            while following in waiting:
-                yield pieces[following], waiting.pop(following)
-                following += 1
+"""Has other processes than this one read all pieces, and yields what they found in catalogue order."""
 
 
 def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, ...]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +34,8 @@ from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
 from catalogs.sky.positions import PositionUnit, positions
-from flows.engines.engine import current_engine
-from flows.errors import SpecificationError, TrainingError
+from flows.engines.engine import Engine, LostError, current_engine
+from flows.errors import EngineError, SpecificationError, TrainingError
 from flows.features.reader import (
     FeatureReader,
     Place,
@@ -48,7 +49,7 @@ from flows.features.reader import (
     training_reader,
     training_table,
 )
-from flows.inputs.opening import Piece, Workers, first_rows, handed_out, pieces_of, thinned
+from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
     Conflicts,
     LabelReader,
@@ -365,6 +366,30 @@ def read_piece(
             np.savez(stream, **arrays)
         counted.append(replace(read, part={}, content={}))
     return counted, source.counts_alone()
+
+
+R = TypeVar("R")
+
+
+def handed_out(
+    engine: Engine, pieces: Sequence[Piece], work: Callable[[Piece], R]
+) -> Generator[tuple[Piece, R]]:
+    """Yield each piece with what the workers of an engine found in it, in catalogue order; what comes early waits.
+
+    Where the caller closes the iterator early, work that has begun is finished, and no other begins.
+
+    EngineError if the workers of a piece were killed each time; and as `Engine.map` does.
+    """
+    waiting: dict[int, R] = {}
+    following = 0
+    with closing(engine.map(work, pieces)) as results:
+        for piece, result in results:
+            if isinstance(result, LostError):
+                raise EngineError(f"{piece.partition.path}: {result}")
+            waiting[piece.number] = result
+            while following in waiting:
+                yield pieces[following], waiting.pop(following)
+                following += 1
 
 
 def read_by_workers(

@@ -25,11 +25,11 @@ from flows.cli.app import run
 from flows.documents import to_document
 from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
-from flows.inputs.opening import handed_out
 from flows.inputs.source import FETCHED, RemoteSource, fetching
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
+from flows.training._gather import handed_out
 from tests.catalogs.web import Web, serving
 from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
