@@ -16,6 +16,7 @@ from flows.runs.parameters import (
     IDENTIFIER,
     OUTPUT_FOLDER,
     STORE,
+    STORE_OF_COPIES,
     THREADS,
     Parameter,
 )
@@ -262,13 +263,7 @@ class ExplainRequest:
             "NAME[@VERSION]",
         ),
     ] = None
-    store: Annotated[
-        Path | None,
-        Parameter(
-            "Folder of the model store; default: that of the annotated catalogue's manifest, or else models.",
-            "DIR",
-        ),
-    ] = None
+    store: Annotated[Path | None, STORE_OF_COPIES] = None
     id_column: Annotated[
         str | None,
         Parameter("Column with the names of the objects; default: the one that looks like it.", "COLUMN"),
@@ -350,7 +345,7 @@ class CensusRequest:
     """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    store: Annotated[Path, STORE] = Path("models")
+    store: Annotated[Path | None, STORE_OF_COPIES] = None
     assumes: Annotated[
         Literal["same", "shares", "features"] | None,
         Parameter(
@@ -427,7 +422,7 @@ class ReviewRequest:
             least=0,
         ),
     ] = None
-    store: Annotated[Path, STORE] = Path("models")
+    store: Annotated[Path | None, STORE_OF_COPIES] = None
     specification: Annotated[
         Path | None,
         specification_file(

@@ -153,6 +153,16 @@ def test_tests_that_a_page_names_exist() -> None:
         assert f"\ndef {name}(" in text_of(path), f"{file}::{name}"
 
 
+def test_functions_of_the_contracts_exist() -> None:
+    """The page of the contracts names functions of `flows` by their folder and module."""
+    folders = {p.parent.name for p in (ROOT / "flows").glob("*/__init__.py")}
+    called = re.findall(r"(?<![\w.])([a-z_]+)\.([a-z_]+)\.([a-z_]+)\(", text_of(DOCS / "contracts.md"))
+    named = [parts for parts in called if parts[0] in folders]
+    assert len(named) > 5
+    for folder, module, name in named:
+        assert hasattr(importlib.import_module(f"flows.{folder}.{module}"), name)
+
+
 def test_names_of_the_methods_exist() -> None:
     page = text_of(ROOT / "docs" / "methods.md")
     for module, name in re.findall(r"`blr\.(?:([\w.]+)\.)?(\w+)[(`]", page):

@@ -260,16 +260,20 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
             f"{path} holds no table; it holds the HDUs {_listed(hdus)}, expected a binary or ASCII table; write it "
             "again, or take it out of the folder"
         )
-    if len(tables) > 1 and columns:
-        wanted = set(columns)
-        holding = [h for h in tables if wanted <= _names(h)]
-        tables = holding or tables
-    if len(tables) > 1:
+    missing = [[name for name in columns if name not in _names(h)] for h in tables]
+    holding = [h for h, lost in zip(tables, missing, strict=True) if not lost] or tables
+    if len(holding) > 1:
+        fewest = min(range(len(tables)), key=lambda i: len(missing[i]))
+        lacks = (
+            f"; none has all columns: {tables[fewest].index} lacks {missing[fewest]}"
+            if missing[fewest]
+            else ""
+        )
         raise CatalogError(
-            f"{path} holds {len(tables)} tables: {_listed(tables)}; name one, or give its number: with "
+            f"{path} holds {len(holding)} tables: {_listed(holding)}{lacks}; name one, or give its number: with "
             "--table of `blr inspect` and `blr init`, or as table under [catalog] and [target]"
         )
-    return tables[0]
+    return holding[0]
 
 
 def _check_by_rows(path: Path, table: Table) -> None:

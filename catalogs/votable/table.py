@@ -623,18 +623,23 @@ def chosen(
         ]
         numbers = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
     else:
-        some = [i for i, t in enumerate(tables) if t.fields]
-        having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
+        missing = {
+            i: [name for name in columns if name not in column_names(t)]
+            for i, t in enumerate(tables)
+            if t.fields
+        }
         # If there is only one table, the reader of the columns names those that are missing.
-        numbers = having or (some if len(some) == 1 else [])
+        numbers = [i for i, lost in missing.items() if not lost or len(missing) == 1]
     if len(numbers) == 1:
         return numbers[0]
     listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"
-    got = (
-        f"table {wanted!r}"
-        if wanted is not None
-        else f"{len(numbers)} tables" + (f" with {list(columns)}" if columns else "")
-    )
+    if wanted is not None:
+        got = f"table {wanted!r}"
+    elif numbers or not missing:
+        got = f"{len(numbers)} tables" + (f" with {list(columns)}" if columns else "")
+    else:
+        nearest = min(missing, key=lambda i: len(missing[i]))
+        got = f"no table with all columns, since {nearest} '{names[nearest]}' lacks {missing[nearest]}"
     raise FormatError(f"{path}: got {got}, expected one; name one, or give its number: {listed}")
 
 

@@ -445,8 +445,9 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
 def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     """Return the census of a folder of this machine."""
     manifest = annotated_manifest(out)
-    stored = Store.named(request.store).find(manifest.model)
-    model = Store.named(request.store).read(stored)
+    store = Store.named(manifest.model_store(out, request.store))
+    stored = store.find(manifest.model)
+    model = store.read(stored)
     asked = _asked(manifest, model, request)
     census = folder_census(
         model, stored.path.parent, out, manifest.outputs, asked=asked, selected=manifest.selected

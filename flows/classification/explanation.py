@@ -88,10 +88,11 @@ class FeatureSpace:
         return distance, self.targets[row]
 
 
-def feature_space(out: Path, store: Path, specification: Path | None = None) -> FeatureSpace:
+def feature_space(out: Path, store: Path | None, specification: Path | None = None) -> FeatureSpace:
     """Return the space of the model that wrote a folder of annotated copies.
 
-    `specification` has the [target] that the copies were classified with, where it was not the model's own.
+    The `store` is by default the one that the folder's manifest names.  `specification` has the [target] that the
+    copies were classified with, where it was not the model's own.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     """
     with output_folder(out, key="out", publish=False) as folder:
         manifest = annotated_manifest(folder)
-    models = Store.named(store)
+        models = Store.named(manifest.model_store(folder, store))
     stored = models.find(manifest.model)
     model = models.read(stored)
     wanted = model.specification if specification is None else read_specification(specification)
@@ -253,16 +254,13 @@ def explain(request: ExplainRequest) -> Explanation:
 
 def _maker(request: ExplainRequest) -> tuple[str, Path]:
     """Return the model and its store: those asked for, else those that the manifest of an annotated copy names."""
-    default = request.store or Path("models")
     if request.model is not None:
-        return request.model, default
+        return request.model, request.store or Path("models")
     path = Path(request.catalogue)
     for out in (path, *path.parents):
         manifest = Manifest.read(out)
         if manifest is not None:
-            recorded = out / manifest.store
-            known = request.store is None and bool(manifest.store) and recorded.is_dir()
-            return manifest.model, recorded if known else default
+            return manifest.model, manifest.model_store(out, request.store)
     raise UsageError(
         f"--model: got none for '{request.catalogue}', which no manifest.json says is an annotated copy, expected the "
         "model that is to give the class; name it, `blr models list` shows them"

@@ -479,6 +479,14 @@ class Manifest:
         """Return the output of that name; None where the manifest has none."""
         return self._by_name.get(name)
 
+    def model_store(self, out: Path, wanted: Path | None) -> Path:
+        """Return the store with the model: the `wanted` one, else the recorded one if it is there, else `models`.
+
+        `out` is the folder that this is the manifest of.
+        """
+        recorded = out / self.store
+        return wanted or (recorded if self.store and recorded.is_dir() else Path("models"))
+
     @property
     def reference(self) -> ReleaseReference:
         """What later releases say of this one."""

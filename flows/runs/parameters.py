@@ -62,6 +62,11 @@ class Parameter:
 
 
 STORE = Parameter("Folder of the model store.", "DIR", written=True)
+STORE_OF_COPIES = Parameter(
+    "Folder of the model store; default: the one that the copies' manifest names, or else models.",
+    "DIR",
+    written=True,
+)
 OUTPUT_FOLDER = Parameter("Folder that `blr classify` has written.", "OUT", positional=True, published=True)
 IDENTIFIER = Parameter(
     "Column with the names of the objects; default: the one that looks like it.", "COLUMN", flag="--id"

@@ -78,7 +78,7 @@ def opened(path: Path) -> list[Catalog]:
     try:
         return [catalogs.open(path)]
     except CatalogError as error:
-        said = re.search(r"holds (\d+) tables: (.*); say which", str(error))
+        said = re.search(r"holds (\d+) tables: (.*); name one", str(error))
         if said is None:
             raise
         numbers = re.findall(r"(?:^|, )(\d+) ", said[2])

@@ -197,6 +197,10 @@ def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
         fits.open(path)
     with pytest.raises(CatalogError, match="holds 3 tables"):
         fits.open(path, columns=["x"])
+    with pytest.raises(
+        CatalogError, match=r"holds 3 tables.*; none has all columns: 3 lacks \['y'\]; name one"
+    ):
+        fits.open(path, columns=["x", "only_1", "y"])
     with pytest.raises(CatalogError, match="2 tables called 'B'"):
         fits.open(path, "B")
     with pytest.raises(CatalogError, match=r"0 tables called '1'; expected one of 0 PRIMARY, 1 \('IMAGE'\)"):
