@@ -4,6 +4,8 @@ This module evaluates its annotations: `flows.runs.parameters` says why.  It is 
 folder on the module path, where it would hide the package of that name.
 """
 
+# ruff: noqa: FBT003, RUF009 -- `option` makes a field, and its default, true or false, stands first
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +21,7 @@ from flows.runs.parameters import (
     STORE_OF_COPIES,
     THREADS,
     Parameter,
+    option,
 )
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
@@ -80,13 +83,11 @@ class TrainRequest:
             command_line_type=Path,
         ),
     ]
-    store: Annotated[Path, STORE] = Path("models")
-    overwrite: Annotated[bool, Parameter("Train again even if the store already has this model.")] = False
-    limit: Annotated[
-        int | None, Parameter("A trial: read only this many rows, and keep nothing.", "N", least=1)
-    ] = None
-    threads: Annotated[int | None, THREADS] = None
-    engine: Annotated[str | None, ENGINE] = None
+    store: Path = option(Path("models"), STORE)
+    overwrite: bool = option(False, "Train again even if the store already has this model.")
+    limit: int | None = option(None, "A trial: read only this many rows, and keep nothing.", "N", least=1)
+    threads: int | None = option(None, THREADS)
+    engine: str | None = option(None, ENGINE)
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,9 @@ class InspectRequest:
     """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
 
     file: Annotated[str, Parameter("A catalogue, also at a URL, or a model file.", "FILE", positional=True)]
-    label: Annotated[
-        str | None, Parameter("Column of the class: look for columns that give it away.", "COLUMN")
-    ] = None
-    limit: Annotated[int | None, LIMIT] = None
-    table: Annotated[str | None, TABLE] = None
+    label: str | None = option(None, "Column of the class: look for columns that give it away.", "COLUMN")
+    limit: int | None = option(None, LIMIT)
+    table: str | None = option(None, TABLE)
 
 
 @dataclass(frozen=True)
@@ -107,21 +106,18 @@ class InitRequest:
 
     file: Annotated[str, Parameter("A labelled catalogue, also at a URL.", "CATALOG", positional=True)]
     label: Annotated[str, Parameter("Column of the class.", "COLUMN")]
-    out: Annotated[
-        Path | None,
-        Parameter("File to write the specification to, instead of printing it.", "FILE", written=True),
-    ] = None
-    overwrite: Annotated[bool, Parameter("Replace an existing file.")] = False
-    limit: Annotated[int | None, LIMIT] = None
-    table: Annotated[str | None, TABLE] = None
-    columns: Annotated[
-        Path | None,
-        Parameter(
-            "TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
-            "the folder of --out, or in this folder.",
-            "FILE",
-        ),
-    ] = None
+    out: Path | None = option(
+        None, "File to write the specification to, instead of printing it.", "FILE", written=True
+    )
+    overwrite: bool = option(False, "Replace an existing file.")
+    limit: int | None = option(None, LIMIT)
+    table: str | None = option(None, TABLE)
+    columns: Path | None = option(
+        None,
+        "TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
+        "the folder of --out, or in this folder.",
+        "FILE",
+    )
 
 
 def read_shares(text: str) -> str | dict[str, float]:
@@ -154,51 +150,41 @@ class ClassifyRequest:
     model: Annotated[
         str, Parameter("Model to classify with: NAME, for its champion, or NAME@VERSION.", "NAME[@VERSION]")
     ]
-    store: Annotated[Path, STORE] = Path("models")
-    out: Annotated[
-        Path,
-        Parameter(
-            "Folder for the annotated copies, or URL of one in an object store.",
-            "DIR",
-            published=True,
-            required=True,
-        ),
-    ] = Path("annotated")
-    specification: Annotated[
-        "Specification | Path | None",
+    store: Path = option(Path("models"), STORE)
+    out: Path = option(
+        Path("annotated"),
+        "Folder for the annotated copies, or URL of one in an object store.",
+        "DIR",
+        published=True,
+        required=True,
+    )
+    specification: "Specification | Path | None" = option(
+        None,
         specification_file(
             "Specification whose target, flags and output replace those that the model was trained with."
         ),
-    ] = None
-    class_prior: Annotated[
-        Literal["em"] | dict[str, float] | None,
-        Parameter(
-            "Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
-            "em|A=X,B=Y",
-            command_line_type=str | None,
-            parse=read_shares,
-        ),
-    ] = None
-    output_format: Annotated[
-        Literal["same", "parquet", "fits"] | None,
-        Parameter(
-            "Format of the copies: same (each input's own), or another; default: the specification's.",
-            flag="--format",
-        ),
-    ] = None
-    overwrite: Annotated[
-        bool,
-        Parameter(
-            "Replace what another model or specification wrote, and any other file that has a copy's name."
-        ),
-    ] = False
-    verify: Annotated[bool, VERIFY] = False
-    limit: Annotated[
-        int | None,
-        Parameter("A trial: score only this many rows of each catalogue, and write nothing.", "N", least=1),
-    ] = None
-    threads: Annotated[int | None, THREADS] = None
-    engine: Annotated[str | None, ENGINE] = None
+    )
+    class_prior: Literal["em"] | dict[str, float] | None = option(
+        None,
+        "Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
+        "em|A=X,B=Y",
+        command_line_type=str | None,
+        parse=read_shares,
+    )
+    output_format: Literal["same", "parquet", "fits"] | None = option(
+        None,
+        "Format of the copies: same (each input's own), or another; default: the specification's.",
+        flag="--format",
+    )
+    overwrite: bool = option(
+        False, "Replace what another model or specification wrote, and any other file that has a copy's name."
+    )
+    verify: bool = option(False, VERIFY)
+    limit: int | None = option(
+        None, "A trial: score only this many rows of each catalogue, and write nothing.", "N", least=1
+    )
+    threads: int | None = option(None, THREADS)
+    engine: str | None = option(None, ENGINE)
 
 
 @dataclass(frozen=True)
@@ -214,36 +200,28 @@ class ReprocessRequest:
             command_line_type=Path,
         ),
     ]
-    store: Annotated[Path, STORE] = Path("models")
-    model: Annotated[
-        str | None,
-        Parameter(
-            "Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
-            "NAME[@VERSION]",
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        Parameter("Folder for the annotated copies; default: the specification's.", "DIR", published=True),
-    ] = None
-    verify: Annotated[bool, VERIFY] = False
-    threads: Annotated[int | None, THREADS] = None
-    engine: Annotated[str | None, ENGINE] = None
-    quiet_seconds: Annotated[
-        float,
-        Parameter(
-            "Seconds without a change after which a file no longer counts as being written.",
-            "S",
-            least=0,
-            flag="--settle",
-        ),
-    ] = 5.0
-    patience: Annotated[
-        float,
-        Parameter(
-            "Seconds to wait for files that are being written, before the next run gets them.", "S", least=0
-        ),
-    ] = 30.0
+    store: Path = option(Path("models"), STORE)
+    model: str | None = option(
+        None,
+        "Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
+        "NAME[@VERSION]",
+    )
+    out: Path | None = option(
+        None, "Folder for the annotated copies; default: the specification's.", "DIR", published=True
+    )
+    verify: bool = option(False, VERIFY)
+    threads: int | None = option(None, THREADS)
+    engine: str | None = option(None, ENGINE)
+    quiet_seconds: float = option(
+        5.0,
+        "Seconds without a change after which a file no longer counts as being written.",
+        "S",
+        least=0,
+        flag="--settle",
+    )
+    patience: float = option(
+        30.0, "Seconds to wait for files that are being written, before the next run gets them.", "S", least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -255,27 +233,24 @@ class ExplainRequest:
         Parameter("Catalogue with the object: a file, folder, pattern or URL.", "CATALOG", positional=True),
     ]
     identifier: Annotated[str, Parameter("The object's identifier.", "ID", flag="--id")]
-    model: Annotated[
-        str | None,
-        Parameter(
-            "Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
-            "annotated the catalogue.",
-            "NAME[@VERSION]",
-        ),
-    ] = None
-    store: Annotated[Path | None, STORE_OF_COPIES] = None
-    id_column: Annotated[
-        str | None,
-        Parameter("Column with the names of the objects; default: the one that looks like it.", "COLUMN"),
-    ] = None
-    specification: Annotated[
-        Path | None,
+    model: str | None = option(
+        None,
+        "Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
+        "annotated the catalogue.",
+        "NAME[@VERSION]",
+    )
+    store: Path | None = option(None, STORE_OF_COPIES)
+    id_column: str | None = option(
+        None, "Column with the names of the objects; default: the one that looks like it.", "COLUMN"
+    )
+    specification: Path | None = option(
+        None,
         specification_file(
             "Specification whose target and flags replace those that the model was trained with."
         ),
-    ] = None
-    table: Annotated[str | None, TABLE] = None
-    html: Annotated[Path | None, Parameter("Write a page of HTML too.", "FILE", written=True)] = None
+    )
+    table: str | None = option(None, TABLE)
+    html: Path | None = option(None, "Write a page of HTML too.", "FILE", written=True)
 
 
 @dataclass(frozen=True)
@@ -284,60 +259,41 @@ class MapRequest:
 
     out: Annotated[Path, OUTPUT_FOLDER]
     class_name: Annotated[str, Parameter("Class to map.", "CLASS", flag="--class")]
-    what: Annotated[
-        Literal["fraction", "contamination", "completeness"],
-        Parameter(
-            "Objects of the class among all; those of other classes among the selected; or the selected ones "
-            "among those of the class."
-        ),
-    ] = "contamination"
-    labels: Annotated[
-        Path | None,
-        Parameter(
-            "Table of objects whose class is known: a review list that was filled in, or any catalogue.",
-            "FILE",
-        ),
-    ] = None
-    label: Annotated[str, Parameter("Column of the class in that table; empty: not known.", "COLUMN")] = (
-        "label"
+    what: Literal["fraction", "contamination", "completeness"] = option(
+        "contamination",
+        "Objects of the class among all; those of other classes among the selected; or the selected ones "
+        "among those of the class.",
     )
-    identifier: Annotated[
-        str | None,
-        Parameter(
-            "Column that names an object, in both; default: the specification's.", "COLUMN", flag="--id"
-        ),
-    ] = None
-    order: Annotated[
-        int, Parameter("Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", "N", least=0)
-    ] = 4
-    over: Annotated[
-        list[str] | None,
-        Parameter(
-            "What the fraction may depend on: expressions over columns and maps; may be repeated.",
-            "EXPRESSION",
-        ),
-    ] = None
-    sky_map: Annotated[
-        list[str] | None,
-        Parameter(
-            "HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
-            "by @galactic if the file does not state its coordinates; may be repeated.",
-            "NAME=FILE",
-        ),
-    ] = None
-    threshold: Annotated[
-        float | None,
-        Parameter(
-            "Select objects with at least this probability; default: those whose likeliest class it is.",
-            "P",
-            least=0,
-        ),
-    ] = None
-    folder: Annotated[
-        Path | None, Parameter("Folder for the maps; default: OUT/maps.", "DIR", written=True)
-    ] = None
-    overwrite: Annotated[bool, Parameter("Replace maps of the same name.")] = False
-    seed: Annotated[int, Parameter("Seed of the draws that intervals are made of.", "N", least=0)] = 0
+    labels: Path | None = option(
+        None,
+        "Table of objects whose class is known: a review list that was filled in, or any catalogue.",
+        "FILE",
+    )
+    label: str = option("label", "Column of the class in that table; empty: not known.", "COLUMN")
+    identifier: str | None = option(
+        None, "Column that names an object, in both; default: the specification's.", "COLUMN", flag="--id"
+    )
+    order: int = option(4, "Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", "N", least=0)
+    over: list[str] | None = option(
+        None,
+        "What the fraction may depend on: expressions over columns and maps; may be repeated.",
+        "EXPRESSION",
+    )
+    sky_map: list[str] | None = option(
+        None,
+        "HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
+        "by @galactic if the file does not state its coordinates; may be repeated.",
+        "NAME=FILE",
+    )
+    threshold: float | None = option(
+        None,
+        "Select objects with at least this probability; default: those whose likeliest class it is.",
+        "P",
+        least=0,
+    )
+    folder: Path | None = option(None, "Folder for the maps; default: OUT/maps.", "DIR", written=True)
+    overwrite: bool = option(False, "Replace maps of the same name.")
+    seed: int = option(0, "Seed of the draws that intervals are made of.", "N", least=0)
 
 
 @dataclass(frozen=True)
@@ -345,28 +301,23 @@ class CensusRequest:
     """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    store: Annotated[Path | None, STORE_OF_COPIES] = None
-    assumes: Annotated[
-        Literal["same", "shares", "features"] | None,
-        Parameter(
-            "Assumption that the counts rest on; default: the specification's, or else a test chooses."
-        ),
-    ] = None
-    specification: Annotated[
-        "Specification | Path | None",
+    store: Path | None = option(None, STORE_OF_COPIES)
+    assumes: Literal["same", "shares", "features"] | None = option(
+        None, "Assumption that the counts rest on; default: the specification's, or else a test chooses."
+    )
+    specification: "Specification | Path | None" = option(
+        None,
         specification_file(
             "Specification whose [census], purity and completeness are asked for; default: as before."
         ),
-    ] = None
-    by: Annotated[
-        str | None,
-        Parameter(
-            "Expression over features whose bins are counted one by one; default: the specification's.",
-            "EXPRESSION",
-        ),
-    ] = None
-    bins: Annotated[int, BINS] = 4
-    edges: Annotated[list[float] | None, EDGES] = None
+    )
+    by: str | None = option(
+        None,
+        "Expression over features whose bins are counted one by one; default: the specification's.",
+        "EXPRESSION",
+    )
+    bins: int = option(4, BINS)
+    edges: list[float] | None = option(None, EDGES)
 
 
 def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
@@ -391,46 +342,37 @@ class ReviewRequest:
     """Write a list of objects for a human look: CSV, and a page with links to sky surveys."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    budget: Annotated[
-        int | None,
-        Parameter(
-            "Number of objects to label, drawn where labels help most and spread over the features; a "
-            "list of outliers is written too.",
-            "N",
-            least=1,
-        ),
-    ] = None
-    outliers: Annotated[
-        int, Parameter("Number of objects in the list of outliers that --budget writes.", "N", least=0)
-    ] = 20
-    per_class: Annotated[
-        bool, Parameter("Share the budget equally between the classes that the model gives.")
-    ] = False
-    by: Annotated[
-        str | None,
-        Parameter(
-            "Expression between whose bins the budget is shared equally, such as a magnitude.", "EXPRESSION"
-        ),
-    ] = None
-    bins: Annotated[int, BINS] = 3
-    edges: Annotated[list[float] | None, EDGES] = None
-    top: Annotated[
-        int | None,
-        Parameter(
-            "Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
-            "N",
-            least=0,
-        ),
-    ] = None
-    store: Annotated[Path | None, STORE_OF_COPIES] = None
-    specification: Annotated[
-        Path | None,
+    budget: int | None = option(
+        None,
+        "Number of objects to label, drawn where labels help most and spread over the features; a "
+        "list of outliers is written too.",
+        "N",
+        least=1,
+    )
+    outliers: int = option(
+        20, "Number of objects in the list of outliers that --budget writes.", "N", least=0
+    )
+    per_class: bool = option(False, "Share the budget equally between the classes that the model gives.")
+    by: str | None = option(
+        None, "Expression between whose bins the budget is shared equally, such as a magnitude.", "EXPRESSION"
+    )
+    bins: int = option(3, BINS)
+    edges: list[float] | None = option(None, EDGES)
+    top: int | None = option(
+        None,
+        "Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
+        "N",
+        least=0,
+    )
+    store: Path | None = option(None, STORE_OF_COPIES)
+    specification: Path | None = option(
+        None,
         specification_file(
             "Specification that the copies were classified with, where it was not the model's own."
         ),
-    ] = None
-    identifier: Annotated[str | None, IDENTIFIER] = None
-    seed: Annotated[int, Parameter("Seed of the random draw.", "N", least=0)] = 0
+    )
+    identifier: str | None = option(None, IDENTIFIER)
+    seed: int = option(0, "Seed of the random draw.", "N", least=0)
 
     @property
     def n_top(self) -> int:
@@ -458,34 +400,27 @@ class AuditDrawRequest:
     """Draw objects by design, and write the list that people fill in: CSV, and a page with links."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    n: Annotated[int, Parameter("Objects to draw.", "N", least=10)] = 200
-    by: Annotated[
-        str | None,
-        Parameter("Expression whose bins are judged one by one, such as a magnitude.", "EXPRESSION"),
-    ] = None
-    bins: Annotated[int, BINS] = 3
-    edges: Annotated[list[float] | None, EDGES] = None
-    threshold: Annotated[
-        list[tuple[str, float]] | None,
-        Parameter(
-            "Class and least probability of a selection that is judged too; may be given several times.",
-            "CLASS=P",
-            command_line_type=list[str] | None,
-            parse=read_thresholds,
-        ),
-    ] = None
-    labels: Annotated[
-        Path | None,
-        Parameter(
-            "Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
-            "FILE",
-        ),
-    ] = None
-    identifier: Annotated[str | None, IDENTIFIER] = None
-    seed: Annotated[int, Parameter("Seed of the random draw.", "N", least=0)] = 0
-    overwrite: Annotated[
-        bool, Parameter("Replace an earlier list, unless answers have been filled in there.")
-    ] = False
+    n: int = option(200, "Objects to draw.", "N", least=10)
+    by: str | None = option(
+        None, "Expression whose bins are judged one by one, such as a magnitude.", "EXPRESSION"
+    )
+    bins: int = option(3, BINS)
+    edges: list[float] | None = option(None, EDGES)
+    threshold: list[tuple[str, float]] | None = option(
+        None,
+        "Class and least probability of a selection that is judged too; may be given several times.",
+        "CLASS=P",
+        command_line_type=list[str] | None,
+        parse=read_thresholds,
+    )
+    labels: Path | None = option(
+        None,
+        "Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
+        "FILE",
+    )
+    identifier: str | None = option(None, IDENTIFIER)
+    seed: int = option(0, "Seed of the random draw.", "N", least=0)
+    overwrite: bool = option(False, "Replace an earlier list, unless answers have been filled in there.")
 
 
 @dataclass(frozen=True)
@@ -501,22 +436,18 @@ class AuditEstimateRequest:
             positional=True,
         ),
     ]
-    threshold: Annotated[
-        list[tuple[str, float]] | None,
-        Parameter(
-            "Class and least probability of a selection that is judged too, besides those of the draw.",
-            "CLASS=P",
-            command_line_type=list[str] | None,
-            parse=read_thresholds,
-        ),
-    ] = None
-    sets: Annotated[
-        float | None,
-        Parameter(
-            "Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
-            "SHARE",
-        ),
-    ] = None
+    threshold: list[tuple[str, float]] | None = option(
+        None,
+        "Class and least probability of a selection that is judged too, besides those of the draw.",
+        "CLASS=P",
+        command_line_type=list[str] | None,
+        parse=read_thresholds,
+    )
+    sets: float | None = option(
+        None,
+        "Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
+        "SHARE",
+    )
 
 
 MARGIN = 0.005
@@ -531,38 +462,29 @@ class PromoteRequest:
         str,
         Parameter("NAME@VERSION, or NAME for the newest of its versions.", "NAME[@VERSION]", positional=True),
     ]
-    store: Annotated[Path, STORE] = Path("models")
-    how: Annotated[
-        Literal["ask", "better", "now"],
-        Parameter(
-            "Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
-            flag=None,
-        ),
-    ] = "ask"
-    margin: Annotated[
-        float,
-        Parameter(
-            "Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
-            "NATS",
-            least=0,
-        ),
-    ] = MARGIN
-    why: Annotated[str | None, Parameter("Reason, for the champion's log.", "TEXT")] = None
-    by: Annotated[
-        str | None,
-        Parameter(
-            "Name of the person who decides, for the log; default: the user of the command line.", "PERSON"
-        ),
-    ] = None
-    release: Annotated[
-        Path | None,
-        Parameter(
-            "Folder of the last release, for what would change in it; default: the specification's, if it is "
-            "there.",
-            "DIR",
-        ),
-    ] = None
-    timeout: Annotated[int, TIMEOUT] = A_DAY
+    store: Path = option(Path("models"), STORE)
+    how: Literal["ask", "better", "now"] = option(
+        "ask",
+        "Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
+        flag=None,
+    )
+    margin: float = option(
+        MARGIN,
+        "Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
+        "NATS",
+        least=0,
+    )
+    why: str | None = option(None, "Reason, for the champion's log.", "TEXT")
+    by: str | None = option(
+        None, "Name of the person who decides, for the log; default: the user of the command line.", "PERSON"
+    )
+    release: Path | None = option(
+        None,
+        "Folder of the last release, for what would change in it; default: the specification's, if it is "
+        "there.",
+        "DIR",
+    )
+    timeout: int = option(A_DAY, TIMEOUT)
 
 
 NAME = Parameter("Name of the releases: a folder below --releases.", "NAME", positional=True)
@@ -583,80 +505,67 @@ class _Version:
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
-    releases: Annotated[Path, RELEASES] = Path("releases")
+    releases: Path = option(Path("releases"), RELEASES)
 
 
 @dataclass(frozen=True)
 class DraftRequest(_Version):
     """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
 
-    run: Annotated[Path | None, RUN] = None
-    specification: Annotated[
-        Path | None,
+    run: Path | None = option(None, RUN)
+    specification: Path | None = option(
+        None,
         specification_file(
             "Specification that the run used, or by which the catalogues are to be classified."
         ),
-    ] = None
-    model: Annotated[
-        str | None,
-        Parameter(
-            "Model to classify with; default: the champion of the specification's name.", "NAME[@VERSION]"
-        ),
-    ] = None
-    store: Annotated[Path, STORE] = Path("models")
-    companion: Annotated[
-        list[str] | None,
-        Parameter(
-            "Table that goes with the release and has the same objects; may be given several times.", "FILE"
-        ),
-    ] = None
-    id_column: Annotated[
-        str | None, Parameter("Column with the names of the objects.", "COLUMN", flag="--id")
-    ] = None
+    )
+    model: str | None = option(
+        None, "Model to classify with; default: the champion of the specification's name.", "NAME[@VERSION]"
+    )
+    store: Path = option(Path("models"), STORE)
+    companion: list[str] | None = option(
+        None, "Table that goes with the release and has the same objects; may be given several times.", "FILE"
+    )
+    id_column: str | None = option(None, "Column with the names of the objects.", "COLUMN", flag="--id")
 
 
 @dataclass(frozen=True)
 class ProposeRequest(DraftRequest):
     """What is to become a release, the labels that it is checked against, and how long a person has to sign."""
 
-    truth: Annotated[Path | None, TRUTH] = None
-    truth_column: Annotated[str, TRUTH_COLUMN] = "label"
-    timeout: Annotated[int, TIMEOUT] = 7 * A_DAY
+    truth: Path | None = option(None, TRUTH)
+    truth_column: str = option("label", TRUTH_COLUMN)
+    timeout: int = option(7 * A_DAY, TIMEOUT)
 
 
 @dataclass(frozen=True)
 class ReleaseRequest(_Version):
     """Check every row of a draft; exit status 1 where a check says stop."""
 
-    truth: Annotated[Path | None, TRUTH] = None
-    truth_column: Annotated[str, TRUTH_COLUMN] = "label"
-    seed: Annotated[int, Parameter("Seed of the random rows that are scored again.", "N")] = 0
+    truth: Path | None = option(None, TRUTH)
+    truth_column: str = option("label", TRUTH_COLUMN)
+    seed: int = option(0, "Seed of the random rows that are scored again.", "N")
 
 
 @dataclass(frozen=True)
 class SignRequest(_Version):
     """Sign the digest of a checked draft, or refuse it (--refuse)."""
 
-    by: Annotated[str | None, BY] = None
-    why: Annotated[str | None, WHY] = None
-    override: Annotated[
-        list[str] | None,
-        Parameter(
-            "Check that says stop and is overridden, by its name; may be given several times.", "CHECK"
-        ),
-    ] = None
-    refuse: Annotated[bool, Parameter("Refuse to sign, with a reason in --why.")] = False
-    digest: Annotated[
-        str | None, Parameter("Digest that was looked at; another one is not signed.", "SHA256")
-    ] = None
-    key: Annotated[Path | None, Parameter("Private Ed25519 key in PEM, to sign with.", "FILE")] = None
+    by: str | None = option(None, BY)
+    why: str | None = option(None, WHY)
+    override: list[str] | None = option(
+        None, "Check that says stop and is overridden, by its name; may be given several times.", "CHECK"
+    )
+    refuse: bool = option(False, "Refuse to sign, with a reason in --why.")
+    digest: str | None = option(None, "Digest that was looked at; another one is not signed.", "SHA256")
+    key: Path | None = option(None, "Private Ed25519 key in PEM, to sign with.", "FILE")
 
 
 @dataclass(frozen=True)
 class PublishRequest(_Version):
     """Make a signed draft visible, for ever, and the latest."""
 
-    by: Annotated[str | None, BY] = None
+    by: str | None = option(None, BY)
 
 
 @dataclass(frozen=True)
@@ -664,10 +573,10 @@ class RollbackRequest:
     """Make an earlier version the latest again; every version stays."""
 
     name: Annotated[str, NAME]
-    to: Annotated[str | None, Parameter("Version to go back to; default: the one before.", "VERSION")] = None
-    releases: Annotated[Path, RELEASES] = Path("releases")
-    by: Annotated[str | None, BY] = None
-    why: Annotated[str | None, WHY] = None
+    to: str | None = option(None, "Version to go back to; default: the one before.", "VERSION")
+    releases: Path = option(Path("releases"), RELEASES)
+    by: str | None = option(None, BY)
+    why: str | None = option(None, WHY)
 
 
 @dataclass(frozen=True)
@@ -678,9 +587,9 @@ class PatchRequest:
     version: Annotated[str, VERSION]
     rows: Annotated[Path, Parameter("Table with the identifiers of the rows that may change.", "FILE")]
     run: Annotated[Path, Parameter("Folder of the run that has all rows again.", "OUT")]
-    store: Annotated[Path, STORE] = Path("models")
-    releases: Annotated[Path, RELEASES] = Path("releases")
-    why: Annotated[str | None, WHY] = None
+    store: Path = option(Path("models"), STORE)
+    releases: Path = option(Path("releases"), RELEASES)
+    why: str | None = option(None, WHY)
 
 
 @dataclass(frozen=True)
@@ -690,7 +599,7 @@ class VerifyRequest:
     folder: Annotated[
         Path, Parameter("Folder of one release, or of all of a name.", "FOLDER", positional=True)
     ]
-    key: Annotated[Path | None, Parameter("Public Ed25519 key in PEM that must have signed.", "FILE")] = None
+    key: Path | None = option(None, "Public Ed25519 key in PEM that must have signed.", "FILE")
 
 
 @dataclass(frozen=True)
@@ -698,11 +607,10 @@ class ReplayRequest:
     """Score rows of an annotated file again, and say whether the model gives what is published."""
 
     file: Annotated[str, Parameter("An annotated file.", "FILE", positional=True)]
-    model: Annotated[
-        str | None,
-        Parameter("Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"),
-    ] = None
-    store: Annotated[Path, STORE] = Path("models")
-    specification: Annotated[Path | None, specification_file("Specification of the classification.")] = None
-    rows: Annotated[int, Parameter("Rows to draw.", "N", least=1)] = 10_000
-    seed: Annotated[int, Parameter("Seed of the draw.", "N")] = 0
+    model: str | None = option(
+        None, "Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"
+    )
+    store: Path = option(Path("models"), STORE)
+    specification: Path | None = option(None, specification_file("Specification of the classification."))
+    rows: int = option(10_000, "Rows to draw.", "N", least=1)
+    seed: int = option(0, "Seed of the draw.", "N")

@@ -4,12 +4,13 @@ What a command needs, its own request too, is imported when it is called: `blr -
 Annotations are evaluated here, as in the modules of requests: a command reads them.
 """
 
-# ruff: noqa: FBT001, FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
+# ruff: noqa: FBT001, FBT002, FBT003, PLC0415, RUF009 -- switches have such defaults; imports wait for their command
 
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.errors import UsageError
-from flows.runs.parameters import Parameter, request_fields
+from flows.runs.parameters import STORE, Parameter, option, request_fields
 from flows.runs.progress import terminable
 
 INTERRUPTED = 130
@@ -133,13 +134,19 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
     Their modules are imported when the command runs.
     """
     request = None if " " in kind else _named(f"flows.request.{kind}")
-    typed, own = [] if request is None else list(_typed_fields(request)), options.split()
+    asked = [] if request is None else [(f, p) for f, p in request_fields(request) if p.flag is not None]
+    every = {field.name: (field, parameter) for field, parameter in request_fields(Options)}
+    own = [every[option] for option in options.split()]
 
     def command(**values: Any) -> None:
         if not run.startswith(WITHOUT_SCIPY):
             import_scipy()
-        made = [] if request is None else [request(**{p.name: parse(values[p.name]) for p, parse in typed})]
-        given = {option: values[option] for option in own}
+        typed = {
+            f.name: values[f.name] if p.parse is None or values[f.name] is None else p.parse(values[f.name])
+            for f, p in asked
+        }
+        made = [] if request is None else [request(**typed)]
+        given = {field.name: values[field.name] for field, _ in own}
         work, _, shown = run.partition(" then ")
         if not shown:
             _named(f"flows.cli.{run}")(*made, **given)
@@ -148,10 +155,7 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
         result = _named(f"flows.{work}")(*made, **given)
         _named("flows.cli._printing.show")(result, _named(f"flows.cli.{shown}"), json=json)
 
-    parameters = [parameter for parameter, _ in typed]
-    for option in own:
-        default = getattr(Options, option, inspect.Parameter.empty)
-        parameters.append(_keyword(option, Options.__annotations__[option], default))
+    parameters = [_typed(field, parameter) for field, parameter in (*asked, *own)]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     words = kind if request is None else (inspect.getdoc(request) or "").partition("\n\n")[0]
@@ -164,34 +168,25 @@ def _named(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _typed_fields(request: type) -> Iterator[tuple[inspect.Parameter, Callable[[Any], Any]]]:
-    """Yield what Typer takes for each field that can be typed, and what makes the field's value of it."""
-    for field, parameter in request_fields(request):
-        if parameter.flag is not None:
-            default = inspect.Parameter.empty if parameter.required else field.default
-            parse = parameter.parse
-            yield (
-                _keyword(field.name, _annotated(field, parameter), default),
-                lambda v, parse=parse: v if parse is None or v is None else parse(v),  # type: ignore[misc]
-            )
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _annotated(field: inspect.Parameter, parameter: Parameter) -> Any:
-    """Return the type of a field on the command line, annotated with Typer's option or argument."""
+def _typed(field: inspect.Parameter, parameter: Parameter) -> inspect.Parameter:
+    """Return what Typer takes for a field: its type on the command line, with Typer's option or argument."""
     kind = field.annotation if parameter.command_line_type is None else parameter.command_line_type
     shared: dict[str, Any] = {"help": parameter.words, "metavar": parameter.metavar}
     if parameter.written:
         shared["callback"] = _on_this_machine
     if parameter.published:
         shared["callback"] = _here_or_in_a_store
+    if field.name == "quiet":
+        shared["callback"] = _say_start
     if parameter.positional:
-        return Annotated[kind, typer.Argument(**shared)]
-    flag = parameter.flag or "--" + field.name.replace("_", "-")
-    return Annotated[kind, typer.Option(flag, min=parameter.least, **shared)]
+        shown = typer.Argument(**shared)
+    else:
+        flags = (parameter.flag or "--" + field.name.replace("_", "-")).split()
+        shown = typer.Option(*flags, min=parameter.least, max=parameter.most, **shared)
+    default = inspect.Parameter.empty if parameter.required else field.default
+    return field.replace(
+        kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
+    )
 
 
 def _checked(check: str) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
@@ -199,7 +194,8 @@ def _checked(check: str) -> Callable[[typer.CallbackParam, Path | None], Path | 
 
     def checked(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
         if path is not None and ":/" in str(path):
-            _named(check)(path, key=_key(parameter))
+            name = parameter.opts[0]
+            _named(check)(path, key=name if name.startswith("-") else name.upper())
         return path
 
     return checked
@@ -211,11 +207,6 @@ _here_or_in_a_store = _checked("flows.runs.release_store.check_store")
 """For the folder of a release: some URLs can have one."""
 
 
-def _key(parameter: typer.CallbackParam) -> str:
-    name = parameter.opts[0]
-    return name if name.startswith("-") else name.upper()
-
-
 def _say_start(context: typer.Context, quiet: bool) -> bool:
     """Print at once what starts, since the libraries take seconds to load."""
     if not quiet and not context.resilient_parsing:
@@ -224,119 +215,77 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:
     return quiet
 
 
+@dataclass(frozen=True)
+class Options:
+    """The options that only the command line has."""
+
+    folder: Annotated[
+        Path,
+        Parameter(
+            "Folder of the outputs of `classify` or `reprocess`.", "FOLDER", positional=True, published=True
+        ),
+    ]
+    reference: Annotated[str, Parameter("Default version: the champion.", "NAME[@VERSION]", positional=True)]
+    json: bool = option(False, "Print the result as JSON, and nothing else, on standard output.")
+    dry_run: bool = option(False, "Say what would be done, and write nothing.")
+    prefect: bool | None = option(
+        None,
+        "Run as a flow of Prefect, or without Prefect: the same work, the same files. Default: as a flow "
+        "where a Prefect server is configured or running.",
+        flag="--prefect/--direct",
+    )
+    quiet: bool = option(False, "Print few lines instead of a progress bar.", flag="--quiet -q")
+    store: Path = option(Path("models"), STORE)
+    # Of a training, and of a promotion without a question to a person
+    verbose: bool = option(False, "Print the tables of the report too, not only its answers.")
+    if_better: bool = option(
+        False,
+        "Promote only if it is better on objects that neither model has seen, and its verdict is not red.",
+    )
+    reject: bool = option(False, "Reject the version, with a reason in --why; the champion stays.")
+    undo: bool = option(
+        False, "Undo the last promotion of NAME: the previous champion takes its place again."
+    )
+    # Of commands without a request
+    out: Path = option(
+        Path("blr-demo"), "Folder for everything that the demonstration writes.", "DIR", written=True
+    )
+    file: Path = option(
+        Path("prefect.yaml"),
+        "File of the deployments; default: prefect.yaml in this folder, or else the one of this package.",
+        "FILE",
+        positional=True,
+    )
+    limit: int = option(1, "Number of runs at the same time.", "N", least=1)
+    port: int | None = option(
+        None,
+        "Port on 127.0.0.1; default: 4200, or another port if that one is in use.",
+        "N",
+        least=1,
+        most=65535,
+    )
+    opened: bool = option(True, "Open a browser.", flag="--open/--no-open")
+    notify: str = option(
+        "blr", "Block that sends the alerts, by its name on the server's page Blocks.", "BLOCK"
+    )
+    idle_days: int = option(3, "Days without a release after which an alert is sent; 0: never.", "N", least=0)
+    deployment: list[str] | None = option(
+        None, "Deployment to watch; default: all that have a schedule.", "FLOW/NAME"
+    )
+    name: str | None = option(
+        None,
+        "Name of the document whose schema is printed; default: list the names.",
+        "NAME",
+        positional=True,
+    )
+
+
 OutFile = Annotated[
     Path | None,
     typer.Option(
         "--out", metavar="FILE", help="File to write to; default: print it.", callback=_on_this_machine
     ),
 ]
-
-
-class Options:
-    """The options that only the command line has, by the names of the parameters."""
-
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
-    ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = (
-        False
-    )
-    prefect: Annotated[
-        bool | None,
-        typer.Option(
-            "--prefect/--direct",
-            help="Run as a flow of Prefect, or without Prefect: the same work, the same files. Default: as a flow "
-            "where a Prefect server is configured or running.",
-            show_default=False,
-        ),
-    ] = None
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."),
-    ] = False
-    store: Annotated[
-        Path,
-        typer.Option("--store", metavar="DIR", help="Folder of the model store.", callback=_on_this_machine),
-    ] = Path("models")
-    # Of a training, and of a promotion without a question to a person
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the tables of the report too, not only its answers.")
-    ] = False
-    if_better: Annotated[
-        bool,
-        typer.Option(
-            "--if-better",
-            help="Promote only if it is better on objects that neither model has seen, and its verdict is not red.",
-        ),
-    ] = False
-    reject: Annotated[
-        bool, typer.Option("--reject", help="Reject the version, with a reason in --why; the champion stays.")
-    ] = False
-    undo: Annotated[
-        bool,
-        typer.Option(
-            "--undo", help="Undo the last promotion of NAME: the previous champion takes its place again."
-        ),
-    ] = False
-    # Of commands without a request
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for everything that the demonstration writes.",
-            callback=_on_this_machine,
-        ),
-    ] = Path("blr-demo")
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folder of the outputs of `classify` or `reprocess`.",
-            callback=_here_or_in_a_store,
-        ),
-    ]
-    reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Default version: the champion.")]
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="File of the deployments; default: prefect.yaml in this folder, or else the one of this package.",
-        ),
-    ] = Path("prefect.yaml")
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Number of runs at the same time.")] = 1
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            metavar="N",
-            min=1,
-            max=65535,
-            help="Port on 127.0.0.1; default: 4200, or another port if that one is in use.",
-        ),
-    ] = None
-    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True
-    notify: Annotated[
-        str,
-        typer.Option(
-            metavar="BLOCK", help="Block that sends the alerts, by its name on the server's page Blocks."
-        ),
-    ] = "blr"
-    idle_days: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Days without a release after which an alert is sent; 0: never."
-        ),
-    ] = 3
-    deployment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FLOW/NAME", help="Deployment to watch; default: all that have a schedule."),
-    ] = None
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="Name of the document whose schema is printed; default: list the names."
-        ),
-    ] = None
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:

@@ -1,8 +1,8 @@
 """The parameters of a command (`train`, `classify`, ...), each defined once, as a field of a request.
 
-A request is a frozen dataclass.  Each field is annotated with its type and a `Parameter`, which describes it and bounds
-it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.run_page` turns them into the
-signature of a flow, from which Prefect draws its form.
+A request is a frozen dataclass.  Each field has a `Parameter`, which describes it and bounds it: in its annotation or,
+with its default, by `option`.  `flows.cli` turns the fields into options of the command line.
+`flows.orchestration.run_page` turns them into the signature of a flow, from which Prefect draws its form.
 
 A module of requests has no `from __future__ import annotations`, so Python evaluates its annotations when it is
 imported.  The command line reads them as they are.  A type in quotes, such as "Specification | Path", stays a text
@@ -11,7 +11,7 @@ there, so that `blr --help` need not import what a specification needs.
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -28,11 +28,11 @@ class Parameter:
         One sentence on what the parameter is for; `--help`, the form and the docstring all show it.
     metavar
         Placeholder for the value in `--help`; None for Typer's own.
-    least
-        Smallest value allowed; None for no bound.
+    least, most
+        Smallest and largest value allowed; None for no bound.
     flag
-        Flag on the command line.  "" means the field's name with two hyphens in front; None means that the command
-        line does not have the parameter, and only the form and the signature do.
+        Flag on the command line, or several.  "" means the field's name with two hyphens in front; None means that the
+        command line does not have the parameter, and only the form and the signature do.
     positional
         Whether the command line takes the value by its position, without a flag.
     command_line_type
@@ -52,6 +52,7 @@ class Parameter:
     metavar: str | None = None
     _: KW_ONLY
     least: float | None = None
+    most: float | None = None
     flag: str | None = ""
     positional: bool = False
     command_line_type: Any = None
@@ -59,6 +60,12 @@ class Parameter:
     written: bool = False
     published: bool = False
     required: bool = False
+
+
+def option(default: Any, words: str | Parameter, metavar: str | None = None, **form: Any) -> Any:
+    """Return a field of a request with its default, and with the `Parameter` of these words and this form."""
+    parameter = words if isinstance(words, Parameter) else Parameter(words, metavar, **form)
+    return field(default=default, metadata={"parameter": parameter})
 
 
 STORE = Parameter("Folder of the model store.", "DIR", written=True)
@@ -104,14 +111,13 @@ def request_fields(request: type) -> Iterator[tuple[inspect.Parameter, Parameter
 
     TypeError if a field has no `Parameter`: a bug of ours.
     """
-    for field in fields(request):
-        annotated: Any = field.type
-        parameters = [m for m in getattr(annotated, "__metadata__", ()) if isinstance(m, Parameter)]
-        if not parameters:
-            raise TypeError(
-                f"{request.__name__}.{field.name}: got no Parameter, expected Annotated[..., Parameter(...)]"
-            )
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
+    for asked in fields(request):
+        annotation: Any = asked.type
+        parameter = asked.metadata.get("parameter")
+        if parameter is None and hasattr(annotation, "__metadata__"):
+            parameter, annotation = annotation.__metadata__[0], annotation.__origin__
+        if not isinstance(parameter, Parameter):
+            raise TypeError(f"{request.__name__}.{asked.name}: got no Parameter, expected option(...)")
+        default = inspect.Parameter.empty if asked.default is MISSING else asked.default
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        own = inspect.Parameter(field.name, kind, default=default, annotation=annotated.__origin__)
-        yield own, parameters[0]
+        yield inspect.Parameter(asked.name, kind, default=default, annotation=annotation), parameter
