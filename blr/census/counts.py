@@ -161,11 +161,17 @@ def count_classes(
     if assumes is None and seen:
         return _spanning(labelled, target, shares, alike, seen)
     if assumes == "same":
-        return _if_same(labelled, target, shares, alike, seen)
-    said = f"no test contradicts it: {_tries(alike)}" if assumes is None else _stated(seen)
-    return Counted(
-        labelled, shares, "shares", f"{ASSUMPTIONS['shares']}; {said}", alike, contradicted=bool(seen)
-    )
+        same = shares_if_same(labelled, target)
+        apart = _far_apart(same, shares)
+        if apart:
+            return Counted(labelled, None, assumes, apart, alike)
+        shares = same
+    if assumes is None:
+        said = f"{ASSUMPTIONS['shares']}; no test contradicts it: {_tries(alike)}"
+    else:
+        tests = f"but a test contradicts it, for {seen}; {_REMEDY}" if seen else "and not contradicted"
+        said = f"{ASSUMPTIONS[assumes]}{':' if assumes == 'same' else ';'} stated, {tests}"
+    return Counted(labelled, shares, assumes or "shares", said, alike, contradicted=bool(seen))
 
 
 def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:
@@ -220,44 +226,27 @@ def _tries(alike: Propensity) -> str:
     )
 
 
-def _stated(seen: str) -> str:
-    """Return in words what the tests say of a stated assumption."""
-    return (
-        f"stated, but a test contradicts it, for {seen}; {_REMEDY}"
-        if seen
-        else "stated, and not contradicted"
-    )
-
-
 def _spanning(
     labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity, seen: str
 ) -> Counted:
     """Return shares that span "shares", which a test contradicts as `seen`, and "features", which none can check."""
     features = _if_features(labelled, target)
     if features.shares is None or features.told_apart is None:
-        return Counted(
-            labelled,
-            None,
-            None,
-            f'a test contradicts "shares", for {seen}; and "features" gives no count: {features.reason}',
-            alike,
-            contradicted=True,
-        )
+        said = f'a test contradicts "shares", for {seen}; and "features" gives no count: {features.reason}'
+        return Counted(labelled, None, None, said, alike, contradicted=True)
     weighted = replace(labelled, weight=labelled.weight * features.told_apart.ratio)
-    alternatives = (
-        Counted(labelled, shares, "shares", ""),
-        Counted(weighted, features.shares, "features", ""),
-    )
-    draws = np.concatenate([shares.draws, features.shares.draws])
     return Counted(
         labelled,
-        ShareDraws(draws, shares.scaling),
+        ShareDraws(np.concatenate([shares.draws, features.shares.draws]), shares.scaling),
         "shares or features",
         f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
         f"half of the draws from each; {_REMEDY}",
         alike,
         contradicted=True,
-        alternatives=alternatives,
+        alternatives=(
+            Counted(labelled, shares, "shares", ""),
+            Counted(weighted, features.shares, "features", ""),
+        ),
     )
 
 
@@ -276,52 +265,30 @@ def lacking_labels(labelled: LabelledRows) -> str:
     return ""
 
 
-def _if_same(
-    labelled: LabelledRows, target: TargetRows, freed: ShareDraws, alike: Propensity, seen: str
-) -> Counted:
-    """Return the shares of a target like the labelled rows, unless the shares that are free to differ do so."""
-    same = shares_if_same(labelled, target)
+def _far_apart(same: ShareDraws, freed: ShareDraws) -> str:
+    """Return in words how far the shares under "same" are from those that are free to differ; '' where near enough."""
     apart = np.abs(same.mean - freed.mean) / np.hypot(same.draws.std(axis=0), freed.draws.std(axis=0))
     k = int(apart.argmax())
-    if apart[k] > _APART:
-        return Counted(
-            labelled,
-            None,
-            "same",
-            f'"same" is contradicted: a class has the share {freed.mean[k]:.3f} by objects that look like it, '
-            f"{same.mean[k]:.3f} as in the labelled rows, {apart[k]:.1f} standard deviations apart; state [shift] "
-            'assumes = "shares", or leave it out',
-            alike,
-        )
-    return Counted(
-        labelled, same, "same", f"{ASSUMPTIONS['same']}: {_stated(seen)}", alike, contradicted=bool(seen)
+    if apart[k] <= _APART:
+        return ""
+    return (
+        f'"same" is contradicted: a class has the share {freed.mean[k]:.3f} by objects that look like it, '
+        f"{same.mean[k]:.3f} as in the labelled rows, {apart[k]:.1f} standard deviations apart; state [shift] "
+        'assumes = "shares", or leave it out'
     )
 
 
 def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
     sets = propensity(labelled, target, labelled.weight)
     if sets.auc > TOO_FAR:
-        return Counted(
-            labelled,
-            None,
-            "features",
+        said = (
             f"the labelled objects overlap too little with these: {_tries(sets)}, expected at most "
             f"{100 * TOO_FAR:.0f}. The model would guess, and no label shows how much it errs; look at a sample "
-            "of these: `blr audit draw`",
-            sets,
+            "of these: `blr audit draw`"
         )
-    shares = shares_if_features(labelled, target, sets.ratio)
-    return Counted(
-        labelled, shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets
-    )
-
-
-def _labelled(n: float) -> str:
-    return (
-        "1 object has a label and is counted by it"
-        if n == 1
-        else f"{n:,.0f} objects have a label and are counted by it"
-    )
+        return Counted(labelled, None, "features", said, sets)
+    said = f"{ASSUMPTIONS['features']}: stated by you; no test can check it"
+    return Counted(labelled, shares_if_features(labelled, target, sets.ratio), "features", said, sets)
 
 
 def count_with_labels(
@@ -353,28 +320,28 @@ def count_with_labels(
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
         return _of_labels(labelled, counts, n_other, "" if n_other else "; no other is left")
     found = count_classes(labelled, others, assumes=assumes)
-    said = f"{_labelled(counts.sum())}; of the {n_other:,} others: {found.reason}"
-    if found.shares is None and n_other > MOST_UNSAID * target.n_objects:
-        return replace(found, reason=said)
-    if found.shares is None:
+    if found.shares is None and n_other <= MOST_UNSAID * target.n_objects:
         bounds = _of_labels(labelled, counts, n_other, f". No more can be said of them: {found.reason}")
         return replace(bounds, told_apart=found.told_apart, contradicted=found.contradicted)
+    said = f"{_labelled(counts)}; of the {n_other:,} others: {found.reason}"
+    if found.shares is None:
+        return replace(found, reason=said)
+    alternatives = tuple(_with_labels(one, counts, n_other) for one in found.alternatives)
     return replace(
-        found,
-        shares=_together(found.shares, counts, n_other),
-        reason=said,
-        alternatives=tuple(
-            replace(one, shares=_together(one.shares, counts, n_other))
-            for one in found.alternatives
-            if one.shares is not None
-        ),
-        counted=counts,
+        _with_labels(found, counts, n_other), reason=said, alternatives=alternatives, counted=counts
     )
 
 
-def _together(others: ShareDraws, counts: Vector, n_other: int) -> ShareDraws:
+def _labelled(counts: Vector) -> str:
+    has, is_ = ("object has", "is") if counts.sum() == 1 else ("objects have", "are")
+    return f"{counts.sum():,.0f} {has} a label and {is_} counted by it"
+
+
+def _with_labels(others: Counted, counts: Vector, n_other: int) -> Counted:
     """Return the shares among all objects, from `counts` (K,) by label and the shares among the others."""
-    return ShareDraws(_all_shares(others.draws, counts, n_other), others.scaling)
+    assert others.shares is not None  # noqa: S101  the caller has asked
+    draws = _all_shares(others.shares.draws, counts, n_other)
+    return replace(others, shares=replace(others.shares, draws=draws))
 
 
 def _all_shares(others: Matrix, counts: Vector, n_other: int) -> Matrix:
@@ -386,14 +353,9 @@ def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -
     draws = _all_shares(np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0), counts, n_other)
     shares = ShareDraws(draws, labelled.scaling, extremes=True)
     left = f". The other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
-    return Counted(
-        labelled,
-        shares,
-        None,
-        f"{_labelled(counts.sum())}{left}{why}",
-        alternatives=(Counted(labelled, shares, "shares", ""),),
-        counted=counts,
-    )
+    alternatives = (Counted(labelled, shares, "shares", ""),)
+    said = f"{_labelled(counts)}{left}{why}"
+    return Counted(labelled, shares, None, said, alternatives=alternatives, counted=counts)
 
 
 @dataclass(frozen=True, eq=False)
