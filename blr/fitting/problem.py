@@ -26,19 +26,18 @@ from blr.predictive.softmax import softmax_plugin
 from blr.sums import Chunk, ChunkFunction, Data, Rows, Terms, added, chunk_rows, likelihood_terms
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
-# Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
-
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Chunks that come from elsewhere (disk, network), anew at each pass.
+    """Chunks (Phi, t, weight) that come from elsewhere (disk, network), read anew at each pass.
 
-    `resolve` makes fractions and weight of (t, weight) as given.
+    `classes` are as of `fit`, and `binary` says whether there are two, by one activation.
     """
 
     source: Iterable[Any]
-    resolve: Callable[[Any, Any], tuple[Matrix, Vector | None]]
     n_functions: int
+    binary: bool = True
+    classes: Sequence[Any] | None = None
     threads: int = field(default_factory=default_threads)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -51,7 +50,8 @@ class Stream:
                     f"a chunk has {matrix.shape[1]} columns but the first had {self.n_functions}; give all "
                     "chunks the same columns"
                 )
-            fraction, w = self.resolve(t, weight)
+            targets = resolve_targets(t, binary=self.binary, sample_weight=weight, classes=self.classes)
+            fraction, w = targets.fraction, targets.weight
             if len(fraction) != len(matrix):
                 raise ValueError(
                     f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}; give one "
@@ -342,25 +342,26 @@ def pose(
 
     Where t is None, Phi has `accumulate`, or is a re-iterable of (Phi, t, weight) chunks.
     """
-    threads = default_threads() if threads is None else threads
+    threads, binary = default_threads() if threads is None else threads, likelihood != "softmax"
     if t is None:
         if trials is not None or sample_weight is not None:
             raise ValueError(
                 "trials and sample_weight cannot be used with a stream; give the weight in each chunk (Phi, "
                 "t, weight), with t as the fraction of successes and weight as the number of trials"
             )
+        stream = Phi
         if not hasattr(Phi, "accumulate"):
-            return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
+            stream, classes = _stream(Phi, classes, binary=binary, threads=threads)
         data, names, n_effective, mislabelled = totals(
-            Phi, binary=likelihood != "softmax", classes=classes, confusion=confusion
+            stream, binary=binary, classes=classes, confusion=confusion
         )
         return make_problem(
-            likelihood, prior, names, Phi.n_functions, n_effective, data, mislabelled=mislabelled
+            likelihood, prior, names, data.n_functions, n_effective, data, mislabelled=mislabelled
         )
     matrix = as_design(Phi)
     targets = resolve_targets(
         t,
-        binary=likelihood != "softmax",
+        binary=binary,
         trials=trials,
         sample_weight=sample_weight,
         classes=classes,
@@ -383,62 +384,32 @@ def pose(
     )
 
 
-def _pose_stream(
-    source: Any,
-    prior: GaussianPrior | None,
-    likelihood: str,
-    classes: Sequence[Any] | None,
-    confusion: ArrayLike | None,
-    threads: int,
-) -> Problem:
-    binary = likelihood != "softmax"
+def _stream(
+    source: Any, classes: Sequence[Any] | None, *, binary: bool, threads: int
+) -> tuple[Stream, tuple[Any, ...]]:
+    """Return the stream of a source of chunks, and its classes, which the first chunk tells where none are given."""
     if iter(source) is source:
         raise ValueError(
             "a stream is read several times, and a generator can be read once only; give a list, or an "
             "object whose __iter__ starts again"
         )
-    if np.ndim(confusion if confusion is not None else 0) > 2:
-        raise ValueError(
-            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)"
-        )
-
-    def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
-        targets = resolve_targets(
-            t, binary=binary, sample_weight=weight, classes=classes, confusion=confusion
-        )
-        return targets.fraction, targets.weight
-
     first = next(iter(source), None)
     if first is None:
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
-    if (
-        not isinstance(first, (tuple, list))
-        or len(first) != len(("Phi", "t", "weight"))
-        or np.ndim(first[0]) != 2
-    ):
-        parts = (
-            f"{type(first).__name__} of {len(first)}"
-            if isinstance(first, (tuple, list))
-            else type(first).__name__
-        )
+    of_parts = isinstance(first, (tuple, list))
+    if not of_parts or len(first) != len(("Phi", "t", "weight")) or np.ndim(first[0]) != 2:
+        got = f"{type(first).__name__} of {len(first)}" if of_parts else type(first).__name__
         raise ValueError(
             f"without targets (t=None) Phi is a stream of chunks (Phi, t, weight), Phi (n, M) and weight (n,) or None; "
-            f"got a first chunk that is a {parts}; give such chunks, or t"
+            f"got a first chunk that is a {got}; give such chunks, or t"
         )
-    n_functions = np.shape(first[0])[1]
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
         raise ValueError(
             "a stream of labels needs classes=, since a chunk may not contain every class; name all classes"
         )
-    start = resolve_targets(
-        first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=confusion
-    )
-    data = Stream(source, resolve, n_functions, threads)
-    (n_effective,) = data.accumulate(lambda P, _t, w: (float(len(P) if w is None else w.sum()),))
-    return make_problem(
-        likelihood, prior, start.classes, n_functions, n_effective, data, mislabelled=start.mislabelled
-    )
+    start = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes)
+    return Stream(source, np.shape(first[0])[1], binary, classes, threads), start.classes
 
 
 def make_problem(

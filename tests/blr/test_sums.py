@@ -78,7 +78,7 @@ def test_not_a_bit_depends_on_the_threads(case: dict[str, Any] | tuple[Any, ...]
 def test_a_stream_is_the_rows_it_brings(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, weight, theta = case
     chunks = [(Phi[i : i + 77], t[i : i + 77], weight[i : i + 77]) for i in range(0, len(Phi), 77)]
-    stream = Stream(chunks, lambda t, w: (t, w), 5, 2)
+    stream = Stream(chunks, 5, binary=t.ndim == 1, threads=2)
     ours = stream.accumulate(likelihood_terms(likelihood, theta))
     theirs = Rows(Phi, t, weight, 1).accumulate(likelihood_terms(likelihood, theta))
     for x, y in zip(ours, theirs, strict=True):
@@ -152,7 +152,7 @@ def test_every_nth_row_makes_up_for_the_rest(dense: Twin) -> None:
 
 
 def test_a_stream_that_is_used_up_says_so() -> None:
-    stream = Stream([], lambda t, w: (t, w), 2)
+    stream = Stream([], 2)
     with pytest.raises(ValueError, match="the stream has no chunks"):
         stream.accumulate(likelihood_terms(Bernoulli(), np.zeros(2)))
 

@@ -139,7 +139,7 @@ def test_rows_without_weight_do_not_count(noise: tuple[Matrix, Vector]) -> None:
 def test_a_start_and_a_stream_change_nothing(noise: tuple[Matrix, Vector]) -> None:
     Phi, t = noise
     chunks = [(Phi[i : i + 30], t[i : i + 30], None) for i in range(0, 200, 30)]
-    assert find_separation(Stream(chunks, lambda t, w: (t, w), 4, 2), 2, 4)[0] == "none"
+    assert find_separation(Stream(chunks, 4, threads=2), 2, 4)[0] == "none"
     data = Rows(Phi, (Phi[:, 1] > 0).astype(float))
     theta = np.array([0.0, 3.0, 0.0, 0.0])
     _, *terms = data.accumulate(blr.fitting.newton.likelihood_terms(blr.fitting.newton.Bernoulli(), theta))
