@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -61,20 +62,9 @@ class Data(Protocol):
         ...
 
 
-def added(total: Terms | None, part: Terms) -> Terms:
-    """Return the terms of both; of the second where there is no first."""
-    if total is None:
-        return part
-    return tuple(a + b for a, b in zip(total, part, strict=True))
-
-
-def _sum(function: ChunkFunction, chunks: Iterable[Chunk]) -> Terms:
-    total: Terms | None = None
-    for chunk in chunks:
-        total = added(total, function(*chunk))
-    if total is None:
-        raise ValueError("there are no rows to sum over; give at least one")
-    return total
+def added(parts: Iterable[Terms]) -> Terms:
+    """Return the sums of the parts' terms, one part or more, in their order."""
+    return reduce(lambda total, part: tuple(a + b for a, b in zip(total, part, strict=True)), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +111,11 @@ class Rows:
 
         def group(start: int) -> Terms:
             stop = min(start + together, n)
-            return _sum(function, (self.chunk(i, min(i + size, stop)) for i in range(start, stop, size)))
+            return added(function(*self.chunk(i, min(i + size, stop))) for i in range(start, stop, size))
 
         with single_threaded_blas():
-            total: Terms | None = None
             threads = min(self.threads, len(starts))
-            for part in ordered_map(group, starts, threads=threads, keep=True):
-                total = added(total, part)
-        assert total is not None  # noqa: S101  as_matrix refuses empty data
-        return total
+            return added(ordered_map(group, starts, threads=threads, keep=True))
 
 
 def blockwise(function: ChunkFunction, per_row: int) -> ChunkFunction:
@@ -140,7 +126,7 @@ def blockwise(function: ChunkFunction, per_row: int) -> ChunkFunction:
         if len(Phi) <= size:
             return function(Phi, t, weight)
         parts = (slice(i, i + size) for i in range(0, len(Phi), size))
-        return _sum(function, ((Phi[p], t[p], None if weight is None else weight[p]) for p in parts))
+        return added(function(Phi[p], t[p], None if weight is None else weight[p]) for p in parts)
 
     return terms
 

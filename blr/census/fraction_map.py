@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, ndtri
 
 from blr.arrays import Matrix, Places, Vector
 
@@ -149,7 +148,7 @@ class FractionSums:
             return Fractions(self.whole, expected, nothing, nothing, nothing)
         share = np.clip(self.part_draws / np.maximum(self.whole_draws, 1e-300), 1e-12, 1 - 1e-12)
         a = logit(share)
-        mean, half = a.mean(axis=1), norm.ppf((1 + level) / 2) * a.std(axis=1, ddof=1)
+        mean, half = a.mean(axis=1), ndtri((1 + level) / 2) * a.std(axis=1, ddof=1)
         values = (share.mean(axis=1), expit(mean - half), expit(mean + half))
         fraction, low, high = (np.where(gone, np.nan, x) for x in values)
         return Fractions(self.whole, expected, fraction, low, high)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,15 @@ class Stream:
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over one pass of the source."""
-        total: Terms | None = None
         with single_threaded_blas():
-            for part in ordered_map(lambda chunk: function(*chunk), self.chunks(), threads=self.threads):
-                total = added(total, part)
-        if total is None:
-            raise ValueError(
-                "the stream has no chunks; give a list, or an object whose __iter__ starts again, and not a "
-                "generator that has been read already"
-            )
-        return total
+            parts = ordered_map(lambda chunk: function(*chunk), self.chunks(), threads=self.threads)
+            first = next(parts, None)
+            if first is None:
+                raise ValueError(
+                    "the stream has no chunks; give a list, or an object whose __iter__ starts again, and not a "
+                    "generator that has been read already"
+                )
+            return added(chain([first], parts))
 
 
 # Data that add themselves up: whatever has `n_functions` and `accumulate`, wherever the rows are.

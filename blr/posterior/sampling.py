@@ -308,13 +308,8 @@ _STAGES = (60, 120, 240)  # iterations of each attempt at coordinates, of which 
 _SETTLE = 50  # iterations that find the step size for coordinates just changed
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """Positions x (C, D) in the adapted coordinates, log density (C,) and its gradient (C, D) there."""
-
-    x: Matrix
-    log_density: Vector
-    gradient: Matrix
+_State = tuple[Matrix, Vector, Matrix]
+"""Positions x (C, D) in the adapted coordinates, log density (C,) and its gradient (C, D) there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +321,7 @@ class Hamiltonian:
     W: Matrix
     step: float
 
-    def at(self, z: Matrix) -> State:
+    def at(self, z: Matrix) -> _State:
         """Return the state at positions z (C, D) as given."""
         return self._state(np.asarray(np.linalg.solve(self.W.T, (z - self.centre).T).T))
 
@@ -334,56 +329,56 @@ class Hamiltonian:
         """Return z of x."""
         return np.asarray(self.centre + x @ self.W)
 
-    def _state(self, x: Matrix) -> State:
+    def _state(self, x: Matrix) -> _State:
         value, gradient = self.evaluate(self.positions(x))
-        return State(x, value, gradient @ self.W.T)
+        return x, value, gradient @ self.W.T
 
-    def move(self, state: State, rng: np.random.Generator) -> tuple[State, Vector]:
+    def move(self, state: _State, rng: np.random.Generator) -> tuple[_State, Vector]:
         """Return the next state, and the probability with which each chain's trajectory was taken, (C,)."""
         # Length and number of steps do not depend on where the chains are: the density stays invariant.
         length = _QUARTER * rng.uniform(1 - _JITTER, 1 + _JITTER)
         step = self.step * rng.uniform(0.9, 1.1)
         if rng.random() < _SMALL[0]:
             step, length = step / _SMALL[1], length / _SMALL[2]
-        momentum = rng.standard_normal(state.x.shape)
+        momentum = rng.standard_normal(state[0].shape)
         n = int(np.clip(round(length / step), 1, _MOST_STEPS))
         end, final = self._leapfrog(state, momentum, step, n)
-        change = end.log_density - state.log_density
-        change = change + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
+        change = end[1] - state[1] + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
         probability = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
         accepted = rng.random(len(change)) < probability
         chosen = accepted[:, None]
-        moved = State(
-            np.where(chosen, end.x, state.x),
-            np.where(accepted, end.log_density, state.log_density),
-            np.where(chosen, end.gradient, state.gradient),
+        moved = (
+            np.where(chosen, end[0], state[0]),
+            np.where(accepted, end[1], state[1]),
+            np.where(chosen, end[2], state[2]),
         )
         return moved, probability
 
-    def _leapfrog(self, state: State, momentum: Matrix, step: float, n: int) -> tuple[State, Matrix]:
-        p = momentum + 0.5 * step * state.gradient
+    def _leapfrog(self, state: _State, momentum: Matrix, step: float, n: int) -> tuple[_State, Matrix]:
+        x, _, gradient = state
+        p = momentum + 0.5 * step * gradient
         for i in range(n):
-            state = self._state(state.x + step * p)
-            p = p + (step if i < n - 1 else 0.5 * step) * state.gradient
-        return state, p
+            x, value, gradient = self._state(x + step * p)
+            p = p + (step if i < n - 1 else 0.5 * step) * gradient
+        return (x, value, gradient), p
 
-    def run(self, state: State, n: int, rng: np.random.Generator) -> tuple[State, Matrix, Matrix, float]:
+    def run(self, state: _State, n: int, rng: np.random.Generator) -> tuple[_State, Matrix, Matrix, float]:
         """Return the state after n moves, positions z (C, n, D), log densities (C, n), and mean acceptance."""
         z, value, accepted = [], [], 0.0
         for _ in range(n):
             state, probability = self.move(state, rng)
-            z.append(self.positions(state.x))
-            value.append(state.log_density)
+            z.append(self.positions(state[0]))
+            value.append(state[1])
             accepted += float(probability.mean()) / n
         return state, np.stack(z, axis=1), np.stack(value, axis=1), accepted
 
-    def settled(self, state: State, n: int, rng: np.random.Generator) -> tuple[Hamiltonian, State, Matrix]:
+    def settled(self, state: _State, n: int, rng: np.random.Generator) -> tuple[Hamiltonian, _State, Matrix]:
         """Return this with a step size found in n moves by dual averaging, the state then, and positions (C, n, D)."""
         target, mean, error = np.log(10 * self.step), 0.0, 0.0
         log_step, sampler, z = np.log(self.step), self, []
         for i in range(1, n + 1):
             state, probability = sampler.move(state, rng)
-            z.append(self.positions(state.x))
+            z.append(self.positions(state[0]))
             share = 1 / (i + 10)
             accepted = 1 / float(np.mean(1 / np.maximum(probability, _LEAST)))
             error = (1 - share) * error + share * (_ACCEPTANCE - accepted)
@@ -394,7 +389,7 @@ class Hamiltonian:
         return replace(self, step=float(np.exp(np.clip(mean, -12.0, 1.0)))), state, np.stack(z, axis=1)
 
 
-def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:
+def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, _State]:
     """Return a sampler adapted to the density, and its state, from positions `start` (C, D) in coordinates near white.
 
     Coordinates are changed to those of the draws' own covariance while that is not the identity within its error.
@@ -409,7 +404,7 @@ def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tupl
         factor, white = _covariance_factor((recent - sampler.centre) @ np.linalg.inv(W))
         if white:
             break
-        positions = sampler.positions(state.x)
+        positions = sampler.positions(state[0])
         W = factor @ W
         sampler = replace(sampler, centre=recent.mean(axis=0), W=W, step=0.5 * D**-0.25)
         state = sampler.at(positions)

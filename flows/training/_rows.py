@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -505,13 +505,15 @@ def read_shard(
 def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
     """Return the sum of a function over rows, whose design matrix is computed in pieces; None without rows."""
     X, t, weight = chunk
-    size, total = chunk_rows(X.shape[1] if basis is None else basis.n_functions), None
+    size = chunk_rows(X.shape[1] if basis is None else basis.n_functions)
+    pieces = [slice(start, start + size) for start in range(0, len(X), size)]
+
+    def of(some: slice) -> Terms:
+        Phi = X[some] if basis is None else basis(X[some])
+        return function(Phi, t[some], None if weight is None else weight[some])
+
     with single_threaded_blas():
-        for start in range(0, len(X), size):
-            some = slice(start, start + size)
-            Phi = X[some] if basis is None else basis(X[some])
-            total = added(total, function(Phi, t[some], None if weight is None else weight[some]))
-    return total
+        return added(map(of, pieces)) if pieces else None
 
 
 def _sum_over(
@@ -544,7 +546,7 @@ class SampledDesign:
 
 def _added(parts: Sequence[Terms | None]) -> Terms | None:
     some = [part for part in parts if part is not None]
-    return reduce(added, some) if some else None
+    return added(some) if some else None
 
 
 @dataclass(frozen=True, eq=False)

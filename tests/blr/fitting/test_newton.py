@@ -134,10 +134,7 @@ class Pieces:
 
     def accumulate(self, function: Callable[..., Any]) -> tuple[Any, ...]:
         self.passes.append(1)
-        total = None
-        for piece in self.pieces:
-            total = added(total, function(*piece))
-        return total
+        return added(function(*piece) for piece in self.pieces)
 
 
 def in_pieces(Phi: Matrix, t: Vector, weight: Vector | None = None, *, step: int | None = None) -> Pieces:
