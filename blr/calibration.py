@@ -157,14 +157,8 @@ def calibration_line(
     The true classes have the logits b ln p_k + c_k, with one slope b and an offset c_k a class.  The slope's interval
     is that of the profile likelihood, which holds where rows without an error make the best slope infinite.
 
-    Parameters
-    ----------
-    p, t
-        Probabilities (N, K) of rows that no fit saw, and class indices (N,) or shares (N, K).
-    group
-        Labels (N,): rows of equal label count as one.
-    fewest
-        Classes of fewer rows are pooled for the slope.
+    `p` (N, K) are of rows that no fit saw.  Rows of an equal `group` (N,) count as one.  Classes of fewer rows than
+    `fewest` are pooled for the slope.
     """
     P, T, _ = _checked(p, t, None)
     labels = np.arange(len(P)) if group is None else np.asarray(group)
@@ -380,25 +374,10 @@ def skill(
     The difference of the two losses is taken row by row, since both find the same rows hard.  Rows of a group count
     as one observation (variance of the groups' sums, Liang and Zeger 1986, doi:10.1093/biomet/73.1.13).
 
-    Parameters
-    ----------
-    probability
-        (N, K), each row's by a model that has not seen the row.
-    outcome
-        Class indices (N,), or shares of each class (N, K), such as of votes.
-    class_shares
-        (K,), or (N, K) where they differ by row, as between folds: those of the rows that were fitted.
-    weight
-        Of the rows (N,), relative; default: equal.
-    group
-        Labels (N,): rows of equal label belong together, as duplicates and neighbours do; default: each for itself.
-    level
-        Probability of the interval.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a probability or share is not between 0 and 1, or the level is not.
+    `probability` (N, K) is by models that have not seen the row, `outcome` class indices (N,) or shares of each class
+    (N, K), such as of votes.  `class_shares` are those of the rows that were fitted: (K,), or (N, K) where they differ
+    by row, as between folds.  Rows of an equal `group` (N,) belong together, as duplicates and neighbours do.
+    ValueError if shapes differ, or a probability, a share or the level is not between 0 and 1.
     """
     P = np.asarray(probability, dtype=np.float64)
     shares = np.asarray(class_shares, dtype=np.float64)
@@ -419,11 +398,7 @@ def paired_gain(
     """Return by how much the losses (N,) are smaller than those of another model on the same rows.
 
     Its interval is Student's t of the mean, as of `skill`; so is `group`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, there are no rows, or the level is not between 0 and 1.
+    ValueError if the shapes differ, there are no rows, or the level is not between 0 and 1.
     """
     own, other = np.asarray(loss, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     if own.ndim != 1 or own.shape != other.shape or not own.size:

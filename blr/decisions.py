@@ -95,12 +95,8 @@ def flag_confidence(
 ) -> NDArray[np.int32]:
     """Return LOW_CONFIDENCE and CLOSE_CALL of p (N, K) as bits, (N,).
 
-    Parameters
-    ----------
-    low_confidence
-        Flag a pairwise confidence below this; for a review budget, `budget_threshold` of a reference sample.
-    close_call
-        Flag the two largest probabilities at most this far apart.
+    LOW_CONFIDENCE: a pairwise confidence below `low_confidence`; for a review budget, that is `budget_threshold` of a
+    reference sample.  CLOSE_CALL: the two largest probabilities are at most `close_call` apart.
     """
     first, second = _two_largest(_probabilities(p))
     # Multiplied out, so that NaN compares false instead of warning.

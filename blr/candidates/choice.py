@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,8 +129,12 @@ def choose(
         kept = np.flatnonzero(mixture >= LEAST_WEIGHT)
         shares[kept] = mixture[kept] / mixture[kept].sum()
     else:
-        scores = [_score(one, by) for one in candidates] if by in ("bic", "loo") else weights
-        shares[selection.highest(scores)] = 1.0
+        scores: dict[str, Any] = {
+            "evidence": weights,
+            "bic": [one.bic if one.comparable else np.nan for one in candidates],
+            "loo": np.array([one.loo for one in candidates], dtype=np.float64),  # None becomes NaN
+        }
+        shares[selection.highest(scores[by])] = 1.0
     rows = zip(candidates, weights.tolist(), shares.tolist(), strict=True)
     return tuple(replace(one, weight=weight, share=share) for one, weight, share in rows)
 
@@ -159,12 +164,6 @@ def crossed(
         if temperature is not None:
             p[own] = temperature.scaled(p[own])
     return p
-
-
-def _score(candidate: CandidateRow, by: str) -> float:
-    """Return the number that ranks a candidate; NaN where it is not known."""
-    score = candidate.bic if by == "bic" and candidate.comparable else candidate.loo if by == "loo" else None
-    return np.nan if score is None else score
 
 
 def _stacked(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut]) -> Matrix:

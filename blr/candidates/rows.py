@@ -19,7 +19,7 @@ from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
 from blr.missing.moments import FeatureMoments
 from blr.selection.evidence import fit_evidence
-from blr.selection.label_noise import LabelNoise, estimate_label_noise
+from blr.selection.label_noise import ARRAYS, LabelNoise, estimate_label_noise
 from blr.shift import rescaled
 
 REFERENCE_VOTES, REFERENCE_LABELS = 4000, 3000
@@ -258,10 +258,7 @@ def _of_all_annotators(estimate: LabelNoise, present: NDArray[np.intp], n: int) 
     """Return the shares of n annotators; one who is not `present` in the estimate has the common shares."""
     common = estimate.common
     assert common is not None  # noqa: S101  shares are by annotator
-    wholes = []
-    for name in ("rate", "standard_error", "low", "high"):
-        whole = np.tile(getattr(common, name), (n, 1))
-        whole[present] = getattr(estimate, name)
-        wholes.append(whole)
-    rate, error, low, high = wholes
-    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged, common)
+    whole: dict[str, Any] = {name: np.tile(getattr(common, name), (n, 1)) for name in ARRAYS}
+    for name, rates in whole.items():
+        rates[present] = getattr(estimate, name)
+    return replace(estimate, **whole)

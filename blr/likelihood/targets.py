@@ -204,10 +204,6 @@ def resolve_targets(
     """
     if classes is not None and len(set(classes)) < len(classes):
         raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
-    if classes is not None and len(classes) < 2:
-        raise ValueError(
-            f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
-        )
     t, classes = _without_names(t, classes)
     require_unmasked(t, "targets")
     array = np.asarray(t)
@@ -224,6 +220,10 @@ def resolve_targets(
         fraction, weight, names = _one_hot(array, classes)
     else:
         fraction, weight, names = _counts(array, classes)
+    if len(names) < 2:
+        raise ValueError(
+            f"a classifier needs at least two classes, got {list(names)}; add rows of another class"
+        )
     known = None if confusion is None else as_confusion(confusion, len(names))
     mislabelled = known is not None and not (np.einsum("...kk->...k", known) == 1).all()
     if known is not None and mislabelled:
@@ -266,7 +266,7 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
 def _binary(
     t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None
 ) -> tuple[Vector, Vector | None, tuple[Any, ...]]:
-    if classes is not None and len(classes) != 2:
+    if classes is not None and len(classes) > 2:
         raise ValueError(
             f"a binary likelihood has two classes, got {len(classes)}: {list(classes)}; use 'softmax'"
         )
@@ -279,9 +279,9 @@ def _binary(
         return np.ascontiguousarray(fraction[:, 1]), weight, names
     if trials is None and _are_names(t, classes):
         fraction, _, names = _one_hot(t, classes)
-        if len(names) != 2:
+        if len(names) > 2:
             raise ValueError(f"a binary likelihood needs two classes, got {list(names)}; use 'softmax'")
-        return np.ascontiguousarray(fraction[:, 1]), None, names
+        return np.ascontiguousarray(fraction[:, -1]), None, names
     successes = as_vector(t, "targets")
     names = (0, 1) if classes is None else tuple(classes)
     if trials is None:
@@ -353,10 +353,6 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
                 f"labels {unknown[:5]} are not among the classes {list(names)}; add them or leave out their rows"
             )
         columns = np.array([names.index(c) for c in distinct])
-    if len(names) < 2:
-        raise ValueError(
-            f"a classifier needs at least two classes, got {list(names)}; add rows of another class"
-        )
     fraction = np.zeros((len(labels), len(names)))
     fraction[np.arange(len(labels)), columns[index.ravel()]] = 1.0
     return fraction, None, names

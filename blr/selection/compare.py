@@ -100,16 +100,9 @@ def leave_one_out_probability(
 ) -> tuple[Matrix, Matrix, Vector]:
     """Return each row's probabilities without itself (N, K), its shares of the classes (N, K), and its weight (N,).
 
-    As `leave_one_out`, for `stacking_weights`.  Rows of an equal `group` (N,) are left out together.
-    Where labels may be wrong they are the probabilities of what was
-    recorded; without `records` those of the true classes.
-
-    Raises
-    ------
-    RuntimeError
-        If `q` was loaded from a file: it has no data.
-    TypeError
-        If its rows came as a stream, which are not kept.
+    As `leave_one_out`, for `stacking_weights`.  Rows of an equal `group` (N,) are left out together.  Where labels
+    may be wrong they are the probabilities of what was recorded; without `records` those of the true classes.
+    RuntimeError if `q` was loaded from a file, TypeError if its rows came as a stream: both have no rows.
     """
     data = q.problem.require_rows()
     shares, weight = recorded_shares(q)
@@ -124,13 +117,7 @@ def leave_one_out_probability(
 
 
 def recorded_shares(q: Posterior) -> tuple[Matrix, Vector]:
-    """Return the shares of the classes in each row's record (N, K), and the rows' weights (N,).
-
-    Raises
-    ------
-    RuntimeError, TypeError
-        As `leave_one_out_probability`.
-    """
+    """Return the shares of the classes in each row's record (N, K), and the rows' weights (N,)."""
     data = q.problem.require_rows()
     return _shares(q, data.t), np.ones(len(data.Phi)) if data.weight is None else data.weight
 
@@ -170,13 +157,7 @@ def _ranked(
 
 
 def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
-    """Return the posterior probability of each model, (len,): evidence times prior probability.
-
-    Raises
-    ------
-    ValueError
-        If there are no models, or the prior probabilities are not one positive number a model.
-    """
+    """Return the posterior probability of each model, (len,): evidence times prior probability."""
     return _ranked(posteriors, prior_probability)[1]
 
 
@@ -195,7 +176,8 @@ def compare(
     Raises
     ------
     ValueError
-        As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
+        If there are no models, the prior probabilities are not one positive number a model, or the fits are of
+        different rows, classes or targets, whose evidences do not compare.
 
     Examples
     --------
@@ -385,11 +367,7 @@ def rank(
     """Return the log evidence (n,) that ranks candidates, their probabilities (n,), and if it has second-order terms.
 
     These terms (n,) count where all of them hold (`trust.second_order_holds`).  `prior_probability` is before the data.
-
-    Raises
-    ------
-    ValueError
-        If there are no candidates, or the prior probabilities are not one positive number each.
+    ValueError if there are no candidates, or the prior probabilities are not one positive number each.
     """
     n = len(holds)
     if n == 0:
@@ -565,21 +543,10 @@ def stacking_weights(
     shared out by prior probability, which the models explain alone.  The objective is concave, and Newton's
     steps climb it until the gradient bounds what is left by 0.001 nats.
 
-    Parameters
-    ----------
-    left_out
-        Probabilities (J, N, K) of each row under each model without the row, as of `leave_one_out_probability`.
-    share
-        Of the classes in each row, (N, K): one-hot labels, or fractions of votes.
-    weight
-        Of the rows (N,), their trials included; default: 1.
-    prior_probability
-        Of the models (J,); default: equal.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, there are no models or rows, or a number is negative or not finite.
+    `left_out` (J, N, K) are the probabilities of each row under each model without the row, as of
+    `leave_one_out_probability`; `share` (N, K) the classes' shares in each row, `weight` (N,) is the rows' with their
+    trials, and `prior_probability` (J,) the models'.
+    ValueError if the shapes differ, there are no models or rows, or a number is negative or not finite.
     """
     p, t = np.asarray(left_out, dtype=np.float64), np.asarray(share, dtype=np.float64)
     w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)

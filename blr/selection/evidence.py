@@ -543,12 +543,7 @@ def fit_scales(
 
     `scales` are the standard deviations to try, ascending, evenly spaced in their logarithm.  `rows` are `trials`,
     `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`; `intercept` and its variance as of
-    `fit_evidence`.
-
-    Raises
-    ------
-    ValueError
-        As `fit_evidence`; or if the scales are not two or more positive ascending numbers.
+    `fit_evidence`.  ValueError as there, or if the scales are not two or more positive ascending numbers.
     """
     grid = np.asarray(scales, dtype=np.float64)
     if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):

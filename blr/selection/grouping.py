@@ -46,14 +46,8 @@ def group_classes(
 ) -> Grouping:
     """Return the groups of classes that the probabilities of rows which no fit has seen cannot tell apart.
 
-    Probabilities that know nothing of the classes join none: any groups would keep all that they know.
-
-    Parameters
-    ----------
-    probability, target, weight
-        (N, K) of the classes, (N,) indices of the true ones, and (N,) weights of the rows, by default one each.
-    apart
-        Classes are joined while some pair is known by less than this share, and more than two are left.
+    Probabilities (N, K) that know nothing of the classes `target` (N,) join none: any groups would keep all that they
+    know.  Classes are joined while some pair is known by less than the share `apart`, and more than two are left.
 
     Examples
     --------

@@ -183,7 +183,7 @@ class LabelNoise:
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists, numbers and mappings."""
-        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        arrays = {name: getattr(self, name).tolist() for name in ARRAYS}
         common = None if self.common is None else self.common.to_dict()
         return arrays | {
             "log_evidence": float(self.log_evidence),
@@ -195,11 +195,11 @@ class LabelNoise:
     def from_dict(cls, d: Mapping[str, Any]) -> LabelNoise:
         """Return the rates of `to_dict`."""
         common = None if d["common"] is None else cls.from_dict(d["common"])
-        arrays = {name: np.asarray(d[name], dtype=np.float64) for name in _ARRAYS}
+        arrays = {name: np.asarray(d[name], dtype=np.float64) for name in ARRAYS}
         return cls(**arrays, log_evidence=d["log_evidence"], converged=d["converged"], common=common)
 
 
-_ARRAYS = ("rate", "standard_error", "low", "high")
+ARRAYS = ("rate", "standard_error", "low", "high")
 
 
 def estimate_label_noise(

@@ -377,8 +377,12 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         "jitter": gaussian.jitter,
         "condition": _condition(gaussian),
     }
-    if converged and second_order_holds(numbers):
-        numbers["evidence_left"] = _left(problem, gaussian, shift_norm, second_order, n_rows)
+    # The term may be small only because its parts cancel.
+    largest = max(abs(second_order), 0.5 * shift_norm**2)
+    closer = largest >= _LOOK_CLOSER and n_rows <= _CLOSER_ROWS
+    if converged and closer and second_order_holds(numbers):
+        with single_threaded_blas():
+            numbers["evidence_left"], _ = evidence_left(problem, gaussian, second_order, _LEFT, n_rows)
     remedy = "refine the fit (blr.refine), or sample its posterior (blr.sample_posterior)"
     findings = [of_probabilities(numbers, remedy)]
     if not converged:
@@ -448,16 +452,6 @@ def _named(reason: str, functions: Sequence[str], classes: Sequence[str]) -> str
         ),
         of_classes,
     )
-
-
-def _left(problem: Problem, gaussian: Gaussian, shift_norm: float, second_order: float, n_rows: int) -> float:
-    """Return what the evidence lacks beyond a second-order term that may be small only because its parts cancel."""
-    largest = max(abs(second_order), 0.5 * shift_norm**2)
-    if largest < _LOOK_CLOSER or n_rows > _CLOSER_ROWS:
-        return 0.0
-    with single_threaded_blas():
-        left, _ = evidence_left(problem, gaussian, second_order, _LEFT, n_rows)
-    return float(left)
 
 
 def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
