@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -36,9 +36,9 @@ def toml_mark(value: float | str) -> str:
     return toml_text(value) if isinstance(value, str) else repr(value)
 
 
-def toml_texts(texts: tuple[str, ...]) -> str:
+def toml_texts(texts: Iterable[str]) -> str:
     """Return a list of texts as TOML has it."""
-    return f"[{', '.join(toml_text(text) for text in texts)}]"
+    return f"[{', '.join(map(toml_text, texts))}]"
 
 
 def _feature(name: str, expression: str, remark: str) -> str:
@@ -57,7 +57,7 @@ LEAST_OF_TARGET = 0.5
 
 
 def _labels(classes: StartingClasses) -> Iterator[str]:
-    kept = sum(c.rows for c in classes.kept)
+    kept = sum(classes.rows.values())
     total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
     bare = {text: n for text, n in classes.dropped.items() if text in classes.bare}
     other = {text: n for text, n in classes.dropped.items() if text not in classes.bare}
@@ -198,7 +198,7 @@ class Page:
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Groups of classes that are alike, by name, as the spellings of their labels; rare classes stay alone."""
-        spellings = {c.name: c.spellings for c in self.classes.kept}
+        spellings = self.classes.kept
         groups = self.chosen.groups
         if groups:
             known = {name for some in groups.values() for name in some}
@@ -322,24 +322,23 @@ class Page:
         yield "[label]"
         yield f"column = {toml_text(self.label)}"
         if self.classes.doubtful:
-            doubtful = toml_texts(tuple(self.classes.doubtful))
+            doubtful = toml_texts(self.classes.doubtful)
             yield f"exclude = {doubtful}  # such rows count as rows without a label"
         yield ""
         yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
-        by_letters: dict[str, list[str]] = {}
-        for c in self.classes.kept:
-            by_letters.setdefault(c.spellings[0].casefold(), []).append(c.name)
-        for c in self.classes.kept:
-            comment = f"{c.rows:,} rows"
-            if len(c.spellings) > 1:
-                each = ", ".join(f"{toml_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
+        first = {name: next(iter(spellings)) for name, spellings in self.classes.kept.items()}
+        for name, spellings in self.classes.kept.items():
+            comment = f"{self.classes.rows[name]:,} rows"
+            if len(spellings) > 1:
+                each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
                 comment += f" ({each}): upper and lower case alone do not make a class"
-            others = ", ".join(toml_text(n) for n in by_letters[c.spellings[0].casefold()] if n != c.name)
+            same = [other for other, text in first.items() if text.casefold() == first[name].casefold()]
+            others = ", ".join(toml_text(other) for other in same if other != name)
             if others:
                 comment += f"; differs from {others} in case only: merge them if case means nothing here"
-            if c.name != c.spellings[0] and self.classes.cut is None:
+            if name != first[name] and self.classes.cut is None:
                 comment += "; renamed, since its columns would have the names of other columns"
-            yield f"{toml_text(c.name)} = {toml_texts(c.spellings)}  # {comment}"
+            yield f"{toml_text(name)} = {toml_texts(spellings)}  # {comment}"
         yield from self._other_labels()
         yield from self._votes()
         yield ""
@@ -356,7 +355,7 @@ class Page:
             yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
         if 1 < len(dropped) <= MOST_SHOWN:
             yield "# All that are left out, as one class:"
-            yield f'# "any other" = {toml_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
+            yield f'# "any other" = {toml_texts(dropped)}  # {sum(dropped.values()):,} rows'
         if self.groups:
             yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
             yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in self.groups.items())
@@ -453,4 +452,4 @@ class Page:
 
     def _rows(self) -> int:
         """Return the labelled rows, as far as they were seen."""
-        return sum(c.rows for c in self.classes.kept)
+        return sum(self.classes.rows.values())

@@ -364,9 +364,9 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
 def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) -> LabelSummary:
     """Return the labels with their counts in all rows, the classes that `blr init` makes of them, and the leaks."""
     counts = counts.copy()
-    texts, drafted = plain_texts(seen.chosen[label]), starting_classes(counts).kept
-    if len(drafted) > 1:
-        texts = starting_classes(counts).named(texts)
+    texts, drafted = plain_texts(seen.chosen[label]), starting_classes(counts)
+    if len(drafted.kept) > 1:
+        texts = drafted.named(texts)
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
     uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
@@ -376,7 +376,9 @@ def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) ->
         sampled=len(texts),
         unlabelled=counts.pop("", 0),
         counts=dict(counts.most_common(MOST_LABELS)),
-        drafted={c.name: DraftedClass(rows=c.rows, spellings=c.spellings) for c in drafted},
+        drafted={
+            name: DraftedClass(rows=n, spellings=(*drafted.kept[name],)) for name, n in drafted.rows.items()
+        },
         leaks=tuple(leaks),
         gains={name: max(0.0, gains[name]) for name in order},
         presence=uneven,
@@ -425,38 +427,34 @@ FEWEST_BELOW = 0.1
 
 
 @dataclass(frozen=True)
-class StartingClass:
-    """A class: its spellings in the column, the most frequent first, its rows, and those of each spelling."""
-
-    name: str
-    spellings: tuple[str, ...]
-    rows: int
-    counts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class StartingClasses:
-    """The classes, and the labels that are in none: too few rows, one class too many, or doubtful.
+    """The classes, and the labels that are in none: too few rows, one class too many, or doubtful; all with their rows.
 
-    `bare` are those of the `dropped` labels of which hardly any row has a feature.
+    `kept` has the spellings of each class, the most frequent first, or a range of numbers.  `bare` are those of the
+    `dropped` labels of which hardly any row has a feature.
     """
 
-    kept: tuple[StartingClass, ...]
+    kept: Mapping[str, Mapping[str, int]]
     dropped: Mapping[str, int]
     doubtful: Mapping[str, int]
     cut: float | None = None  # of numbers in order, which ranges below and from here on are made of
     bare: frozenset[str] = frozenset()
 
+    @property
+    def rows(self) -> dict[str, int]:
+        """The rows of each class."""
+        return {name: sum(spellings.values()) for name, spellings in self.kept.items()}
+
     def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the class (n,) of each label, '' where it is in none."""
-        names = np.array(["", *(c.name for c in self.kept)], dtype=object)
-        reader = LabelReader.of_lists({c.name: c.spellings for c in self.kept})
+        names = np.array(["", *self.kept], dtype=object)
+        reader = LabelReader.of_lists({name: [*spellings] for name, spellings in self.kept.items()})
         return np.asarray(names[reader.read(texts) + 1])
 
     @property
     def possible_counts(self) -> tuple[int, int] | None:
         """Least and greatest label, where all are whole numbers, none is negative, and they are many for codes."""
-        texts = [*(text for c in self.kept for text in c.spellings), *self.dropped]
+        texts = [*(text for spellings in self.kept.values() for text in spellings), *self.dropped]
         numbers = [number for text in texts for number in [_number(text)] if number is not None]
         if self.cut is not None or len(texts) <= MOST_NUMBERED or len(numbers) < len(texts):
             return None
@@ -465,8 +463,8 @@ class StartingClasses:
 
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""
-        gone = {c.spellings[0]: c.rows for c in self.kept if c.name in names}
-        kept = tuple(c for c in self.kept if c.name not in names)
+        gone = {next(iter(self.kept[name])): n for name, n in self.rows.items() if name in names}
+        kept = {name: spellings for name, spellings in self.kept.items() if name not in names}
         return replace(self, kept=kept, dropped=gone | dict(self.dropped))
 
     def without_bare(self, names: set[str]) -> StartingClasses:
@@ -515,10 +513,7 @@ def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> Starting
     below = int(rows[values < cut].sum())
     shown = f"{cut:.0f}" if cut.is_integer() else repr(cut)
     dropped = {text: n for text, n in counts.items() if text not in numbers}
-    kept = (
-        StartingClass(f"below_{shown}", (f"..{shown}",), below),
-        StartingClass(f"from_{shown}", (f"{shown}..",), int(rows.sum()) - below),
-    )
+    kept = {f"below_{shown}": {f"..{shown}": below}, f"from_{shown}": {f"{shown}..": int(rows.sum()) - below}}
     return StartingClasses(kept, dropped, doubtful, cut)
 
 
@@ -582,17 +577,16 @@ def _kept(
     spelt: list[list[str]], counts: Mapping[str, int], doubtful: Mapping[str, int], fewest: int
 ) -> StartingClasses:
     """Return the classes of labels whose spellings are together, the most frequent first, of `fewest` rows or more."""
-    kept: list[StartingClass] = []
+    kept: dict[str, dict[str, int]] = {}
     dropped: dict[str, int] = {}
-    for spellings in sorted(spelt, key=lambda some: -sum(counts[text] for text in some)):
-        rows = sum(counts[text] for text in spellings)
-        name = _name(spellings[0], [c.name for c in kept])
-        if rows >= fewest and len(kept) < MOST_CLASSES and name is not None:
-            each = tuple(counts[text] for text in spellings)
-            kept.append(StartingClass(name, tuple(spellings), rows, each))
+    every = ({text: counts[text] for text in some} for some in spelt)
+    for spellings in sorted(every, key=lambda some: -sum(some.values())):
+        name = _name(next(iter(spellings)), [*kept])
+        if sum(spellings.values()) >= fewest and len(kept) < MOST_CLASSES and name is not None:
+            kept[name] = spellings
         else:
-            dropped |= {text: counts[text] for text in spellings}
-    return StartingClasses(tuple(kept), dropped, doubtful)
+            dropped |= spellings
+    return StartingClasses(kept, dropped, doubtful)
 
 
 def can_name(text: str) -> bool:

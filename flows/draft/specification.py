@@ -225,7 +225,7 @@ def starting_specification(
         path=None,
         columns_file=None,
         text=text,
-        classes={c.name: c.rows for c in classes.kept},
+        classes=classes.rows,
         groups=page.groups,
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=left_out,
@@ -368,11 +368,11 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    if sum(c.rows for c in classes.kept) < HELD_OUT_FROM:  # none is held out
+    if sum(classes.rows.values()) < HELD_OUT_FROM:  # none is held out
         together: list[tuple[int, Split]] = []
         for option, keys in options:
             # Of a class whose rows are all in one group, a fit without it would know nothing.
-            lone = sum(len(np.unique(keys[labels == c.name])) < 2 for c in classes.kept)
+            lone = sum(len(np.unique(keys[labels == name])) < 2 for name in classes.kept)
             together.append((lone, option))
             if not together[-1][0]:
                 break
@@ -381,9 +381,9 @@ def _split(
     for option, keys in options:
         held_out = split.held_out_keys(keys, HELD_OUT)
         sides = {
-            c.name: (np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out))
-            for c in classes.kept
-            for here in [labels == c.name]
+            name: (np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out))
+            for name in classes.kept
+            for here in [labels == name]
         }
         missed = {name for name, counts in sides.items() if min(counts) < FEWEST}
         untaught = {

@@ -315,8 +315,8 @@ def test_numbers_in_order_are_cut_in_two(values: np.ndarray, cut: float) -> None
     found = starting_classes(Counter([*plain_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
     assert found.cut == cut
     shown = f"{cut:.0f}" if float(cut).is_integer() else repr(cut)
-    assert [c.spellings for c in found.kept] == [(f"..{shown}",), (f"{shown}..",)]
-    assert [c.rows for c in found.kept] == [np.sum(values < cut), np.sum(values >= cut)]
+    assert [[*some] for some in found.kept.values()] == [[f"..{shown}"], [f"{shown}.."]]
+    assert [*found.rows.values()] == [np.sum(values < cut), np.sum(values >= cut)]
 
 
 def test_marks_are_nines_and_no_other_numbers() -> None:
