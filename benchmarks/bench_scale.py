@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -135,9 +136,9 @@ def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
     rows = folder / f"rows-{degree}"
     rows.mkdir()
     with (
-        ArrayWriter(rows / "filled.npy") as X,
-        ArrayWriter(rows / "target.npy") as t,
-        ArrayWriter(rows / "held_out.npy") as h,
+        closing(ArrayWriter(rows / "filled.npy")) as X,
+        closing(ArrayWriter(rows / "target.npy")) as t,
+        closing(ArrayWriter(rows / "held_out.npy")) as h,
     ):
         for features, target in blocks(n):
             X.append(features)

@@ -100,8 +100,8 @@ class ContentHash:
     def __init__(self, names: Iterable[str]) -> None:
         self._columns = {name: hashlib.sha256() for name in names}
 
-    def feed(self, spelled: Mapping[str, bytes]) -> None:
-        """Add the rows of a batch, as `spelled` writes them."""
+    def feed(self, spelled: Mapping[str, Any]) -> None:
+        """Add the rows of a batch, as `spelled` writes them: bytes, or an array of them."""
         for name, column in self._columns.items():
             column.update(spelled[name])
 
@@ -132,16 +132,11 @@ def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class ReadBatch:
-    """What a batch contributes: its training rows, their columns as bytes, and what was counted on the way."""
+CONTENT = "content-"
+"""Prefix of the names of those arrays of a batch that hold a column of its training rows as bytes."""
 
-    part: Part
-    content: Mapping[str, bytes]
-    n_read: int
-    n_selected: int
-    seen: Counter[str]  # labels of the selected rows
-    states: Counter[tuple[str, State]]
+Met = tuple[int, int, Counter[str], Counter[tuple[str, State]]]
+"""What was counted in a batch: rows, those that are selected, their labels, and states of the training rows' values."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +154,8 @@ class RowReading:
     brightness: tuple[str, ...]
     unit: PositionUnit
 
-    def read(self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource) -> ReadBatch:
-        """Return the training rows of a batch; the source gives their labels."""
+    def read(self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource) -> tuple[Part, Met]:
+        """Return the training rows of a batch, and what was counted on the way; the source gives their labels."""
         specification, label = self.specification, self.specification.label
         selected, values = self.reader.select(batch), self.reader.values(batch)
         counts = vote_counts(label, values) if label.votes else None
@@ -185,7 +180,7 @@ class RowReading:
         features = self.reader.evaluate(rows)
         if reviewed is not None:
             weight = reviewed if weight is None else weight * reviewed
-        part = {
+        part: Part = {
             "X": features.X,
             "missing": features.missing,
             "target": labels.read(given).astype(np.int16),
@@ -203,14 +198,10 @@ class RowReading:
             part["identifier"] = np.array([*shown], dtype=np.bytes_)
             if counts is None:
                 part["named"] = np.where(shared, np.uint64(0), name_hashes(own[identifier]))
-        return ReadBatch(
-            {name: array for name, array in part.items() if array is not None},
-            spelled(rows, self.names),
-            batch.num_rows,
-            int(selected.sum()),
-            Counter(texts[selected].tolist()),
-            Counter(self.reader.count_states(rows)),
-        )
+        part |= {CONTENT + n: np.frombuffer(text, np.uint8) for n, text in spelled(rows, self.names).items()}
+        met = Counter(texts[selected].tolist())
+        counted = (batch.num_rows, int(selected.sum()), met, self.reader.count_states(rows))
+        return {name: array for name, array in part.items() if array is not None}, counted
 
     def _places(self, values: Mapping[str, Array]) -> Floats | None:
         """Return right ascension and declination (m, 2) in degrees; None without such columns."""
@@ -331,9 +322,6 @@ def _weights(specification: Specification, values: Mapping[str, Array]) -> Float
 
 # Workers that read: each writes the batches of its piece into the folder, and reports what it counted.
 
-CONTENT = "content-"
-"""Prefix of the names of those arrays that hold a column as bytes."""
-
 
 def reading_workers(
     specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
@@ -348,23 +336,18 @@ def reading_workers(
 
 def read_piece(
     readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, piece: Piece
-) -> tuple[list[ReadBatch], LabelSource]:
-    """Read a piece on a worker, and write its batches into the folder.
-
-    Returns what was counted, without the rows, and the source's counts.
-    """
+) -> tuple[list[Met], LabelSource]:
+    """Read a piece on a worker, write its batches into the folder, and return what was met and the source's counts."""
     check_seen(folder)
     reading, source = readings[piece.catalog], source.counting()
-    counted: list[ReadBatch] = []
+    counted: list[Met] = []
     for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
-        read = reading.read(batch, labels, source)
-        content = {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
-        arrays: dict[str, Any] = read.part | content
+        part, met = reading.read(batch, labels, source)
         # At once to its final name: another worker may have begun this file, or may still write it.
         path = _file(folder, piece, len(counted))
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, **arrays)
-        counted.append(replace(read, part={}, content={}))
+            np.savez(stream, **part)
+        counted.append(met)
     return counted, source.counts_alone()
 
 
@@ -394,21 +377,16 @@ def handed_out(
 
 def read_by_workers(
     readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, workers: Workers
-) -> Iterator[ReadBatch]:
+) -> Iterator[tuple[Part, Met]]:
     """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
     for piece, (batches, counted) in workers(partial(read_piece, readings, labels, source, folder)):
         source.add(counted)
-        for j, batch in enumerate(batches):
+        for j, met in enumerate(batches):
             path = _file(folder, piece, j)
             with np.load(path, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+                part = {name: stored[name] for name in stored.files}
             path.unlink()
-            content = {
-                name.removeprefix(CONTENT): arrays.pop(name).tobytes()
-                for name in list(arrays)
-                if name.startswith(CONTENT)
-            }
-            yield replace(batch, part=arrays, content=content)
+            yield part, met
 
 
 def _file(folder: Path, piece: Piece, batch: int) -> Path:
@@ -459,19 +437,17 @@ def gather(
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
     if workers is None or place is None:
         read = first_batches(catalogs, first.reader, limit)
-        batches: Iterator[ReadBatch] = (
-            readings[number].read(batch, labels, source) for number, batch in read
-        )
+        batches: Iterable[tuple[Part, Met]] = (readings[i].read(batch, labels, source) for i, batch in read)
     else:
         batches = read_by_workers(readings, labels, source, place().absolute(), workers)
-    for batch in batches:
-        tell().advance(batch.n_read)
-        n_read += batch.n_read
-        n_selected += batch.n_selected
-        seen.update(batch.seen)
-        states.update(batch.states)
-        collected.add(batch.part)
-        content.feed(batch.content)
+    for part, (n, n_chosen, met, states_met) in batches:
+        tell().advance(n)
+        n_read += n
+        n_selected += n_chosen
+        seen.update(met)
+        states.update(states_met)
+        content.feed({name: part.pop(CONTENT + name) for name in first.names})
+        collected.add(part)
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     held, group, split, refusal = held_out(specification, joined(parts, "place"), trial=limit is not None)
@@ -482,10 +458,10 @@ def gather(
     rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
     _check_rows(specification, counts, labels, seen, refusal)
-    for text in [text for text in seen if labels.knows(text)]:
-        del seen[text]
-    for text in [text for text in seen if is_no_label(specification.label, text)]:
-        seen[""] += seen.pop(text)
+    unknown: Counter[str] = Counter()
+    for text, n in seen.items():
+        if not labels.knows(text):
+            unknown["" if is_no_label(specification.label, text) else text] += n
     pieces, repeated = named_pieces(stored, parts), None
     if pieces is not None:
         in_memory = joined(parts, "named"), joined(parts, "identifier")
@@ -494,7 +470,7 @@ def gather(
     for (name, state), n in states.items():
         if n and state is not State.MEASURED:
             missing.setdefault(name, {})[state.name.lower()] = n
-    training, unlabelled = rows.training, seen.pop("", 0)
+    training, unlabelled = rows.training, unknown.pop("", 0)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
         content_hash=content.hexdigest(source.content()),
@@ -504,7 +480,7 @@ def gather(
         held_out_counts=tuple(counts.held_out.tolist()),
         class_share=counts.class_share,
         unlabelled=unlabelled,
-        unknown_labels=dict(seen.most_common(MOST_LABELS)),
+        unknown_labels=dict(unknown.most_common(MOST_LABELS)),
         labels=_label_summary(source, repeated),
         split=split,
         states=missing,

@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,22 +114,18 @@ class ArrayWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._dtype: np.dtype[Any] = np.dtype(float)
-        self._begun = False
-        self._row: tuple[int, ...] = ()
-        self._n = 0
+        self._path, self._n = path, 0
+        self._like: Array | None = None  # no rows, of the type and shape of all
 
     def append(self, rows: Array) -> None:
         """Add rows; all get the type of the first ones.  StorageError if there is no room on the disk."""
-        first, self._begun = not self._begun, True
-        if first:
-            self._dtype, self._row = rows.dtype, rows.shape[1:]
+        first = self._like is None
+        like = self._like = np.empty_like(rows[:0]) if self._like is None else self._like
         try:
             with self._path.open("wb" if first else "ab") as stream:
                 if first:
-                    self._write_header(stream)
-                stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
+                    self._write_header(stream, like)
+                stream.write(np.ascontiguousarray(rows, dtype=like.dtype).tobytes())
         except OSError as error:
             raise StorageError(
                 f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected enough space "
@@ -140,27 +135,14 @@ class ArrayWriter:
 
     def close(self) -> None:
         """Write the header with the final number of rows; without rows, no file is made."""
-        if self._begun:
+        if self._like is not None:
             with self._path.open("r+b") as stream:
-                self._write_header(stream)
+                self._write_header(stream, self._like)
 
-    def _write_header(self, stream: IO[bytes]) -> None:
+    def _write_header(self, stream: IO[bytes], like: Array) -> None:
         # NumPy pads the header, so that a larger number of rows fits into the same bytes.
-        described = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self._n, *self._row),
-        }
-        np.lib.format.write_array_header_1_0(stream, described)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
+        header = np.lib.format.header_data_from_array_1_0(like) | {"shape": (self._n, *like.shape[1:])}
+        np.lib.format.write_array_header_1_0(stream, header | {"fortran_order": False})
 
 
 @dataclass(frozen=True)
@@ -230,9 +212,10 @@ class StoredRows:
         """Write an array, shard by shard; it replaces an array of the same name."""
         path = self.folder / f"{name}.npy"
         unfinished = path.with_suffix(".part")
-        with ArrayWriter(unfinished) as written:
-            for shard in self.shards:
-                written.append(of(shard))
+        written = ArrayWriter(unfinished)
+        for shard in self.shards:
+            written.append(of(shard))
+        written.close()
         unfinished.replace(path)
 
     def remove(self, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,18 +58,13 @@ MOST_READ = 5_000_000
 """Approximate number of rows that are read at most: of a larger target, only every n-th file is read."""
 
 
-@dataclass(frozen=True, eq=False)
-class TargetRows:
-    """Rows of the target: X (T, F), 0 where `missing`; and the whole target that they are of."""
-
-    X: Floats
-    missing: Mask
-    origin: ComparedTarget
+TargetRows = tuple[Floats, Mask, ComparedTarget]
+"""Rows of the target: X (T, F), 0 where missing; the mask of that (T, F); and the whole target that they are of."""
 
 
 def write_target(target: TargetRows, ratio: Floats, folder: Path) -> None:
     """Write rows of the target and density ratios (N,) of the labelled rows, each file whole or not at all."""
-    for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
+    for name, array in (("target_X", target[0]), ("target_missing", target[1]), ("ratio", ratio)):
         atomic_write_array(folder / f"{name}.npy", array)
 
 
@@ -159,14 +154,14 @@ def _read(
             "the columns or the target"
         )
     origin = ComparedTarget(name=name, n_rows=n_rows, n_compared=len(known), content_hash=content.hexdigest())
-    return TargetRows(known, np.concatenate(missing), origin)
+    return known, np.concatenate(missing), origin
 
 
 def version_content(content_hash: str, specification: Specification, target: TargetRows | None) -> str:
     """Return the hash of all rows that a model depends on; those of the target count if the model needs them."""
     if target is None or not model_needs_target(specification):
         return content_hash
-    return hashlib.sha256(f"{content_hash}\n{target.origin['content_hash']}".encode()).hexdigest()
+    return hashlib.sha256(f"{content_hash}\n{target[2]['content_hash']}".encode()).hexdigest()
 
 
 def compared(
@@ -180,17 +175,16 @@ def compared(
     Where the specification asks for density weights, the rows have them.  Where the rows of `data` are a sample of
     `stored` ones, weights come from all of these, which get them too; without weights, the sample is compared.
     """
-    rows = rows_of(data)
-    weighted = specification.shift.density_weights
+    rows, weighted, (X, missing, origin) = rows_of(data), specification.shift.density_weights, target
     try:
         if stored is not None and weighted:
             engine = current_engine(default_threads())
-            other = data.moments.impute(target.X, target.missing)
+            other = data.moments.impute(X, missing)
             degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
             area = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
             ratio = stored.at(RATIO, rows.numbers)
         else:
-            found = compared_sets(data, target.X, target.missing)
+            found = compared_sets(data, X, missing)
             area, ratio = (found.auc, found.auc_low, found.auc_high), found.ratio
     except ValueError as error:
         if requires_comparison(specification):
@@ -205,7 +199,7 @@ def compared(
         n_training, n_effective = int(rows.training.sum()), float(weight[rows.training].sum())
         with_weights = replace(rows, weight=weight)
     difference = TargetShift(
-        target=target.origin,
+        target=origin,
         auc=float(area[0]),
         auc_low=float(area[1]),
         auc_high=float(area[2]),
