@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from prefect.context import FlowRunContext
-
 from flows.classification import steps as classification
 from flows.classification.execution import Steps, annotate_each, group_name, here
 from flows.inputs.source import check_parameters
@@ -47,11 +45,9 @@ def _name(request: ClassifyRequest) -> str:
     return started_name("classify", label, release=release, trial=request.limit is not None)
 
 
-@flow_of(ClassifyRequest, _name)
+@flow_of(ClassifyRequest, _name, classification.classify)
 def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
-    if FlowRunContext.get() is None:
-        return classification.classify(request)
     check_parameters(request.catalogues)
     with run_logged("classify"):
         result = classification.classify(request, steps=STEPS)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from prefect.context import FlowRunContext
 from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field
@@ -56,11 +55,9 @@ def _name(request: PromoteRequest) -> str:
     return f"promote {short_label(stored.label)}{instead}: {request.how}"
 
 
-@flow_of(PromoteRequest, _name)
+@flow_of(PromoteRequest, _name, put_in_place)
 def promote(request: PromoteRequest) -> PromotionResult:
     """Put a model in the champion's place."""
-    if FlowRunContext.get() is None:
-        return put_in_place(request)
     with run_logged():
         result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
     if result.status == "promoted":

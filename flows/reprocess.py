@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from prefect.context import FlowRunContext
-
 from flows.classification import steps as reprocessing
 from flows.classify import STEPS
 from flows.models.store import Store
@@ -26,11 +24,9 @@ def _name(request: ReprocessRequest) -> str:
     return started_name("reprocess", label, release=release)
 
 
-@flow_of(ReprocessRequest, _name)
+@flow_of(ReprocessRequest, _name, reprocessing.reprocess)
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
-    if FlowRunContext.get() is None:
-        return reprocessing.reprocess(request)
     with run_logged("reprocess"):
         result = reprocessing.reprocess(request, steps=STEPS)
         return keep_run("reprocess", result)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from prefect.context import FlowRunContext
-
 from catalogs.errors import counted
 from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import completed, flow_of, run_logged
@@ -24,11 +22,9 @@ def _reviewed(request: ReviewRequest) -> ReviewResult:
     return reviewing.review(request, space=None if request.budget is None else feature_space(*wanted))
 
 
-@flow_of(ReviewRequest, _name)
+@flow_of(ReviewRequest, _name, _reviewed)
 def review(request: ReviewRequest) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list."""
-    if FlowRunContext.get() is None:
-        return _reviewed(request)
     with run_logged():
         result = _reviewed(request)
     lists = ", ".join(path.name for path in result.files)

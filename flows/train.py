@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefect.context import FlowRunContext
-
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration.run_page import (
@@ -56,11 +54,9 @@ def _n_candidates(n: int) -> str:
     return f"{n} candidate{'' if n == 1 else 's'}"
 
 
-@flow_of(TrainRequest, _name)
+@flow_of(TrainRequest, _name, training.train)
 def train(request: TrainRequest) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
-    if FlowRunContext.get() is None:
-        return training.train(request)
     # Read once: what tasks are named by is what they do.
     wanted = read_specification(request.specification)
     with run_logged():

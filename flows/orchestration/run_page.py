@@ -212,15 +212,12 @@ def completed(value: T, message: str, *, name: str = "Completed") -> T:
     return cast("T", Completed(name=name, message=message, data=value))
 
 
-def failing_in_words(work: Callable[[], T]) -> T:
+def failing_in_words(context: FlowRunContext, work: Callable[[], T]) -> T:
     """Return what the work of a flow gives; where the user can correct its error, fail in one sentence.
 
     The name of the run, the message of its state and its log have the sentence.  The traceback is in the output of the
     process, which its worker logs.  Whoever calls the flow gets the error itself.
     """
-    context = FlowRunContext.get()
-    if context is None:
-        return work()
 
     def is_ours(record: logging.LogRecord) -> bool:
         """Say whether a record is not the traceback of an error that the user can correct."""
@@ -266,23 +263,29 @@ TEXTS = list[Annotated[str, BeforeValidator(str)]]
 """A list of texts; other values in it, such as paths, are converted to texts."""
 
 
-def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
-    """Return a decorator: a function that took a request takes the request's fields as its parameters instead.
+def flow_of(
+    request: Callable[P, Request],
+    words: Callable[[Request], str],
+    direct: Callable[[Request], Any] | None = None,
+) -> Callable[[Callable[[Request], T]], Flow[P, T]]:
+    """Return a decorator: it makes a flow of a function that took a request, with the fields as parameters.
 
-    An error that the user can correct ends its run in one sentence.
-
-    The signature, the annotations and the docstring of the decorated function show these parameters, with their types,
-    defaults, bounds and descriptions.
+    The signature, the annotations and the docstring of the flow show these parameters, with their types, defaults,
+    bounds and descriptions.  Its runs are named by the `words` on the request, and its results are JSON.  An error that
+    the user can correct ends a run in one sentence.  `direct` does the same work outside of a run.
     """
     # `request` is a class; it is annotated as a Callable so that type checkers know the parameters of the result.
     assert isinstance(request, type)  # noqa: S101
     hints = get_type_hints(request, localns={"Specification": Specification})  # a name in quotes there
     fields = list(request_fields(request))
 
-    def decorate(work: Callable[[R], T]) -> Callable[P, T]:
+    def decorate(work: Callable[[Request], T]) -> Flow[P, T]:
         @wraps(work)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return failing_in_words(lambda: work(request(*args, **kwargs)))
+            asked, context = request(*args, **kwargs), FlowRunContext.get()
+            if context is None:
+                return (work if direct is None else direct)(asked)
+            return failing_in_words(context, lambda: work(asked))
 
         parameters = [
             field.replace(annotation=_bounded(hints[field.name], parameter)) for field, parameter in fields
@@ -292,28 +295,13 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
         call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}
         lines = (f"    {field.name}: {parameter.words}" for field, parameter in fields)
         call.__doc__ = "\n".join([f"{inspect.getdoc(work)}\n\nArgs:", *lines])
-        return call
-
-    return decorate
-
-
-def flow_of(
-    request: Callable[P, Request],
-    words: Callable[[Request], str],
-) -> Callable[[Callable[[Request], T]], Flow[P, T]]:
-    """Return a decorator: it makes a flow of a function that took a request, with the fields as parameters (`takes`).
-
-    The flow is called as the function is.  Its runs are named by the `words` on the request, and its results are JSON.
-    """
-
-    def decorate(work: Callable[[Request], T]) -> Flow[P, T]:
         made = flow(
             name=work.__name__,
             flow_run_name=run_name(request, words, work.__name__),
             persist_result=True,
             result_serializer=RESULTS,
         )
-        return made(takes(request)(work))
+        return made(call)
 
     return decorate
 
