@@ -185,7 +185,8 @@ def _test_features(
         raise TypeError
     rows = data.filled[data.rows.training]
     limits = rows.min(axis=0), rows.max(axis=0)
-    return np.clip(data.moments.impute(there.X, there.missing), *limits), len(there.X) == len(some)
+    X, missing, _ = there
+    return np.clip(data.moments.impute(X, missing), *limits), len(X) == len(some)
 
 
 def _truth(parts: Sequence[tuple[float, FinalMember]], X: Floats) -> tuple[Floats, Floats, list[Any]]:

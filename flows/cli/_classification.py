@@ -57,7 +57,7 @@ def run_classify(
     with shown_progress(quiet=quiet):
         if as_flow := not dry_run and runs_as_flow(prefect):
             check_parameters(request.catalogues)
-        result = _flow("classify")(request) if as_flow else classify(request, dry_run=dry_run)
+        result = _flow("classify", request) if as_flow else classify(request, dry_run=dry_run)
     _end(result, time.monotonic() - began, request.store, _show_classified, json=json)
 
 
@@ -71,14 +71,13 @@ def run_reprocess(
     began = time.monotonic()
     with shown_progress(quiet=quiet):
         as_flow = not dry_run and runs_as_flow(prefect)
-        result = _flow("reprocess")(request) if as_flow else reprocess(request, dry_run=dry_run)
+        result = _flow("reprocess", request) if as_flow else reprocess(request, dry_run=dry_run)
     _end(result, time.monotonic() - began, request.store, _show_reprocessed, json=json)
 
 
-def _flow(name: str) -> Callable[[Any], Any]:
-    """Return what runs a request as the flow of that name."""
-    flow = getattr(import_module(f"flows.{name}"), name)
-    return lambda request: flow(**vars(request))
+def _flow(name: str, request: Any) -> Any:
+    """Run a request as the flow of that name."""
+    return getattr(import_module(f"flows.{name}"), name)(**vars(request))
 
 
 def _show_classified(result: ClassificationResult) -> None:
@@ -133,13 +132,14 @@ def _show_reprocessed(result: ReleaseResult) -> None:
 
 
 def _state(result: ReleaseResult) -> str:
-    if result.status == "planned":
-        return "is up to date: nothing would be done" if result.up_to_date else "would be brought up to date"
-    if result.status == "nothing to do":
-        return "is up to date"
-    if result.status == "waiting":
-        return "waits: its inputs are still being written"
-    return f"is at release {result.release}"
+    words = {
+        "planned": "is up to date: nothing would be done"
+        if result.up_to_date
+        else "would be brought up to date",
+        "nothing to do": "is up to date",
+        "waiting": "waits: its inputs are still being written",
+    }
+    return words.get(result.status, f"is at release {result.release}")
 
 
 def _names_objects(result: ReleaseResult) -> bool:
@@ -209,7 +209,7 @@ def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, j
 
     with shown_progress(quiet=False):
         if not dry_run and runs_as_flow(prefect):
-            result = _flow("review")(request)
+            result = _flow("review", request)
         else:
             space = None
             if request.budget is not None:  # else nothing is drawn

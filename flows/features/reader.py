@@ -107,30 +107,23 @@ def held_out(
 
     The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
     """
-    asked = specification.split.held_out
-    if not asked:  # the finest places keep neighbours of the same folds together
-        group, order, refusal = places.astype(np.uint64), None, ""
-        chosen = np.zeros(len(group), dtype=bool)
-    elif specification.split.by != "healpix":
-        group = places.astype(np.uint64)
-        chosen, order, refusal = split.held_out_keys(group, asked), None, ""
-        if specification.split.by != "id" and not trial:
-            refusal = _of_few_values(specification, group, float(chosen.mean()))
-    else:
-        by_place = split.split_by_pixels(
-            places.astype(np.int64), asked, order=specification.split.healpix_order
-        )
-        group, order = by_place.keys, by_place.order
-        chosen = split.held_out_keys(group, asked)
-        refusal = "" if by_place.fits or trial else _of_few_pixels(specification, by_place)
+    asked, by, refusal, by_place = specification.split.held_out, specification.split.by, "", None
+    if asked and by == "healpix":
+        stated = specification.split.healpix_order
+        by_place = split.split_by_pixels(places.astype(np.int64), asked, order=stated)
+    chosen, group = sides(specification, places, None if by_place is None else by_place.order)
     summary = split.SplitSummary(
-        by=", ".join(listed(specification.split.by)),
+        by=", ".join(listed(by)),
         asked=asked,
         share=float(chosen.mean()) if len(chosen) else 0.0,
         n_places=len(np.unique(group)),
-        healpix_order=order,
+        healpix_order=None if by_place is None else by_place.order,
     )
-    return chosen, group, summary, refusal
+    if by_place is not None and not by_place.fits:
+        refusal = _of_few_pixels(specification, by_place)
+    elif by_place is None and asked and by != "id":
+        refusal = _of_few_values(specification, group, summary.share)
+    return chosen, group, summary, "" if trial else refusal
 
 
 def sides(
@@ -138,7 +131,7 @@ def sides(
 ) -> tuple[Mask, NDArray[np.uint64]]:
     """Return which rows are held out (N,) and their group (N,), of their `split_places` (N,).
 
-    As `held_out` does, with the `order` of the pixels that other rows gave.
+    `order` is that of the pixels; None keeps the finest places, whose neighbours are in the same fold.
     """
     pixels = specification.split.by == "healpix" and order is not None
     group = split.healpix_keys(places.astype(np.int64), order or 0) if pixels else places.astype(np.uint64)
