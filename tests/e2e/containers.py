@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.running import running, wait_for
+from tests.flows.children import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -68,7 +69,7 @@ class Place:
 
     def run(self, name: str, words: list[str]) -> str:
         command, options = self.started(name, words)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, **options)
+        done = ran(*command, timeout=500, **options)
         assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from tests.e2e.postgres import postgresql, programs
 from tests.e2e.running import Prefect
+from tests.flows.children import ran
 
 ONE_AFTER_ANOTHER = """
 import json, sys
@@ -56,16 +56,9 @@ def deploy(prefect: Prefect, folder: Path, *then: Sequence[str]) -> None:
 
 def one_after_another(prefect: Prefect, folder: Path, *commands: Sequence[str]) -> None:
     """Run commands of `prefect` to a good end in one process, since Prefect takes seconds to import."""
-    done = subprocess.run(
-        # -P: as for an installed command, the folder is not on the module path
-        [prefect.programs / "python", "-P", "-c", ONE_AFTER_ANOTHER, json.dumps(commands)],
-        env=prefect.environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
+    # -P: as for an installed command, the folder is not on the module path
+    command = (prefect.programs / "python", "-P", "-c", ONE_AFTER_ANOTHER, json.dumps(commands))
+    done = ran(*command, env=prefect.environment, cwd=folder, timeout=400)
     assert done.returncode == 0, f"{commands}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
 
 

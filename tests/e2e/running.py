@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tests.flows.children import free_port
+from tests.flows.children import free_port, ran
 
 PROGRAMS = Path(sys.executable).parent
 PATIENCE = 300.0
@@ -134,15 +134,7 @@ class Prefect:
     def cli(self, *arguments: str | Path, cwd: Path, program: str = "prefect") -> str:
         """Run a command to a good end; return what it said."""
         command = [self.programs / program, *arguments]
-        done = subprocess.run(
-            command,
-            env=self.environment,
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        done = ran(*command, env=self.environment, cwd=cwd, timeout=PATIENCE)
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 

@@ -10,7 +10,6 @@ import pwd
 import secrets
 import shutil
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.running import running, wait_for
-from tests.flows.children import free_port
+from tests.flows.children import free_port, ran
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
 PATIENCE = 60.0
@@ -62,9 +61,7 @@ class Slurm:
     environment: dict[str, str]
 
     def ask(self, *command: str, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            command, env=self.environment, cwd=cwd, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )  # fmt: skip
+        done = ran(*command, env=self.environment, cwd=cwd, timeout=PATIENCE)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -75,10 +72,7 @@ class Slurm:
         return self.ask("squeue", "--noheader", "--format=%j").split()
 
     def is_ready(self) -> bool:
-        command = ["sinfo", "--noheader", "--format=%t"]
-        told = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
+        told = ran("sinfo", "--noheader", "--format=%t", env=self.environment, timeout=PATIENCE)
         return told.stdout.strip() == "idle"
 
 

@@ -32,6 +32,7 @@ from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE, Team
 from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, end, running, wait_for
 from tests.e2e.survey import write_galaxies
+from tests.flows.children import ran
 from tests.flows.watching import listener
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
@@ -70,15 +71,7 @@ def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team:
 def test_a_laptop_does_not_take_the_teams_deployments(team: Team) -> None:
     """`blr serve` in a shell that has the team's settings would replace them, and pause them at its end."""
     before = team.prefect.find("deployments")
-    done = subprocess.run(
-        [PROGRAMS / "blr", "serve"],
-        cwd=team.folder,
-        env=team.prefect.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = ran(PROGRAMS / "blr", "serve", cwd=team.folder, env=team.prefect.environment, timeout=PATIENCE)
     assert done.returncode == 2, done.stderr
     assert "the server has deployments for the workers of a team: train, classify" in done.stderr
     kept = ("id", "work_pool_name", "paused", "entrypoint", "pull_steps")
@@ -287,15 +280,8 @@ def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team: Team) -> 
         pytest.skip("automations are the server's, whatever its database: tried on SQLite")
     prefect, deployment = team.prefect, team.prefect.deployment("reprocess")
     with listener() as (url, heard):
-        done = subprocess.run(
-            [PROGRAMS / "python", "-P", "-c", ALERTS, url],
-            env=prefect.environment,
-            cwd=team.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        command = (PROGRAMS / "python", "-P", "-c", ALERTS, url)
+        done = ran(*command, env=prefect.environment, cwd=team.folder, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr[-3000:]
         assert "--notify: got no block 'blr' that notifies" in done.stderr
         statuses = re.findall(r'"status": "(created|updated|unchanged)"', done.stdout)

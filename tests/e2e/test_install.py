@@ -21,6 +21,7 @@ import pytest
 
 from blr import compiled
 from tests.e2e.running import Prefect
+from tests.flows.children import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "tests" / "working_prefect.py"
@@ -28,7 +29,7 @@ PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
 def run(command: list[str | Path], **options: object) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    done = ran(*command, **options)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout
 

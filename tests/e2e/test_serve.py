@@ -18,6 +18,7 @@ import yaml
 
 from tests.e2e.conftest import once
 from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, clean_environment, running, wait_for
+from tests.flows.children import ran
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are over before
 
@@ -47,9 +48,7 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
 def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(survey, tmp_path / "survey"))
     environment = clean_environment()
-    subprocess.run(
-        [PROGRAMS / "blr", "deployments", "--out", "prefect.yaml"], cwd=folder, check=True, env=environment
-    )
+    ran(PROGRAMS / "blr", "deployments", "--out", "prefect.yaml", cwd=folder, env=environment)
     told = yaml.safe_load((folder / "prefect.yaml").read_text())
     (reprocess,) = (entry for entry in told["deployments"] if entry["name"] == "reprocess")
     reprocess["schedules"] = [{"interval": 20, "slug": "soon"}]

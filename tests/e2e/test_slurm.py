@@ -9,8 +9,6 @@ import math
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from tests.e2e.running import PROGRAMS, wait_for
 from tests.e2e.slurm import Slurm, slurm
 from tests.e2e.survey import write_galaxies
+from tests.flows.children import python
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
 
@@ -121,15 +120,7 @@ def test_the_program_of_the_page_for_dask_jobqueue(queue: Slurm, survey: Path, t
     few |= {'"220m", "--lifetime-stagger", "10m"': f'"{lifetime}s"', "maximum_jobs=20": "maximum_jobs=1"}
     few |= {"SLURMCluster(**job": 'SLURMCluster(**job, interface="lo"'}
     (folder / "jobqueue.py").write_text(program(few))
-    done = subprocess.run(
-        [sys.executable, "jobqueue.py"],
-        cwd=folder,
-        env=queue.environment | {"PYTHONSAFEPATH": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    done = python("jobqueue.py", cwd=folder, env=queue.environment | {"PYTHONSAFEPATH": "1"}, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert annotated_bytes(folder / "annotated") == expected
     wait_for(lambda: not queue.jobs(), "the end of the workers")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.e2e.containers import ROOT, SETTINGS, Place, compose, instructions
 from tests.e2e.deploying import database
 from tests.e2e.postgres import programs
 from tests.e2e.running import PROGRAMS, Prefect
-from tests.flows.children import free_port
+from tests.flows.children import free_port, ran
 
 IMAGE = os.environ.get("BLR_IMAGE_ROOT")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are over before
@@ -47,14 +46,7 @@ def environment_as_built(folder: Path) -> Path:
         elif name == "RUN" and not arguments.startswith(("apt-get", "useradd", "install")):
             path = os.pathsep.join([str(PROGRAMS), os.environ["PATH"]])
             command = arguments.replace("/opt/blr", str(made))
-            done = subprocess.run(
-                ["sh", "-c", command],
-                cwd=source,
-                env=os.environ | {"PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = ran("sh", "-c", command, cwd=source, env=os.environ | {"PATH": path})
             assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     return made
 
@@ -116,13 +108,7 @@ def team(survey: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 def test_the_databases_health_check_passes(team: tuple[Place, Prefect]) -> None:
     place, _ = team
     check = compose()["services"]["database"]["healthcheck"]["test"][1:]
-    ready = subprocess.run(
-        [f"{programs()}/{check[0]}", *check[1:]],
-        env={"PGPORT": place.environment["PGPORT"]},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    ready = ran(f"{programs()}/{check[0]}", *check[1:], env={"PGPORT": place.environment["PGPORT"]})
     assert ready.returncode == 0, ready.stdout
 
 

@@ -1,4 +1,4 @@
-"""Processes of their own, for what ends with its process: locks."""
+"""Processes of their own: programs that run to their end, and what ends with its process, such as locks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+
+def ran(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; return its status and what it said."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def python(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end."""
+    return ran(sys.executable, *arguments, **options)
 
 
 class Child:

@@ -9,8 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +22,7 @@ from flows.cli._printing import exit_status
 from flows.cli.app import run
 from flows.models.model import SCHEMA_VERSION, digest, read_tree, write_tree
 from flows.models.store import Store
+from tests.flows.children import python
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -487,9 +486,7 @@ atexit.register(lambda: print(json.dumps([*sys.modules]), file=sys.stderr))
 from flows.cli.app import main
 main()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, check=False, capture_output=True, text=True
-    )
+    done = python("-c", code, cwd=folder)
     assert done.returncode == status, done.stderr
     names: list[str] = json.loads(done.stderr.splitlines()[-1])
     return names
@@ -512,8 +509,7 @@ sys.stderr = Heard()
 from flows.cli.app import run
 run(['train', 'nothing.toml', '--direct'])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    assert python("-c", script).stdout.split() == ["False", "False"]
 
 
 HERE = ("s3://bucket/out", "expected a path on this machine")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +16,7 @@ import flows
 from flows.cli._schemas import DOCUMENTS, VERSION, schema_of
 from flows.cli.app import run
 from flows.runs.progress import amount, listening, speed
+from tests.flows.children import python
 from tests.flows.verbs import train
 
 KEYS = Path(__file__).with_name("keys.txt")
@@ -195,12 +194,7 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("")
     script = f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli.app import "
-    done = subprocess.run(
-        [sys.executable, "-c", script + "check_packages; check_packages()"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", script + "check_packages; check_packages()")
     assert (
         f"got the package 'catalogs' in {other}, expected the one of galaxyblr in"
         in done.stderr.splitlines()[-1]
@@ -214,8 +208,7 @@ def test_a_distribution_among_our_files_is_named(tmp_path: Path) -> None:
     record = tmp_path / "blr-0.4.dist-info" / "RECORD"
     record.parent.mkdir()
     record.write_text("blr-0.4.dist-info/RECORD,,\nblr/client.py,,\n")
-    command = [sys.executable, "-m", "flows", "models", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = python("-m", "flows", "models", "list", cwd=tmp_path)
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -38,7 +37,7 @@ from flows.reports.counts import run_tables
 from flows.runs.progress import listening, tell
 from flows.runs.results import ReleaseResult
 from tests.e2e.running import clean_environment
-from tests.flows.children import Child
+from tests.flows.children import Child, free_port, python, ran
 from tests.flows.verbs import classify, reprocess
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -135,10 +134,7 @@ def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed: Any) -> 
 
 def load(folder: Path, *entries: str) -> subprocess.CompletedProcess[str]:
     environment = clean_environment() | {"PREFECT_HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-c", SHADOWED, *entries]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    return python("-c", SHADOWED, *entries, cwd=folder, env=environment, timeout=120)
 
 
 def test_a_database_has_one_server(tmp_path: Path) -> None:
@@ -263,15 +259,8 @@ print(json.dumps({
 def test_the_settings_are_prefects_and_are_taken(tmp_path: Path) -> None:
     (settings,) = re.findall(r"```sh\n(set -a .*?)```", PAGE, flags=re.DOTALL)
     (tmp_path / "blr.env").write_text(settings)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    done = subprocess.run(
-        ["sh", "-c", '. ./blr.env && exec "$0" -W error -c "$1"', sys.executable, ASK],
-        cwd=tmp_path,
-        env=clean | {"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ("sh", "-c", '. ./blr.env && exec "$0" -W error -c "$1"', sys.executable, ASK)
+    done = ran(*command, cwd=tmp_path, env=clean_environment() | {"HOME": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, ""), "a setting that is not known is warned of"
     assert json.loads(done.stdout) == {
         "home": f"{tmp_path}/blr-prefect",
@@ -298,18 +287,14 @@ def test_examples_are_automations_of_events_that_there_are(path: Path) -> None:
     assert ours or path.stem == "zombie-runs"
 
 
-def test_the_example_for_silent_runs_forces_nothing() -> None:
+def test_the_automation_for_silent_runs_is_the_example_and_forces_nothing() -> None:
     """The server decides by the state that a run has when it fires: only one that has not ended can be crashed."""
-    told = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
-    assert told["actions"][0]["force"] is False
-    left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
-    assert left <= {event.removeprefix("prefect.flow-run.") for event in told["trigger"]["expect"]}
-
-
-def test_the_automation_for_silent_runs_is_the_example() -> None:
     from flows.orchestration.deployments import _of_all, _teller
 
     example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
+    assert example["actions"][0]["force"] is False
+    left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
+    assert left <= {event.removeprefix("prefect.flow-run.") for event in example["trigger"]["expect"]}
     _, silent = _of_all(_teller(None))[-1]
     ours = silent.trigger.model_dump(mode="json")
     assert {key: ours[key] for key in ("posture", "match", "threshold", "within")} == {
@@ -381,6 +366,4 @@ def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
 
 
 def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work() -> None:
-    from tests.flows.children import free_port
-
     assert crash_unended(f"http://127.0.0.1:{free_port()}", datetime.now(UTC)) == []

@@ -328,9 +328,8 @@ def test_a_person_is_asked(
     prefect_server: str, challenged: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, decision: str
 ) -> None:
     from flows import promote
-    from flows.orchestration import run_page
 
-    monkeypatch.setattr(run_page, "BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("flows.orchestration.run_page.BETWEEN_LOOKS", 1)
     store, champion = challenged
     why = f"looked at it, {decision}"
     with ThreadPoolExecutor(1) as person:
@@ -358,9 +357,8 @@ def test_nobody_answers(challenged: tuple[Store, str], monkeypatch: pytest.Monke
     from prefect.exceptions import FlowPauseTimeout
 
     from flows import promote
-    from flows.orchestration import run_page
 
-    monkeypatch.setattr(run_page, "BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("flows.orchestration.run_page.BETWEEN_LOOKS", 1)
     store, champion = challenged
     with pytest.raises(FlowPauseTimeout):
         promote.promote("morphology", store=store.root, how="ask", timeout=1)
@@ -372,11 +370,10 @@ def test_a_person_signs_a_release(
     prefect_server: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: str
 ) -> None:
     from flows import publish
-    from flows.orchestration import run_page
     from flows.release.record import Series
     from tests.flows.verbs import classify
 
-    monkeypatch.setattr(run_page, "BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("flows.orchestration.run_page.BETWEEN_LOOKS", 1)
     store, run, releases = trained / "models", tmp_path / "run", tmp_path / "releases"
     classify([str(trained / "survey.parquet")], model="morphology", store=store, out=run)
     with ThreadPoolExecutor(1) as person:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +18,7 @@ from flows.errors import UsageError
 from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
+from tests.flows.children import python
 from tests.lasting import output_bytes
 
 
@@ -162,16 +161,9 @@ def test_the_form_of_the_page_has_choices_bounds_and_descriptions() -> None:
 
 
 def test_the_command_line_runs_flows(work: Path, prefect_server: str) -> None:
-    command = ["classify", "survey.fits", "--model", "morphology", "--out", "out", "--json", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", "flows", *command],
-        cwd=work,
-        env=os.environ | {"PREFECT_API_URL": prefect_server},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout)["status"] == "done"
+    command = ("classify", "survey.fits", "--model", "morphology", "--out", "out", "--json", "-q")
+    done = python("-m", "flows", *command, cwd=work, env=os.environ | {"PREFECT_API_URL": prefect_server})
+    assert json.loads(done.stdout)["status"] == "done", done.stderr
     assert (work / "out/survey.fits").exists()
 
 

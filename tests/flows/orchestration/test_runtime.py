@@ -22,7 +22,7 @@ import pytest
 from flows.errors import FlowError
 from flows.orchestration.settings import default_home, prefect_environment
 from tests.e2e.running import clean_environment
-from tests.flows.children import free_port
+from tests.flows.children import free_port, python
 
 
 @pytest.fixture
@@ -36,11 +36,6 @@ def no_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
-
-
-def user_profile(folder: Path, text: str) -> None:
-    (folder / "user" / ".prefect").mkdir(parents=True)
-    (folder / "user" / ".prefect" / "profiles.toml").write_text(text)
 
 
 def test_a_database_of_the_users_by_default(no_prefect: Any) -> None:
@@ -62,6 +57,10 @@ def test_a_home_of_the_users_choice(no_prefect: Any, monkeypatch: pytest.MonkeyP
     assert "elsewhere" in prefect_environment()
 
 
+PROFILE = "../user/.prefect/profiles.toml"
+TEAM = 'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://prefect.example/api"\n[profiles.mine]\n'
+
+
 @pytest.mark.usefixtures("no_prefect")
 @pytest.mark.parametrize(
     ("file", "text"),
@@ -69,29 +68,18 @@ def test_a_home_of_the_users_choice(no_prefect: Any, monkeypatch: pytest.MonkeyP
         ("prefect.toml", '[api]\nurl = "http://prefect.example/api"\n'),
         ("pyproject.toml", '[tool.prefect.api]\nurl = "http://prefect.example/api"\n'),
         (".env", 'X=1\nexport PREFECT_API_URL="http://prefect.example/api"\n'),
+        (PROFILE, TEAM),
     ],
 )
-def test_a_server_configured_by_a_file(file: str, text: str) -> None:
+def test_a_server_configured_by_a_file(file: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
     Path(file).write_text(text)
     assert prefect_environment() == "Prefect: server http://prefect.example/api"
     assert "PREFECT_HOME" not in os.environ
     assert not default_home().exists()
-
-
-def test_a_server_configured_by_a_profile(no_prefect: Any) -> None:
-    user_profile(
-        no_prefect,
-        'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://team.example/api"\n[profiles.other]\n',
-    )
-    assert "http://team.example/api" in prefect_environment()
-
-
-def test_the_active_profile_may_have_no_server(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    user_profile(
-        no_prefect, 'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://x"\n[profiles.mine]\n'
-    )
-    monkeypatch.setenv("PREFECT_PROFILE", "mine")
-    assert "database" in prefect_environment()
+    if file == PROFILE:  # another one may have no server
+        monkeypatch.setenv("PREFECT_PROFILE", "mine")
+        assert "database" in prefect_environment()
 
 
 @pytest.mark.usefixtures("no_prefect")
@@ -100,9 +88,11 @@ def test_does_not_print_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prefect_environment() == "Prefect: server https://prefect.example/api"
 
 
-def test_the_users_settings_win(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    user_profile(
-        no_prefect, 'active = "a"\n[profiles.a]\nPREFECT_RESULTS_DEFAULT_SERIALIZER = "compressed/json"\n'
+@pytest.mark.usefixtures("no_prefect")
+def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(PROFILE).parent.mkdir(parents=True)
+    Path(PROFILE).write_text(
+        'active = "a"\n[profiles.a]\nPREFECT_RESULTS_DEFAULT_SERIALIZER = "compressed/json"\n'
     )
     monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "DEBUG")
     prefect_environment()
@@ -147,15 +137,7 @@ print(json.dumps({
 
 
 def test_prefect_takes_the_settings(tmp_path: Path) -> None:
-    environment = clean_environment()
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_PREFECT, str(tmp_path)],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", ASK_PREFECT, tmp_path, env=clean_environment(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "not recognized" not in done.stderr
     assert json.loads(done.stdout) == {
@@ -191,25 +173,8 @@ def classified(
 ) -> subprocess.CompletedProcess[str]:
     """Classify the survey in an empty folder by a command of its own."""
     folder.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "flows",
-        "classify",
-        trained / "survey.fits",
-        "--model",
-        "morphology",
-        "--out",
-        "out",
-    ]
-    return subprocess.run(
-        [*command, "--store", trained / "models", *options],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = ("--model", "morphology", "--store", trained / "models", "--out", "out", *options)
+    return python("-m", "flows", "classify", trained / "survey.fits", *given, env=environment, cwd=folder)
 
 
 def runs(url: str) -> list[str]:
@@ -291,8 +256,7 @@ def test_a_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> No
         "PREFECT_HOME": str(tmp_path),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////dev/null/nowhere.db",
     }
-    command = [sys.executable, "-m", "flows", "ui", "--no-open"]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = python("-m", "flows", "ui", "--no-open", env=environment, cwd=tmp_path)
     assert done.returncode == 1
     assert re.search(r"did not start: the end of .*server.log tells why; .*--direct", done.stderr)
     assert "unable to open database file" in (tmp_path / "server.log").read_text()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -33,6 +31,7 @@ from flows.labels.reader import LabelReader
 from flows.specification.catalog import Label, as_sentinels, number_range
 from flows.specification.specification import Basis, Specification, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
+from tests.flows.children import python
 from tests.flows.verbs import train
 
 TEXT = """
@@ -100,8 +99,7 @@ def test_the_hash_is_the_same_in_another_process() -> None:
         "parse_specification; "
         f"print(specification_hash(parse_specification({TEXT!r}, source='')))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == specification_hash(parsed())
+    assert python("-c", code).stdout.strip() == specification_hash(parsed())
 
 
 def test_toml_there_and_back_keeps_the_order_of_classes() -> None:
