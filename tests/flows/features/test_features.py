@@ -21,7 +21,7 @@ from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import State
 from flows.cli._models import show_trained
-from flows.errors import SpecificationError, TrainingError
+from flows.errors import TrainingError
 from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.reader import FeatureReader, apply_sentinels, training_reader
 from flows.labels.reader import LabelReader, vote_counts
@@ -457,12 +457,6 @@ def test_the_reasons_are_counted_in_training(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(f'{head}{STATES}{label}[features]\nm = "mag"\n')
     planned = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)
     assert planned.training.states == {"mag": {"not_observed": 40, "not_detected": 40}}
-
-
-@pytest.mark.parametrize("state", ["not_detected", "masked"])
-def test_a_text_has_one_meaning(state: str) -> None:
-    with pytest.raises(SpecificationError, match=f"got '-' of column 'mag' in sentinels and in {state}"):
-        specification(f'sentinels = {{ mag = "-" }}\n{state} = {{ mag = ["N/A", "-"] }}', 'm = "mag"')
 
 
 def test_votes_among_which_are_texts() -> None:

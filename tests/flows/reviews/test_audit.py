@@ -104,16 +104,8 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Blr) -> None:
     assert len(rows) == rows.name.nunique() == 150
     assert rows.weight.sum() == pytest.approx(len(table))
     assert rows.label.isna().all()
-    assert list(rows.columns) == [
-        "name",
-        "ra",
-        "dec",
-        "stratum",
-        "inclusion_probability",
-        "weight",
-        "blr_list",
-        "label",
-    ]
+    columns = "name ra dec stratum inclusion_probability weight blr_list label"
+    assert list(rows.columns) == columns.split()
     votable = Table.read(out / "audit.vot")
     assert list(votable["name"]) == list(rows.name)
     assert "early" in (out / "audit.html").read_text(encoding="utf-8")

@@ -66,16 +66,15 @@ def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0)
         ("column = 't'\nannotator = 'who'", "without noise"),
         ("column = 't'\nnoise = 0.1\nannotator = 'who'", "without noise"),
         ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),
+        (
+            "column = 't'\nnoise = 0.1\n[shift]\nclass_prior = { a = 0.5, b = 0.5 }",
+            r"shift\.class_prior: got shares with label\.noise",
+        ),
     ],
 )
 def test_impossible_shares_of_wrong_labels_are_refused(label: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         specification(label)
-
-
-def test_class_shares_do_not_go_with_wrong_labels() -> None:
-    with pytest.raises(SpecificationError, match=r"shift\.class_prior: got shares with label\.noise"):
-        specification("column = 't'\nnoise = 0.1\n[shift]\nclass_prior = { a = 0.5, b = 0.5 }")
 
 
 @pytest.mark.parametrize(

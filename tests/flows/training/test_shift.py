@@ -8,6 +8,7 @@ no straight line describes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -269,26 +270,14 @@ def assert_no_error(summary: Any) -> None:
     assert {row[-1] for row in class_change_table(summary, summary).rows} == {"–"}
 
 
-def test_weights_and_shares_together_are_refused_in_a_specification() -> None:
-    both = AGAINST + 'density_weights = true\nclass_prior = "em"'
-    with pytest.raises(
-        SpecificationError, match="shift: got density_weights and class_prior, expected one of"
-    ):
-        parse_specification(SPECIFICATION + both, source="spec")
-
-
-def test_weights_and_shares_together_are_refused_at_classification(
+def test_a_classification_takes_neither_weights_nor_shares_beside_them(
     surveys: Path, trained: Trained, tmp_path: Path
 ) -> None:
-    told = trained("colours", AGAINST + "density_weights = true")
+    weighted = trained("colours", AGAINST + "density_weights = true")
     with pytest.raises(UsageError, match="weighted by density ratio, expected one of the two"):
-        loss(surveys, "colours", told, tmp_path, class_prior="em")
-
-
-def test_weights_are_no_option_of_a_classification(surveys: Path, trained: Trained, tmp_path: Path) -> None:
-    weighted = Path(trained("colours", AGAINST + "density_weights = true").spec)
+        loss(surveys, "colours", weighted, tmp_path, class_prior="em")
     with pytest.raises(UsageError, match="whose training rows had no such weights"):
-        loss(surveys, "colours", trained("colours", ""), tmp_path, specification=weighted)
+        loss(surveys, "colours", trained("colours", ""), tmp_path, specification=Path(weighted.spec))
 
 
 def test_a_release_does_not_estimate_shares_anew(trained: Trained, tmp_path: Path) -> None:
@@ -305,17 +294,19 @@ def test_a_release_does_not_estimate_shares_anew(trained: Trained, tmp_path: Pat
         ("class_prior = { early = 0.5, late = 0.6 }", "got shares that sum to 1.1, expected 1"),
         ("class_prior = { early = 30, late = 70 }", "got 30 as the share of 'early'"),
         ("class_prior = { early = 0.5, spiral = 0.5 }", "expected one share for each class: early, late"),
+        (
+            "class_prior = 'em'\n[[candidate]]\nlikelihood = 'probit'",
+            "candidate.0 of likelihood 'probit'",  # shares move logits alone
+        ),
+        (
+            AGAINST + 'density_weights = true\nclass_prior = "em"',
+            "shift: got density_weights and class_prior, expected one of",
+        ),
     ],
 )
-def test_malformed_shares_are_named(shift: str, said: str) -> None:
-    with pytest.raises(SpecificationError, match=said.replace("[", r"\[")):
+def test_impossible_shares_are_named(shift: str, said: str) -> None:
+    with pytest.raises(SpecificationError, match=re.escape(said)):
         parse_specification(SPECIFICATION + shift, source="spec")
-
-
-def test_shares_move_logits_alone() -> None:
-    probit = '[[candidate]]\nlikelihood = "probit"\n'
-    with pytest.raises(SpecificationError, match=r"candidate\.0 of likelihood 'probit'"):
-        parse_specification(SPECIFICATION + "class_prior = 'em'\n" + probit, source="spec")
 
 
 def test_votes_have_no_class_shares(trained: Trained) -> None:

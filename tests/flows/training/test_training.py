@@ -125,13 +125,7 @@ def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
     with_rbf = train(folder / "spec.toml", folder / "models")
     text_of(folder, '[[candidate]]\nbasis = { kind = "linear" }\n', "")
     without = train(folder / "spec.toml", folder / "models")
-    own = {
-        "weight": 0,
-        "share": 0,
-        "verdict": None,
-        "reasons": (),
-        "numbers": {},
-    }  # which depend on the others
+    own = {"weight": 0, "share": 0, "verdict": None, "reasons": (), "numbers": {}}  # depend on the others
     for i in (0, 1):
         assert replace(without.candidates[i], **own) == replace(with_rbf.candidates[i + 1], **own)
     assert without.version != with_rbf.version
@@ -226,28 +220,18 @@ def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: Si
     assert "Of 3 files some lack a column, which has no values there: jmag in 1." in quality_remarks(quality)
 
 
-BAD = {
-    "everything held out": (
-        "[features]",
-        "[split]\nheld_out = 0.001\n[features]",
-        TrainingError,
-        "held-out rows",
-    ),
-    "negative weight": (
-        'id = "name"',
-        'id = "name"\nweight = "-kmag"',
-        TrainingError,
-        "catalog.weight.*negative",
-    ),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "error", "message"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[features]", "[split]\nheld_out = 0.001\n[features]", "held-out rows"),
+        ('id = "name"', 'id = "name"\nweight = "-kmag"', "catalog.weight.*negative"),
+    ],
+)
 def test_rows_to_which_no_model_can_be_fitted_are_refused(
-    folder: Path, old: str, new: str, error: type[Any], message: str
+    folder: Path, old: str, new: str, message: str
 ) -> None:
     text_of(folder, old, new)
-    with pytest.raises(error, match=message):
+    with pytest.raises(TrainingError, match=message):
         train(folder / "spec.toml", folder / "models")
     assert not (folder / "models").exists()
 
@@ -389,8 +373,11 @@ def test_the_answers_say_what_a_logistic_regression_reaches(refined: Any) -> Non
     assert "logistic regression removes" in known.says
 
 
+Scores = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 @pytest.fixture(params=[2, 5])
-def held_out(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def held_out(request: pytest.FixtureRequest) -> Scores:
     rng = np.random.default_rng(3)
     p = rng.dirichlet(np.ones(request.param), size=2000)
     truth = np.array([rng.choice(request.param, p=row) for row in p])
@@ -403,7 +390,7 @@ def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
     return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
 
 
-def test_scores_are_those_of_scikit_learn(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_scores_are_those_of_scikit_learn(held_out: Scores) -> None:
     p, q, truth = held_out
     found = evaluated(p, q, truth)
     assert found.log_loss == pytest.approx(log_loss(truth, p), abs=1e-12)
@@ -412,7 +399,7 @@ def test_scores_are_those_of_scikit_learn(held_out: tuple[np.ndarray, np.ndarray
     assert found.accuracy == accuracy_score(truth, p.argmax(axis=1))
 
 
-def test_review_finds_what_counting_finds(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_review_finds_what_counting_finds(held_out: Scores) -> None:
     p, q, truth = held_out
     wrong = p.argmax(axis=1) != truth
     order = np.argsort(p.max(axis=1))
@@ -423,18 +410,14 @@ def test_review_finds_what_counting_finds(held_out: tuple[np.ndarray, np.ndarray
         assert review["moderated"] > review["random"]
 
 
-def test_calibrated_probabilities_lie_within_their_intervals(
-    held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> None:
+def test_calibrated_probabilities_lie_within_their_intervals(held_out: Scores) -> None:
     found = evaluated(*held_out)
     inside = [b["low"] <= b["predicted"] <= b["high"] for b in found.reliability]
     assert np.mean(inside) > 0.7
     assert sum(b["n"] for b in found.reliability) == found.n
 
 
-def test_unclassifiable_rows_get_the_class_shares(
-    held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> None:
+def test_unclassifiable_rows_get_the_class_shares(held_out: Scores) -> None:
     p, q, truth = (a.copy() for a in held_out)
     p[::4] = q[::4] = np.nan
     found = evaluated(p, q, truth)
