@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from flows.classification import steps as classification
 from flows.classification.execution import Steps, annotate_each, group_name, here
-from flows.inputs.source import check_parameters
 from flows.models.store import Store
 from flows.orchestration.run_page import (
     flow_of,
@@ -21,8 +20,10 @@ from flows.orchestration.run_page import (
 )
 from flows.request import ClassifyRequest
 from flows.runs.manifest import Manifest
+from flows.runs.references import check_parameters
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
+from flows.specification.specification import Specification  # noqa: F401  a type of the request, in quotes there
 
 STEPS = Steps(
     together=step("annotate", task_name(lambda given: f"annotate {group_name(given['group'])}"))(

@@ -13,6 +13,7 @@ from flows.request import ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult
+from flows.specification.specification import Specification  # noqa: F401  a type of the request, in quotes there
 from flows.specification.toml_file import read_specification
 
 

@@ -51,7 +51,7 @@ def run_classify(
 ) -> None:
     """Classify, as a flow where Prefect is wanted."""
     from flows.classification.steps import classify
-    from flows.inputs.source import check_parameters
+    from flows.runs.references import check_parameters
 
     began = time.monotonic()
     with shown_progress(quiet=quiet):

@@ -4,15 +4,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from catalogs.column_names import column_names, using, with_names_of
 from catalogs.errors import counted
-from catalogs.files import atomic_path
-from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
 from flows.draft.inspection import (
@@ -24,15 +18,10 @@ from flows.draft.inspection import (
     StartedSpecification,
     inspect_file,
 )
-from flows.errors import OutputFolderError
-from flows.inputs.opening import opened_together
-from flows.inputs.source import RemoteSource, check_no_secret, resolve_one
 from flows.request import InitRequest, InspectRequest
 
 MOST_CLASSES = 12
 """Classes that a line names."""
-COLUMNS_FILE = "blr-columns.toml"
-"""A team's names of columns, beside the specification that is written."""
 
 
 def run_inspect(request: InspectRequest, *, json: bool) -> None:
@@ -48,41 +37,11 @@ def run_inspect(request: InspectRequest, *, json: bool) -> None:
 
 
 def run_init(request: InitRequest, *, json: bool) -> None:
-    """Write a first specification, or print it; names of columns may lie beside it."""
-    from flows.draft.specification import starting_specification
+    """Write a first specification, or print it."""
+    from flows.draft.specification import start_file
 
-    out, label, columns = request.out, request.label, request.columns
-    if out is not None and out.exists() and not request.overwrite:
-        raise OutputFolderError(
-            f"--out: got '{out}', which exists, expected a new file; choose another name, or add --overwrite"
-        )
-    folder = Path() if out is None else out.parent
-    beside = folder / COLUMNS_FILE
-    columns = beside if columns is None and beside.exists() else columns
-    names = column_names() if columns is None else with_names_of(columns)
-    source = resolve_one(request.file)
-    url = source.url if isinstance(source, RemoteSource) else None
-    check_no_secret(
-        [request.file],
-        key="CATALOG",
-        kept="since a specification is kept in models",
-        remedy="fetch the file first",
-    )
-    choice = TableChoice(request.table, (label,))
-    with (
-        nullcontext() if out is None else atomic_path(out) as temporary,
-        shown_progress(quiet=True),
-        using(names),
-        opened_together(source, choice) as catalog,
-    ):
-        start = starting_specification(
-            catalog, label, folder=folder, limit=request.limit, table=request.table, url=url
-        )
-        if temporary is not None:
-            temporary.write_text(start.text, encoding="utf-8")
-    start = replace(start, columns_file=str(columns) if columns else None)
-    if out is not None:
-        start = replace(start, status="written", path=str(out))
+    with shown_progress(quiet=True):
+        start = start_file(request)
     show(start, _show_started, json=json)
 
 

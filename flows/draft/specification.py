@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from blr.arrays import Floats, Mask, mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from catalogs.arrays import plain_texts, stripped_texts
 from catalogs.catalog.catalog import Catalog, Element, annotated_names
+from catalogs.column_names import column_names, using, with_names_of
 from catalogs.errors import brief
+from catalogs.files import atomic_path
+from catalogs.formats import TableChoice
 from catalogs.profile import split
 from catalogs.profile.columns import (
     ANOTHER_NOTATION,
@@ -45,9 +49,13 @@ from flows.draft.inspection import (
     seen_profile,
     starting_classes,
 )
-from flows.errors import TrainingError
+from flows.errors import OutputFolderError, TrainingError
 from flows.features.reader import found_leaks, without_sentinels
+from flows.inputs.opening import opened_together
+from flows.inputs.source import RemoteSource, resolve_one
 from flows.labels.source import RARE
+from flows.request import InitRequest
+from flows.runs.references import check_no_secret
 from flows.specification.toml_file import parse_specification
 
 SAME_ORDER = 0.9995
@@ -172,6 +180,44 @@ FEW_OTHERS = 0.01
 """Share of the rows without a label that have a value, beside that of labelled rows, below which it came with them."""
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
+
+
+COLUMNS_FILE = "blr-columns.toml"
+"""A team's names of columns, beside the specification that is written."""
+
+
+def start_file(request: InitRequest) -> StartedSpecification:
+    """Return the first specification of a catalogue, here or at a URL; it is written where the request says so."""
+    out, columns = request.out, request.columns
+    if out is not None and out.exists() and not request.overwrite:
+        raise OutputFolderError(
+            f"--out: got '{out}', which exists, expected a new file; choose another name, or add --overwrite"
+        )
+    folder = Path() if out is None else out.parent
+    if columns is None and (folder / COLUMNS_FILE).exists():
+        columns = folder / COLUMNS_FILE
+    names = column_names() if columns is None else with_names_of(columns)
+    source = resolve_one(request.file)
+    check_no_secret(
+        [request.file], kept="since a specification is kept in models", remedy="fetch the file first"
+    )
+    with (
+        nullcontext() if out is None else atomic_path(out) as temporary,
+        using(names),
+        opened_together(source, TableChoice(request.table, (request.label,))) as catalog,
+    ):
+        start = starting_specification(
+            catalog,
+            request.label,
+            folder=folder,
+            limit=request.limit,
+            table=request.table,
+            url=source.url if isinstance(source, RemoteSource) else None,
+        )
+        if temporary is not None:
+            temporary.write_text(start.text, encoding="utf-8")
+    start = replace(start, columns_file=str(columns) if columns else None)
+    return start if out is None else replace(start, status="written", path=str(out))
 
 
 def starting_specification(

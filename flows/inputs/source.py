@@ -349,23 +349,6 @@ def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
             )
 
 
-def check_no_secret(patterns: Iterable[str], *, key: str, kept: str, remedy: str) -> None:
-    """Raise UsageError where a URL may hold a secret, and would be kept where others can read it."""
-    for pattern in patterns:
-        if is_remote(pattern) and has_secret(pattern):
-            raise UsageError(
-                f"{key}: got '{shown(pattern)}' with a user, a password or a query, expected a URL without "
-                f"them, since {kept}; {remedy}"
-            )
-
-
-def check_parameters(catalogues: Iterable[object]) -> None:
-    """Raise UsageError where a catalogue's URL may hold a secret: Prefect keeps parameters, and shows them."""
-    kept = "Prefect keeps and shows a run's parameters"
-    remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
-    check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
-
-
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
     if is_remote(pattern):
         return _at_url(pattern, folder, key)

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,6 @@ from flows.runs.parameters import Parameter, request_fields
 from flows.runs.progress import Listener, amount, listening, speed, tell
 from flows.runs.references import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
-from flows.specification.specification import Specification
 
 DIGITS = 4
 """Digits of a version in the name of a run: as many as name it on the command line."""
@@ -272,14 +272,16 @@ def flow_of(
 
     The signature, the annotations and the docstring of the flow show these parameters, with their types, defaults,
     bounds and descriptions.  Its runs are named by the `words` on the request, and its results are JSON.  An error that
-    the user can correct ends a run in one sentence.  `direct` does the same work outside of a run.
+    the user can correct ends a run in one sentence.  `direct` does the same work outside of a run.  Types in quotes, as
+    of a specification, are names of the function's module.
     """
     # `request` is a class; it is annotated as a Callable so that type checkers know the parameters of the result.
     assert isinstance(request, type)  # noqa: S101
-    hints = get_type_hints(request, localns={"Specification": Specification})  # a name in quotes there
     fields = list(request_fields(request))
 
     def decorate(work: Callable[[Request], T]) -> Flow[P, T]:
+        hints = get_type_hints(request, localns=vars(sys.modules[work.__module__]))
+
         @wraps(work)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             asked, context = request(*args, **kwargs), FlowRunContext.get()

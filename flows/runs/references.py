@@ -13,11 +13,12 @@ from __future__ import annotations
 import getpass
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
 
-from catalogs.remote.urls import is_below, is_remote, shown, url_of
+from catalogs.remote.urls import has_secret, is_below, is_remote, shown, url_of
 from flows.errors import ModelError, UsageError
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -155,3 +156,20 @@ def url_roots() -> tuple[str, ...]:
 
 def _roots() -> list[str]:
     return ROOT.findall(os.environ.get(ROOTS, ""))
+
+
+def check_no_secret(patterns: Iterable[object], *, kept: str, remedy: str) -> None:
+    """Raise UsageError where the URL of a catalogue may hold a secret, and would be kept where others can read it."""
+    for pattern in map(str, patterns):
+        if is_remote(pattern) and has_secret(pattern):
+            raise UsageError(
+                f"CATALOG: got '{shown(pattern)}' with a user, a password or a query, expected a URL without "
+                f"them, since {kept}; {remedy}"
+            )
+
+
+def check_parameters(catalogues: Iterable[object]) -> None:
+    """Raise UsageError where a catalogue's URL may hold a secret: Prefect keeps parameters, and shows them."""
+    kept = "Prefect keeps and shows a run's parameters"
+    remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
+    check_no_secret(catalogues, kept=kept, remedy=remedy)
