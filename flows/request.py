@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from flows.engines.engine import EngineChoice
 from flows.errors import UsageError
 from flows.runs.parameters import (
     BINS,
@@ -23,6 +24,7 @@ from flows.runs.parameters import (
     Parameter,
     option,
 )
+from flows.runs.references import check_scheduler
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ __all__ = [
     "SignRequest",
     "TrainRequest",
     "VerifyRequest",
+    "chosen_engine",
     "read_shares",
     "read_thresholds",
 ]
@@ -614,3 +617,19 @@ class ReplayRequest:
     specification: Path | None = option(None, specification_file("Specification of the classification."))
     rows: int = option(10_000, "Rows to draw.", "N", least=1)
     seed: int = option(0, "Seed of the draw.", "N")
+
+
+def chosen_engine(asked: str | None, specification: "Specification | None") -> EngineChoice:
+    """Return the engine that is `asked` for, else that of the specification, whose paths start at its folder.
+
+    Raises
+    ------
+    UsageError
+        If a text names no engine, or one that this machine's settings do not allow.
+    """
+    key, text, base = "engine", asked, Path()
+    if asked is None and specification is not None and specification.run.engine is not None:
+        key, text, base = "run.engine", specification.run.engine, Path(specification.base_folder)
+    choice = EngineChoice() if text is None else EngineChoice.parse(text, key=key, base=base)
+    check_scheduler(choice.file, choice.address, key=key)
+    return choice

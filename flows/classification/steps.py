@@ -35,13 +35,13 @@ from flows.inputs.source import (
 )
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.request import ClassifyRequest, ReprocessRequest
+from flows.request import ClassifyRequest, ReprocessRequest, chosen_engine
 from flows.runs.manifest import Manifest
 from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging, output_folder, published_at
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value
 from flows.specification.specification import Specification, specification_hash
-from flows.specification.toml_file import chosen_engine, read_specification
+from flows.specification.toml_file import read_specification
 
 # A trial of a classification: the first rows of each catalogue are scored, and nothing is written.
 

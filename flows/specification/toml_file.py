@@ -16,9 +16,8 @@ from pydantic_core import ErrorDetails
 
 from catalogs.errors import nearest
 from catalogs.remote.urls import is_remote
-from flows.engines.engine import EngineChoice
 from flows.errors import SpecificationError
-from flows.runs.references import check_inside, check_scheduler
+from flows.runs.references import check_inside
 from flows.runs.release_store import check_store
 from flows.specification.specification import NOT_MEANT, Specification
 
@@ -70,22 +69,6 @@ def read_specification(specification: Specification | str | Path) -> Specificati
     if isinstance(specification, Specification):
         return specification
     return load_specification(check_inside(Path(specification), key="specification"))
-
-
-def chosen_engine(asked: str | None, specification: Specification | None) -> EngineChoice:
-    """Return the engine that is `asked` for, else that of the specification, whose paths start at its folder.
-
-    Raises
-    ------
-    UsageError
-        If a text names no engine, or one that this machine's settings do not allow.
-    """
-    key, text, base = "engine", asked, Path()
-    if asked is None and specification is not None and specification.run.engine is not None:
-        key, text, base = "run.engine", specification.run.engine, Path(specification.base_folder)
-    choice = EngineChoice() if text is None else EngineChoice.parse(text, key=key, base=base)
-    check_scheduler(choice.file, choice.address, key=key)
-    return choice
 
 
 def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Specification:

@@ -76,11 +76,11 @@ from flows.reports.data import (
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
-from flows.request import TrainRequest
+from flows.request import TrainRequest, chosen_engine
 from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
 from flows.runs.references import ModelReference
-from flows.specification.toml_file import chosen_engine, read_specification
+from flows.specification.toml_file import read_specification
 from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._rows import TrainingRows, rows_at, rows_of
 from flows.training._staging import (

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from flows.engines._dask import LARGEST, Waiting
 from flows.engines.engine import FAN_IN, EngineChoice, ThreadEngine, Tree
 from flows.errors import EngineError, SpecificationError, UsageError
+from flows.request import chosen_engine
 from flows.specification.specification import specification_hash
-from flows.specification.toml_file import chosen_engine, parse_specification, specification_toml
+from flows.specification.toml_file import parse_specification, specification_toml
 
 
 def by_levels(parts: Any, add: Any) -> Any:
