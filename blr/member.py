@@ -106,6 +106,11 @@ class Member:
         return self.loads @ q.gaussian.mean.reshape(q.problem.likelihood.n_outputs, -1)
 
     @cached_property
+    def unmixed_weights(self) -> Matrix:
+        """The same for the basis's `unmixed` functions, (K, L)."""
+        return self.basis.unmixed_weights(self.class_weights)
+
+    @cached_property
     def moments(self) -> OutputMoments:
         """The moments of the outputs, as a function of rows Phi (N, M)."""
         return OutputMoments(self.posterior.gaussian, self.posterior.problem.likelihood.n_outputs)
@@ -164,12 +169,18 @@ class Designs:
         """Yield each member and its Phi (N, M) of finite features X (N, F)."""
         return ((member, Phi) for members, Phi in self.by_basis(X) for member in members)
 
-    def by_basis(self, X: Matrix, sets: int = 1) -> Iterator[DesignOf]:
-        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F), in so many sets."""
+    def by_basis(self, X: Matrix) -> Iterator[DesignOf]:
+        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
+        return ((members, members[0].basis.of_standardised(Z)) for members, Z in self._standardised(X))
+
+    def unmixed(self, X: Matrix, sets: int) -> Iterator[DesignOf]:
+        """Yield the same with the bases' `unmixed` functions (N, L), of rows in so many sets."""
+        return ((members, members[0].basis.unmixed(Z, sets)) for members, Z in self._standardised(X))
+
+    def _standardised(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
         for columns, groups in self._groups:
             Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
-            for members in groups:
-                yield members, members[0].basis.of_standardised(Z, sets)
+            yield from ((members, Z) for members in groups)
 
 
 def _key(value: Any) -> Any:
@@ -350,15 +361,19 @@ class NodeMixture:
         pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
             taken = nodes[which.means.chosen]
-            made = known.by_basis(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
-            for alike, Phi in made:
-                at_nodes = Phi.reshape(len(taken), n, -1)
-                for member, a in zip(alike, self._means(alike, Phi), strict=True):
+            made = known.unmixed(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
+            for alike, U in made:
+                at_nodes = U.reshape(len(taken), n, -1)
+                for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else which.means.to_all @ at_taken
                     m = m.reshape(S, n, -1)
                     few = which.of_share(member.weight)
-                    loads = self._loads(member, at_nodes[np.searchsorted(which.means.chosen, few.chosen)])
+                    at_few = at_nodes[np.searchsorted(which.means.chosen, few.chosen)]
+                    Phi = (
+                        at_few if designs is not None else member.basis.mixed(at_few.reshape(-1, U.shape[1]))
+                    )
+                    loads = self._loads(member, Phi.reshape(len(few.chosen), n, -1))
                     points = inner[self.members.index(member)]
                     sums.add(m, loads, few.to_all, points, member.weight * share)
         return sums
@@ -370,10 +385,13 @@ class NodeMixture:
         loads = np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V))
         return loads.reshape(*Phi.shape[:2], *loads.shape[1:])
 
-    def _means(self, alike: tuple[Member, ...], Phi: Matrix) -> Iterator[Matrix]:
-        """Yield the mean activations (N, K), less their common shift, of members of one basis, in their order."""
-        W = np.concatenate([member.class_weights for member in alike])
-        a = (Phi @ np.ascontiguousarray(W.T)).reshape(len(Phi), len(alike), -1)
+    def _means(self, alike: tuple[Member, ...], U: Matrix, *, whole: bool) -> Iterator[Matrix]:
+        """Yield the mean activations (N, K), less their common shift, of members of one basis, in their order.
+
+        They are of its `unmixed` functions U (N, L), or of the `whole` design matrix (N, M).
+        """
+        W = np.concatenate([member.class_weights if whole else member.unmixed_weights for member in alike])
+        a = (U @ np.ascontiguousarray(W.T)).reshape(len(U), len(alike), -1)
         for j in range(len(alike)):
             own = np.ascontiguousarray(a[:, j])
             yield own if self.shift is None else own + (self.shift - self.shift.mean())

@@ -179,15 +179,18 @@ class Forest(Basis):
     def leaf_means(self, Z: Matrix, sets: int = 1, trees: NDArray[np.intp] | slice = slice(None)) -> Matrix:
         """Return the mean (n, K) over all trees of the leaves' values at Z (n, F), with 0 for others than `trees`."""
         n, K = len(Z) // sets, self.value.shape[1]
-        X = np.empty((self.n_features, len(Z) + _APART), np.float32)
         if compiled.loops is not None:
-            # The points that a row has in the sets lie side by side: they go down the trees together.
-            X[:, : len(Z)].reshape(-1, n, sets)[:] = Z.reshape(sets, n, -1).transpose(2, 1, 0)
-            out = np.zeros((n, sets, K))
+            # The points that a row has in the sets lie side by side, in whole eights: they go down the trees together.
+            places = 1 if sets == 1 else -(-sets // 8) * 8
+            X = np.empty((self.n_features, n * places + _APART), np.float32)
+            points = X[:, : n * places].reshape(-1, n, places)
+            points[:, :, :sets] = Z.reshape(sets, n, -1).transpose(2, 1, 0)
+            points[:, :, sets:] = points[:, :, sets - 1 : sets]
+            out = np.zeros((n, K, sets))
             compiled.loops.forest_sums(X, self._packed, self.value, self.root[trees], self._depth[trees], out)
-            sums = out.transpose(1, 0, 2).reshape(-1, K)
+            sums = out.transpose(2, 0, 1).reshape(-1, K)
         else:
-            X[:, : len(Z)] = Z.T
+            X = Z.T.astype(np.float32)
             rows, sums = np.arange(len(Z)), np.zeros((len(Z), K))
             for root, depth in zip(self.root[trees], self._depth[trees], strict=True):
                 at = np.full(len(Z), root)

@@ -344,6 +344,18 @@ class Nystroem(Basis):
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         np.matmul(self._local.values(Z), self.components, out=out[:, 1:])
 
+    def unmixed(self, Z: Matrix, sets: int = 1) -> Matrix:  # noqa: ARG002  rows of sets are rows like others
+        """Return 1 and the kernel between the rows and the centres, (N, 1 + c)."""
+        return self._local.of_standardised(Z)
+
+    def mixed(self, U: Matrix) -> Matrix:
+        """Return Φ (N, M) of `unmixed` functions."""
+        return np.concatenate([U[:, :1], U[:, 1:] @ self.components], axis=1)
+
+    def unmixed_weights(self, W: Matrix) -> Matrix:
+        """Return the weights (K, 1 + c) of the `unmixed` functions that do what W (K, M) does of Φ."""
+        return np.concatenate([W[:, :1], W[:, 1:] @ self.components.T], axis=1)
+
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
         np.einsum("nkf,km->nmf", self._local.slopes(Z), self.components, out=out[:, 1:], optimize=True)
 

@@ -106,6 +106,21 @@ class Basis(ABC):
         """
         return self._by_blocks(Z, lambda block: block)
 
+    def unmixed(self, Z: Matrix, sets: int = 1) -> Matrix:
+        """Return the functions U (N, L) of standardised features, whose linear combinations Φ = `mixed(U)` are.
+
+        Mean activations Φ wᵀ are U `unmixed_weights(w)`ᵀ, without Φ.  The functions of most bases are Φ itself.
+        """
+        return self.of_standardised(Z, sets)
+
+    def mixed(self, U: Matrix) -> Matrix:
+        """Return Φ (N, M) of the `unmixed` functions U (N, L)."""
+        return U
+
+    def unmixed_weights(self, W: Matrix) -> Matrix:
+        """Return the weights (K, L) of the `unmixed` functions that do what W (K, M) does of Φ."""
+        return W
+
     def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:
         Phi = np.empty((len(rows), self.n_functions))
         Phi[:, 0] = 1

@@ -25,6 +25,7 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define MOST_LEAVES 64 /* of a tree whose rows go through all its tests at once, with a bit for each leaf */
 #define SIDE_BY_SIDE 32 /* rows that do */
+#define SETS 8 /* sets of points that go down a tree side by side */
 
 /* The tests of a tree, in any order: a row that exceeds the threshold is in none of the leaves `left` (bits).  Leaves
  * are numbered from left to right: the first one that no test excludes is the row's; `leaf` are their values' numbers. */
@@ -35,22 +36,23 @@ typedef struct {
     unsigned long long left[MOST_LEAVES];
 } Tests;
 
-/* Points of a set that go on from the node `at`, a bit each. */
+/* Points of a set that have not reached their leaves yet, a bit each. */
 typedef struct {
-    unsigned long long set;
-    int at;
-} Waiting;
+    unsigned long long points;
+    long set;
+} Left;
 
-/* Sets of points X (F, N) that go through trees together: n sets, each of S points that lie side by side, and what is
- * said of them.  `least` and `most` (F, places) of each set's features; `varying` (n, F + 1), which features differ
- * within it, ended by -1; `first` (F + 1), where the tests of each feature begin; the rest is filled. */
+/* Sets of points X (F, N) that go through trees together: n sets, each of S points that lie side by side and begin so
+ * many places `apart`.  `least` and `most` (F, places) are of each set's features; `varying` (n, F + 1), which differ
+ * within it, ended by -1; `first` (F + 1), where the tests of each feature begin; `all` (n, K), sums of leaves that all
+ * points of a set reach, and `out` (n, K, S) of others; the rest is filled for each tree. */
 typedef struct {
     const float *X;
-    long F, N, n, S, places;
+    long F, N, n, S, apart, places;
     float *least, *most;
     int *varying, *first, *leaf;
     unsigned long long *bits;
-    Waiting *waiting;
+    Left *left;
     double *all, *out;
 } Sets;
 
@@ -439,20 +441,20 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-static int make_sets(Sets *sets, long K, long deepest)
+static int make_sets(Sets *sets, long K)
 {
-    long n = sets->n, S = sets->S, F = sets->F, places = sets->places = n + SIDE_BY_SIDE;
-    sets->leaf = malloc(sizeof(int) * 2 * (n * S + 1));
-    sets->bits = malloc(sizeof(unsigned long long) * (n * S + SIDE_BY_SIDE));
-    if (S == 1)
+    long n = sets->n, F = sets->F, places = sets->places = n + SIDE_BY_SIDE;
+    sets->leaf = malloc(sizeof(int) * 2 * (n + 1));
+    sets->bits = malloc(sizeof(unsigned long long) * places);
+    if (sets->S == 1)
         return sets->leaf && sets->bits;
     sets->least = malloc(sizeof(float) * F * places);
     sets->most = malloc(sizeof(float) * F * places);
     sets->varying = malloc(sizeof(int) * (n * (F + 1) + 1));
     sets->first = malloc(sizeof(int) * (F + 2));
-    sets->waiting = malloc(sizeof(Waiting) * (deepest + 1));
+    sets->left = malloc(sizeof(Left) * (n + 1));
     sets->all = calloc(n * K + 1, sizeof(double));
-    return sets->leaf && sets->bits && sets->least && sets->most && sets->varying && sets->first && sets->waiting &&
+    return sets->leaf && sets->bits && sets->least && sets->most && sets->varying && sets->first && sets->left &&
            sets->all;
 }
 
@@ -461,7 +463,7 @@ static void find_ends(Sets *sets)
     for (long i = 0; i < sets->n; i++) {
         int *varying = sets->varying + (sets->F + 1) * i;
         for (long f = 0; f < sets->F; f++) {
-            const float *x = sets->X + sets->N * f + sets->S * i;
+            const float *x = sets->X + sets->N * f + sets->apart * i;
             float least = x[0], most = x[0];
             for (long s = 1; s < sets->S; s++) {
                 least = x[s] < least ? x[s] : least;
@@ -476,47 +478,47 @@ static void find_ends(Sets *sets)
     }
 }
 
-/* Add to out (n, S, K) the values of the leaves that n sets of S points X (F, N) reach in all trees; points of a set lie
- * side by side, and 32 places follow them.  A node is its feature, the bits of its threshold, its child, and the number
- * of its leaf; a leaf is its own child.  Points that differ in few features, such as the nodes of an integral over what
- * is missing, take most tests together. */
+/* Add to out (n, K, S) the values of the leaves that n sets of S points X (F, N) reach in all trees.  A node is its
+ * feature, the bits of its threshold, its child, and the number of its leaf; a leaf is its own child.  Points of a set lie
+ * side by side, in whole eights: they are nodes of an integral over what is missing, and differ in few features.  Single
+ * points have one place, and 32 behind all. */
 static PyObject *forest_sums(PyObject *self, PyObject *args)
 {
     TAKE({"X", "FN", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
-         {"depth", "T", 'i', READ}, {"out", "nSK", 'd', WRITTEN});
+         {"depth", "T", 'i', READ}, {"out", "nKS", 'd', WRITTEN});
     const int *nodes = got.array[1], *root = got.array[3], *depth = got.array[4];
     const float *value = got.array[2];
-    long n = got.size['n'], K = got.size['K'], deepest = 0;
-    Sets sets = {.X = got.array[0], .F = got.size['F'], .N = got.size['N'], .n = n, .S = got.size['S'],
+    long K = got.size['K'];
+    Sets sets = {.X = got.array[0], .F = got.size['F'], .N = got.size['N'], .n = got.size['n'], .S = got.size['S'],
                  .out = got.array[5]};
-    if (got.size['4'] != 4 || sets.S < 1 || sets.N < n * sets.S + SIDE_BY_SIDE)
-        return refused(&got, "four numbers a node, and a point for each sum and 32 more");
-    for (long t = 0; t < got.size['T']; t++)
-        deepest = depth[t] > deepest ? depth[t] : deepest;
-    int made = make_sets(&sets, K, deepest);
+    int single = sets.S == 1;
+    sets.apart = single ? 1 : (sets.S + 7) / 8 * 8;
+    if (got.size['4'] != 4 || sets.S < 1 || sets.N < sets.n * sets.apart + single * SIDE_BY_SIDE)
+        return refused(&got, "four numbers a node, and points for each sum, in whole eights, or one and 32 behind all");
+    int made = make_sets(&sets, K);
     if (made) {
         Py_BEGIN_ALLOW_THREADS
-        if (sets.S > 1)
+        if (!single)
             find_ends(&sets);
         for (long t = 0; t < got.size['T']; t++) {
             Tests tests = {.n = 0, .n_leaves = 0};
             if (!add_tests(&tests, nodes, root[t]))
                 tests.n_leaves = 0; /* more than there are bits */
-            if (sets.S == 1)
-                CALL(add_leaves, sets.X, sets.N, n, &tests, nodes, root[t], depth[t], value, K, sets.bits, sets.leaf,
+            if (single)
+                CALL(add_leaves, sets.X, sets.N, sets.n, &tests, nodes, root[t], depth[t], value, K, sets.bits, sets.leaf,
                      sets.out);
             else {
                 by_feature(&tests, sets.F, sets.first);
                 CALL(add_leaves_of_sets, &sets, &tests, nodes, root[t], depth[t], value, K);
             }
         }
-        for (long i = 0; sets.S > 1 && i < n * sets.S; i++)
-            for (long k = 0; k < K; k++)
-                sets.out[K * i + k] += sets.all[K * (i / sets.S) + k];
+        for (long i = 0; !single && i < sets.n * K; i++)
+            for (long s = 0; s < sets.S; s++)
+                sets.out[sets.S * i + s] += sets.all[i];
         Py_END_ALLOW_THREADS
     }
     free(sets.leaf), free(sets.bits), free(sets.least), free(sets.most), free(sets.varying), free(sets.first);
-    free(sets.waiting), free(sets.all);
+    free(sets.left), free(sets.all);
     return made ? none(&got) : finished(&got, PyErr_NoMemory());
 }
 

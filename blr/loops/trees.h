@@ -306,13 +306,17 @@ static ALWAYS_INLINE void FN(to_leaves)(const float *X, long N, const int *nodes
     int at[8];
     for (int j = 0; j < rows; j++)
         at[j] = root;
-    for (int d = 0; d < depth; d++)
+    for (int d = 0, moved = 1; moved && d < depth; d++) {
+        moved = 0;
         for (int j = 0; j < rows; j++) {
             const int *node = nodes + 4 * (long)at[j];
             float threshold;
             memcpy(&threshold, node + 1, sizeof threshold);
-            at[j] = node[2] + (X[N * node[0] + j] > threshold);
+            int next = node[2] + (X[N * node[0] + j] > threshold);
+            moved |= next ^ at[j];
+            at[j] = next;
         }
+    }
     for (int j = 0; j < rows; j++)
         leaf[j] = nodes[4 * (long)at[j] + 3];
 }
@@ -358,11 +362,114 @@ static void FN(add_leaves)(const float *X, long N, long n, const Tests *tests, c
         FN(add_values)(value, K, leaf, n, out);
 }
 
-/* Add to out (S, K) the values of the leaves that a set of S points, up to 32, reaches: of the leaves that all may reach,
- * in `bits`, the tests of the features that vary leave each point its own. */
+/* Which of S points, up to 64 and a multiple of eight, exceed a threshold: a bit each. */
+static ALWAYS_INLINE unsigned long long FN(beyond)(const float *x, long S, float threshold)
+{
+    unsigned long long bits = 0;
+#ifdef __AVX2__
+    for (long s = 0; s < S; s += 8)
+        bits |= (unsigned long long)(unsigned)__builtin_ia32_movmskps256(FN(loadf)(x + s) > FN(splatf)(threshold)) << s;
+#else
+    for (long s = 0; s < S; s++)
+        bits |= (unsigned long long)(x[s] > threshold) << s;
+#endif
+    return bits;
+}
+
+/* Take the first of the points left in each of some sets down a tree, with those that pass all tests alike.  The sets
+ * go side by side, so that no branch depends on the data: `at` is where they end, `share` are the points that do. */
+static ALWAYS_INLINE void FN(descend)(const float *X, long N, long all, long S, const int *nodes, int root, int depth,
+                                      const Left *left, int sets, int *at, unsigned long long *share)
+{
+    const float *x[SETS];
+    int first[SETS];
+    for (int j = 0; j < sets; j++) {
+        at[j] = root;
+        share[j] = left[j].points;
+        first[j] = __builtin_ctzll(share[j]);
+        x[j] = X + all * left[j].set;
+    }
+    for (int d = 0; d < depth; d++) {
+        int moved = 0;
+        for (int j = 0; j < sets; j++) {
+            const int *node = nodes + 4 * (long)at[j];
+            float threshold;
+            memcpy(&threshold, node + 1, sizeof threshold);
+            unsigned long long over = FN(beyond)(x[j] + N * node[0], S, threshold), right = over >> first[j] & 1;
+            share[j] &= over ^ (right - 1);
+            moved |= at[j] ^ (node[2] + (int)right);
+            at[j] = node[2] + (int)right;
+        }
+        if (!moved)
+            return;
+    }
+}
+
+/* The same of up to `SETS` sets, with their number and that of their points known to the compiler where they are common. */
+static void FN(descend_some)(const Sets *sets, long s, long S, const int *nodes, int root, int depth, const Left *left,
+                             int some, int *at, unsigned long long *share)
+{
+    const float *X = sets->X + s;
+    if (some < SETS)
+        FN(descend)(X, sets->N, sets->apart, S, nodes, root, depth, left, some, at, share);
+    else if (S == 8)
+        FN(descend)(X, sets->N, sets->apart, 8, nodes, root, depth, left, SETS, at, share);
+    else if (S == 16)
+        FN(descend)(X, sets->N, sets->apart, 16, nodes, root, depth, left, SETS, at, share);
+    else if (S == 32)
+        FN(descend)(X, sets->N, sets->apart, 32, nodes, root, depth, left, SETS, at, share);
+    else
+        FN(descend)(X, sets->N, sets->apart, S, nodes, root, depth, left, SETS, at, share);
+}
+
+/* Add to out (K, all), of S points, the values of a leaf where the points are those of `share`. */
+static ALWAYS_INLINE void FN(add_shared)(const float *value, long K, unsigned long long share, long S, long all,
+                                         double *out)
+{
+    long s = 0;
+    for (; s + 4 <= S; s += 4) {
+        long long four = (long long)(share >> s);
+        v4l chosen = ((v4l){four, four, four, four} & (v4l){1, 2, 4, 8}) != 0;
+        for (long k = 0; k < K; k++) {
+            double *sum = out + all * k + s;
+            FN(store)(sum, FN(load)(sum) + (v4d)((v4l)FN(splat)(value[k]) & chosen));
+        }
+    }
+    for (; s < S; s++)
+        for (long k = 0; k < K; k++)
+            out[all * k + s] += share >> s & 1 ? value[k] : 0.0;
+}
+
+/* Add to out (n, K, S) the values of the leaves that points s to past of n sets, up to 64, reach in a tree: those that
+ * reach the same leaf go down together. */
+static ALWAYS_INLINE void FN(add_parted)(const Sets *sets, long s, long past, const int *nodes, int root, int depth,
+                                         const float *value, long K)
+{
+    long S = past - s, all = sets->S;
+    Left *left = sets->left;
+    for (long i = 0; i < sets->n; i++)
+        left[i] = (Left){~0ULL >> (64 - S), i};
+    for (long waiting = sets->n, later = 0; waiting; waiting = later, later = 0)
+        for (long i = 0; i < waiting; i += SETS) {
+            int some = waiting - i < SETS ? (int)(waiting - i) : SETS, at[SETS];
+            unsigned long long share[SETS];
+            FN(descend_some)(sets, s, (S + 7) / 8 * 8, nodes, root, depth, left + i, some, at, share);
+            for (int j = 0; j < some; j++) {
+                Left own = left[i + j];
+                const float *leaf = value + K * nodes[4 * (long)at[j] + 3];
+                FN(add_shared)(leaf, K, share[j], S, all, sets->out + all * K * own.set + s);
+                own.points &= ~share[j];
+                left[later] = own;
+                later += own.points != 0;
+            }
+        }
+}
+
+/* The same of up to 32 points of one set, in a tree that has a bit for each leaf: of the leaves that all may reach, in
+ * `bits`, the tests of the features that vary leave each point its own. */
 static ALWAYS_INLINE void FN(add_tested)(const float *x, long N, long S, const Tests *tests, const int *first,
                                          const int *varying, unsigned long long bits, const float *value, long K,
-                                         double *out)
+                                         long all, double *out)
 {
     int vectors = (int)(S + 7) / 8;
     v8i left[2][SIDE_BY_SIDE / 8];
@@ -380,87 +487,35 @@ static ALWAYS_INLINE void FN(add_tested)(const float *x, long N, long S, const T
     for (long s = 0; s < S; s++) {
         int leaf = tests->leaf[__builtin_ctzll(half[0][s] | (unsigned long long)half[1][s] << 32)];
         for (long k = 0; k < K; k++)
-            out[K * s + k] += value[K * leaf + k];
+            out[all * k + s] += value[K * leaf + k];
     }
 }
 
-/* Which of S points, up to 64, exceed a threshold: a bit each.  Bits beyond S mean nothing. */
-static ALWAYS_INLINE unsigned long long FN(beyond)(const float *x, long S, float threshold)
-{
-    unsigned long long bits = 0;
-#ifdef __AVX2__
-    for (long s = 0; s < S; s += 8)
-        bits |= (unsigned long long)(unsigned)__builtin_ia32_movmskps256(FN(loadf)(x + s) > FN(splatf)(threshold)) << s;
-#else
-    for (long s = 0; s < S; s++)
-        bits |= (unsigned long long)(x[s] > threshold) << s;
-#endif
-    return bits;
-}
-
-/* The same of a set of up to 64 points in a tree of any size: they go down together, and part where a threshold lies
- * between them.  Point s has the feature f at x[N f + s], and all have it between least[n f] and most[n f]. */
-static ALWAYS_INLINE void FN(add_parted)(const float *x, long N, long S, const float *least, const float *most, long n,
-                                         const int *nodes, int at, const float *value, long K, Waiting *waiting,
-                                         double *out)
-{
-    unsigned long long set = ~0ULL >> (64 - S);
-    for (long behind = 0;;) {
-        const int *node = nodes + 4 * (long)at;
-        while (node[2] != at) {
-            float threshold;
-            memcpy(&threshold, node + 1, sizeof threshold);
-            int right = least[n * node[0]] > threshold;
-            if (right == (most[n * node[0]] > threshold))
-                at = node[2] + right;
-            else {
-                unsigned long long over = set & FN(beyond)(x + N * node[0], S, threshold), under = set & ~over;
-                at = node[2] + !under;
-                if (under && over) {
-                    waiting[behind++] = (Waiting){over, node[2] + 1};
-                    set = under;
-                }
-            }
-            node = nodes + 4 * (long)at;
-        }
-        const float *leaf = value + K * (long)node[3];
-        for (; set; set &= set - 1) {
-            double *point = out + K * __builtin_ctzll(set);
-            for (long k = 0; k < K; k++)
-                point[k] += leaf[k];
-        }
-        if (!behind)
-            return;
-        at = waiting[--behind].at;
-        set = waiting[behind].set;
-    }
-}
-
-/* Add to out (n, S, K) the values of the leaves that n sets of S points reach in a tree.  Where the least and the most of
- * a set's points reach the same leaf, all do, and its value goes to `all` (n, K). */
+/* The same of all points of n sets.  Where the least and the most of a set's points reach the same leaf, all do. */
 static ALWAYS_INLINE void FN(add_sets)(const Sets *sets, const Tests *tests, const int *nodes, int root, int depth,
                                        const float *value, long K)
 {
-    long n = sets->n, S = sets->S, N = sets->N, places = sets->places;
+    long n = sets->n, S = sets->S, places = sets->places;
     int *leaf = sets->leaf;
+    for (long s = 0; s < S && !tests->n_leaves; s += 64)
+        FN(add_parted)(sets, s, S - s < 64 ? S : s + 64, nodes, root, depth, value, K);
+    if (!tests->n_leaves)
+        return;
     FN(find_leaves)(sets->most, places, n, tests, nodes, root, depth, sets->bits, leaf + n);
     FN(find_leaves)(sets->least, places, n, tests, nodes, root, depth, sets->bits, leaf);
     for (long i = 0; i < n; i++) {
-        const float *x = sets->X + S * i;
-        double *out = sets->out + K * S * i;
+        double *out = sets->out + S * K * i;
         if (leaf[i] == leaf[n + i])
-            FN(add_values)(value, K, leaf + i, 1, sets->all + K * i);
-        else if (tests->n_leaves)
-            for (long s = 0; s < S; s += SIDE_BY_SIDE)
-                FN(add_tested)(x + s, N, S - s < SIDE_BY_SIDE ? S - s : SIDE_BY_SIDE, tests, sets->first,
-                               sets->varying + (sets->F + 1) * i, sets->bits[i], value, K, out + K * s);
+            for (long k = 0; k < K; k++)
+                sets->all[K * i + k] += value[K * leaf[i] + k];
         else
-            for (long s = 0; s < S; s += 64)
-                FN(add_parted)(x + s, N, S - s < 64 ? S - s : 64, sets->least + i, sets->most + i, places, nodes, root,
-                               value, K, sets->waiting, out + K * s);
+            for (long s = 0; s < S; s += SIDE_BY_SIDE)
+                FN(add_tested)(sets->X + sets->apart * i + s, sets->N, S - s < SIDE_BY_SIDE ? S - s : SIDE_BY_SIDE, tests,
+                               sets->first, sets->varying + (sets->F + 1) * i, sets->bits[i], value, K, S, out + s);
     }
 }
 
+/* Add to the sums of the sets the values of the leaves that their points reach in a tree. */
 static void FN(add_leaves_of_sets)(const Sets *sets, const Tests *tests, const int *nodes, int root, int depth,
                                    const float *value, long K)
 {

@@ -96,6 +96,16 @@ def test_jacobian_is_the_derivative(name: str) -> None:
 
 
 @every
+def test_activations_of_unmixed_functions_are_those_of_the_design_matrix(name: str) -> None:
+    basis = fitted(name)
+    Z, W = np.random.default_rng(3).normal(size=(2, 20, basis.n_features)), np.ones((2, basis.n_functions))
+    W[1] = np.random.default_rng(4).normal(size=basis.n_functions)
+    U, Phi = basis.unmixed(Z.reshape(40, -1), 2), basis.of_standardised(Z.reshape(40, -1))
+    np.testing.assert_allclose(basis.mixed(U), Phi, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(U @ basis.unmixed_weights(W).T, Phi @ W.T, rtol=1e-8, atol=1e-8)
+
+
+@every
 def test_dict_round_trip_is_exact(name: str) -> None:
     basis, X = fitted(name), galaxies(50, seed=7)
     stored = basis.to_dict()
