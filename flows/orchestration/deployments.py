@@ -11,7 +11,7 @@ that somebody has paused stays paused.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -154,79 +154,59 @@ PAGE = ("' '", "(flow_run | ui_url) or ''")
 """The end of what is said of a run: its page, where the server knows its own address."""
 
 
+def _trigger(
+    of: str, expect: Iterable[str], within: timedelta, *, each: bool = True, **more: Any
+) -> EventTrigger:
+    """Return what one event of some resources triggers; for `each` resource apart."""
+    one = {"prefect.resource.id"} if each else set[str]()
+    reactive = {"posture": Posture.Reactive, "match": {"prefect.resource.id": of}, "for_each": one}
+    return EventTrigger(**reactive | more, expect=set(expect), threshold=1, within=within)
+
+
 def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
-    related: dict[str, str | list[str]] = {
+    related = {
         "prefect.resource.id": f"prefect.deployment.{deployment.id}",
         "prefect.resource.role": "deployment",
     }
 
     def of_runs(*states: str) -> EventTrigger:
         """Trigger once for each run that enters one of the states."""
-        return EventTrigger(
-            posture=Posture.Reactive,
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=related,
-            for_each={"prefect.resource.id"},
-            expect={f"prefect.flow-run.{state}" for state in states},
-            threshold=1,
-            within=ONE_ALERT,
-        )
+        expect = (f"prefect.flow-run.{state}" for state in states)
+        return _trigger("prefect.flow-run.*", expect, ONE_ALERT, match_related=related)
 
-    def alert(name: str, tells: str, trigger: EventTrigger, *parts: str) -> Alert:
-        """Return an alert with a block."""
-        return tells, _automation(name, tells, trigger, tell(name, parts))
-
-    failed = ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''")
-    late = f"'A run of {label} is late: no worker has started it.'"
     alerts = [
-        alert(
+        (
             f"blr: {label} failed",
             "a run failed, crashed or took too long",
             of_runs("Failed", "Crashed", "TimedOut"),
-            *failed,
-            *PAGE,
+            ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''", *PAGE),
         ),
-        alert(
+        (
             f"blr: {label} is late",
             "a run was due but no worker has started it: there is no worker, or its queue is full",
             of_runs("Late"),
-            late,
-            *PAGE,
+            (f"'A run of {label} is late: no worker has started it.'", *PAGE),
         ),
     ]
     if idle_days:
-        trigger = EventTrigger(
-            posture=Posture.Proactive,
-            match={"prefect.resource.id": "blr.release.*"},
-            match_related=related,
-            expect={"blr.release.done"},
-            threshold=1,
-            within=timedelta(days=idle_days),
-        )
         said = f"'{label} has released nothing for {idle_days} days: no new input, or no run'"
+        idle = _trigger(
+            "blr.release.*",
+            ["blr.release.done"],
+            timedelta(days=idle_days),
+            each=False,
+            posture=Posture.Proactive,
+            match_related=related,
+        )
         words = f"there was no release for {idle_days} days"
-        alerts.append(alert(f"blr: {label} releases nothing", words, trigger, said))
-    return alerts
+        alerts.append((f"blr: {label} releases nothing", words, idle, (said,)))
+    return [_alert(name, tells, trigger, tell(name, parts)) for name, tells, trigger, parts in alerts]
 
 
 def _of_all(tell: Tell) -> list[Alert]:
-    quarantined = EventTrigger(
-        posture=Posture.Reactive,
-        match={"prefect.resource.id": "blr.partition.*"},
-        for_each={"prefect.resource.id"},
-        expect={"blr.partition.quarantined"},
-        threshold=1,
-        within=DAY,
-    )
-    silent = EventTrigger(
-        posture=Posture.Proactive,
-        match={"prefect.resource.id": "prefect.flow-run.*"},
-        for_each={"prefect.resource.id"},
-        after={"prefect.flow-run.heartbeat"},
-        expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ENDS)},
-        threshold=1,
-        within=SILENCE,
-    )
+    quarantined = _trigger("blr.partition.*", ["blr.partition.quarantined"], DAY)
+    beat, ends = "prefect.flow-run.heartbeat", (f"prefect.flow-run.{state}" for state in ENDS)
+    silent = _trigger("prefect.flow-run.*", [beat, *ends], SILENCE, posture=Posture.Proactive, after={beat})
     crash = ChangeFlowRunState(
         state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
     )
@@ -234,16 +214,16 @@ def _of_all(tell: Tell) -> list[Alert]:
         "blr: a file is quarantined",
         "a file could not be annotated; again every day while that lasts",
     )
-    told = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
-    ends = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
+    said = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
+    words = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
     return [
-        (tells, _automation(name, tells, quarantined, told)),
-        (ends, _automation("blr: silent runs are crashed", ends, silent, crash)),
+        _alert(name, tells, quarantined, said),
+        _alert("blr: silent runs are crashed", words, silent, crash),
     ]
 
 
-def _automation(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> AutomationCore:
-    return AutomationCore(
+def _alert(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> Alert:
+    return tells, AutomationCore(
         name=name,
         description=f"When {tells}. Made by `blr deployments automate`.",
         enabled=True,
