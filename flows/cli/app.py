@@ -31,16 +31,8 @@ VERBS = {
         "out prefect json quiet",
     ),
     "train": ("_models.run_train", "TrainRequest", "dry_run prefect json quiet verbose"),
-    "classify": (
-        "_classification.run_classify",
-        "ClassifyRequest",
-        "dry_run prefect json quiet",
-    ),
-    "reprocess": (
-        "_classification.run_reprocess",
-        "ReprocessRequest",
-        "dry_run prefect json quiet",
-    ),
+    "classify": ("_classification.run_classify", "ClassifyRequest", "dry_run prefect json quiet"),
+    "reprocess": ("_classification.run_reprocess", "ReprocessRequest", "dry_run prefect json quiet"),
     "status": (
         "_classification.run_status",
         "List the files of a release: which are current, stale or quarantined, since when and why.",
@@ -58,11 +50,7 @@ VERBS = {
         "AuditEstimateRequest",
         "dry_run json",
     ),
-    "map": (
-        "classification.sky_maps.make_map then _classification.show_map",
-        "MapRequest",
-        "dry_run json",
-    ),
+    "map": ("classification.sky_maps.make_map then _classification.show_map", "MapRequest", "dry_run json"),
     "census": (
         "classification.census_taking.take_census then _classification.show_census",
         "CensusRequest",
@@ -85,11 +73,7 @@ VERBS = {
     "release check": ("_release.run_check", "ReleaseRequest", "json"),
     "release sign": ("release.record.sign then _release.show_state", "SignRequest", "json"),
     "release publish": ("release.record.publish then _release.show_state", "PublishRequest", "json"),
-    "release rollback": (
-        "release.record.rollback then _release.show_state",
-        "RollbackRequest",
-        "json",
-    ),
+    "release rollback": ("release.record.rollback then _release.show_state", "RollbackRequest", "json"),
     "release patch": ("release.draft.patch then _release.show_state", "PatchRequest", "json"),
     "release verify": ("_release.run_verify", "VerifyRequest", "json"),
     "release replay": ("_release.run_replay", "ReplayRequest", "json"),

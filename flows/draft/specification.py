@@ -65,13 +65,12 @@ MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
     """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
-    earlier: dict[str, _Order] = {}
+    orders: dict[str, _Order] = {}
     copies: dict[str, str] = {}
     for name in names[:MOST_COMPARED]:
         order = _Order(rows[name])
-        copied = next((other for other in earlier if order.is_as(earlier[other])), None)
-        if copied is None:
-            earlier[name] = order
+        if (copied := order.like(orders)) is None:
+            orders[name] = order
         else:
             copies[name] = copied
     return copies
@@ -83,12 +82,8 @@ def places_by_order(rows: Mapping[str, Floats], coordinates: Mapping[str, Floats
     No measurement follows a coordinate so closely, but the same place in another unit does, or at another time.
     """
     known = {name: _Order(x) for name, x in coordinates.items()}
-    found = {}
-    for name, x in rows.items() if known else ():
-        if name not in coordinates:
-            order = _Order(x)
-            found[name] = next((other for other in known if order.is_as(known[other])), "")
-    return {name: other for name, other in found.items() if other}
+    found = {name: _Order(x).like(known) for name, x in rows.items() if known and name not in coordinates}
+    return {name: other for name, other in found.items() if other is not None}
 
 
 class _Order:
@@ -99,15 +94,18 @@ class _Order:
         self.known = np.isfinite(self.values)
         self.whole = _centred_ranks(self.values) if self.known.all() else None
 
-    def is_as(self, other: _Order) -> bool:
-        """Say whether a column orders the rows as another one does, which has values in nearly all of its rows."""
-        both = self.known & other.known
-        if both.sum() < max(FEWEST_COMPARED, 0.9 * self.known.sum()):
-            return False
-        mine, theirs = self.whole, other.whole
-        if mine is None or theirs is None:
-            mine, theirs = (_centred_ranks(one.values[both]) for one in (self, other))
-        return abs(float(mine @ theirs)) > SAME_ORDER
+    def like(self, others: Mapping[str, _Order]) -> str | None:
+        """Return the first column that orders the rows as this one does, and has values in nearly all of its rows."""
+        for name, other in others.items():
+            both = self.known & other.known
+            if both.sum() < max(FEWEST_COMPARED, 0.9 * self.known.sum()):
+                continue
+            mine, theirs = self.whole, other.whole
+            if mine is None or theirs is None:
+                mine, theirs = (_centred_ranks(one.values[both]) for one in (self, other))
+            if abs(float(mine @ theirs)) > SAME_ORDER:
+                return name
+        return None
 
 
 def _centred_ranks(x: Floats) -> Floats:

@@ -320,25 +320,15 @@ class DerivedColumns:
         return np.asarray(self._parsed[text].evaluate(values), dtype=np.float64)
 
     def _magnitudes(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
-        taken = None if band.dereddened else band.extinction
-        extinct: Floats | float = 0.0
-        if taken is not None and taken.e_bv is not None:
-            extinct = taken.factor * self._evaluate(taken.e_bv, values)
-        elif taken is not None and taken.magnitudes is not None:
-            extinct = self._evaluate(taken.magnitudes, values)
-        through = None if taken is None else taken.transmission
+        known = self._known(name, values, self._evaluate(str(band.magnitude or band.flux), values))
+        freed = self._freed(band, values, known)
         if band.magnitude is not None:
-            known = self._known(name, values, self._evaluate(band.magnitude, values))
-            if through is not None:
-                return known - magnitude(self._evaluate(through, values), 0.0)
-            return known - extinct
-        flux = self._known(name, values, self._evaluate(str(band.flux), values))
-        flux = self._freed(band, values, flux)
+            return freed
         zero = ZERO_POINT[self.units[name]]
         return (
-            asinh_magnitude(flux, self._softening(band, name), zero)
+            asinh_magnitude(freed, self._softening(band, name), zero)
             if band.scale == "asinh"
-            else magnitude(flux, zero)
+            else magnitude(freed, zero)
         )
 
     def _known(self, name: str, values: Mapping[str, Array], measured: Floats) -> Floats:
@@ -348,16 +338,19 @@ class DerivedColumns:
             return measured
         return np.where(np.isposinf(self.sigma(name, values)), np.nan, measured)
 
-    def _freed(self, band: Band, values: Mapping[str, Array], flux: Floats) -> Floats:
-        """Return a flux, or its error, without extinction: taken off before the logarithm (or asinh)."""
+    def _freed(self, band: Band, values: Mapping[str, Array], known: Floats) -> Floats:
+        """Return a magnitude, a flux or its error without extinction: of fluxes, before the logarithm (or asinh)."""
         taken = None if band.dereddened else band.extinction
         if taken is None:
-            return flux
-        if taken.transmission is not None:
-            return dereddened_flux(flux, self._evaluate(taken.transmission, values))
-        text = taken.e_bv or str(taken.magnitudes)
+            return known
+        through = None if taken.transmission is None else self._evaluate(taken.transmission, values)
+        if through is not None:
+            return known - magnitude(through, 0.0) if band.magnitude else dereddened_flux(known, through)
+        absorbed = self._evaluate(taken.e_bv or str(taken.magnitudes), values)
         factor = taken.factor if taken.e_bv is not None else 1.0
-        return np.asarray(flux * 10 ** (0.4 * factor * self._evaluate(text, values)))
+        return np.asarray(
+            known - factor * absorbed if band.magnitude else known * 10 ** (0.4 * factor * absorbed)
+        )
 
     def sigma(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""
