@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flows.cli._printing import files_words, plain_table, print_tables, say
-from flows.reports.report_table import ReportTable
+from flows.cli._printing import files_words, print_table, say
 
 if TYPE_CHECKING:
     from flows.reviews.audit_draw import (
@@ -35,7 +34,7 @@ def show_drawn(result: AuditDraw) -> None:
         )
         for s in result.strata
     ]
-    print_tables(plain_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows))
+    print_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows)
     say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files_words(result.files)}")
     if result.n_labelled:
         say(f"{result.n_labelled:,} of them have a label already")
@@ -52,8 +51,8 @@ def show_audit(audit: Audit) -> None:
     """Show the estimates, and what they assume."""
     from flows.reports.catalogue_page import REPORT, REPORT_KEPT
 
-    print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))
-    print_tables(*(_class_table(name, part["classes"]) for name, part in audit.bins.items()))
+    bins = {name: part["classes"] for name, part in audit.bins.items()}
+    _show_classes({"Classes by the audit, 95 % intervals": audit.classes} | bins)
     _show_selections(audit.selections)
     if audit.sets is not None:
         _show_sets(audit.sets)
@@ -81,26 +80,18 @@ def show_audit(audit: Audit) -> None:
         say(REPORT_KEPT)
 
 
-def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable:
-    rows = []
-    for name, judged in classes.items():
-        model = judged.model
-        said = "" if model is None else f"{model['count']:,.0f}"
-        if model is not None and model["low"] is not None and model["high"] is not None:
-            said += f" ({model['low']:,.0f} to {model['high']:,.0f})"
-        rows.append(
-            (
-                name,
-                f"{judged.assigned:,}",
-                _number(judged.count),
-                _percent(judged.purity),
-                _percent(judged.completeness),
-                said,
-            )
-        )
-    return plain_table(
-        title, ("class", "assigned", "count", "purity", "completeness", "the model's count"), rows
-    )
+def _show_classes(parts: Mapping[str, Mapping[str, AuditedClass]]) -> None:
+    columns = ("class", "assigned", "count", "purity", "completeness", "the model's count")
+    for title, classes in parts.items():
+        rows = []
+        for name, judged in classes.items():
+            model = judged.model
+            said = "" if model is None else f"{model['count']:,.0f}"
+            if model is not None and model["low"] is not None and model["high"] is not None:
+                said += f" ({model['low']:,.0f} to {model['high']:,.0f})"
+            shares = (_percent(judged.purity), _percent(judged.completeness))
+            rows.append((name, f"{judged.assigned:,}", _number(judged.count), *shares, said))
+        print_table(title, columns, rows)
 
 
 def _show_sets(sets: AuditedSets) -> None:
@@ -108,12 +99,10 @@ def _show_sets(sets: AuditedSets) -> None:
         (name, f"{c['least']:.4g}", f"{c['rows']:,}", f"{c['effective']:.1f}", f"{100 * c['spread']:.1f} %")
         for name, c in sets["classes"].items()
     ]
-    print_tables(
-        plain_table(
-            f"Prediction sets by the audit, {100 * sets['level']:g} % of each class",
-            ("class", "from p", "answers", "count as", "± of the share"),
-            rows,
-        )
+    print_table(
+        f"Prediction sets by the audit, {100 * sets['level']:g} % of each class",
+        ("class", "from p", "answers", "count as", "± of the share"),
+        rows,
     )
     keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets["classes"]}  # of TOML
     stated = ", ".join(f"{keys[name]} = {c['least']:.9g}" for name, c in sets["classes"].items())
@@ -131,7 +120,7 @@ def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:
     ]
     if rows:
         columns = ("class", "at least", "purity", "completeness")
-        print_tables(plain_table("Selections by probability", columns, rows))
+        print_table("Selections by probability", columns, rows)
 
 
 def _number(interval: AuditedInterval) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from catalogs.errors import counted
 from flows.cli._printing import (
     capital,
     files_words,
-    plain_table,
+    print_table,
     print_tables,
     runs_as_flow,
     say,
@@ -278,12 +277,13 @@ def _show_explanation(explained: Explanation) -> None:
     ]
     if probabilities:
         columns = ("class", "plug-in", "moderated", "sampled ± error of the mean")
-        print_tables(replace(plain_table("Probabilities", columns, probabilities), note=OF_PROBABILITIES))
+        print_table("Probabilities", columns, probabilities, note=OF_PROBABILITIES)
     if explained.name is not None:
         title = f"What speaks for {explained.name} against {explained.runner_up}"
         columns = ("feature", "value", "usual", CONTRIBUTION)
-        table = plain_table(title, columns, [contribution_row(c) for c in explained.contributions])
-        print_tables(replace(table, remark=logit_sentence(explained), note=OF_CONTRIBUTIONS))
+        contributions = map(contribution_row, explained.contributions)
+        said = logit_sentence(explained)
+        print_table(title, columns, contributions, remark=said, note=OF_CONTRIBUTIONS)
     nearest = [
         (
             o["identifier"],
@@ -295,7 +295,7 @@ def _show_explanation(explained: Explanation) -> None:
         for o in explained.nearest
     ]
     like = ("object", "class", "distance", "features compared", "link")
-    print_tables(plain_table("Labelled objects that are like it", like, nearest))
+    print_table("Labelled objects that are like it", like, nearest)
 
 
 MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")
@@ -304,13 +304,11 @@ MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % inter
 def show_map(result: MapResult) -> None:
     """Show the fraction of all and by bins, and where the maps are."""
     title = f"{result.what.capitalize()} of {result.class_name}"
-    print_tables(plain_table(title, MAPPED, [_mapped(result.whole)]))
+    print_table(title, MAPPED, [_mapped(result.whole)])
     for quantity in result.over:
         unit = f", {quantity['unit']}" if quantity["unit"] else ""
         rows = [(f"{part.start:.4g}", f"{part.stop:.4g}", *_mapped(part)) for part in quantity["bins"]]
-        print_tables(
-            plain_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
-        )
+        print_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
     for remark in result.remarks:
         say(capital(remark))
     say(f"{result.cells:,} pixels of order {result.order}: {files_words(result.files)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from catalogs.errors import counted
 from catalogs.profile.leaks import Leak
-from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
+from flows.cli._printing import print_table, say, say_next, show, shown_progress
 from flows.draft.inspection import (
     MOST_LABELS,
     CatalogueSummary,
@@ -76,7 +76,7 @@ def _show_catalogue(result: CatalogueSummary) -> None:
         )
         for c in shown
     ]
-    print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
+    print_table("Columns", (*keys, "missing", "remarks"), rows)
     for wrong in result.wrong_checksums:
         say(f"Wrong checksum: {wrong}")
     for identifier in result.identifiers:
@@ -107,7 +107,7 @@ def _show_position(place: PositionSummary | None) -> None:
 def _show_label(label: LabelSummary) -> None:
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
     which = f"The {len(rows)} most frequent labels" if len(rows) == MOST_LABELS else "Labels"
-    print_tables(plain_table(f"{which} in {label.column}", ("label", "rows"), rows))
+    print_table(f"{which} in {label.column}", ("label", "rows"), rows)
     shown = [f"{name} ({c['rows']:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
     if shown:
         more = ", ..." if len(label.drafted) > len(shown) else ""
@@ -120,7 +120,7 @@ def _show_label(label: LabelSummary) -> None:
     ]
     if leaks:
         columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
-        print_tables(plain_table("What gives the class away", columns, leaks))
+        print_table("What gives the class away", columns, leaks)
     for name, presence in label.presence.items():
         say(f"Selection-like: {name} is {presence.shown}")
     if label.bookkeeping:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from catalogs.files import StorageError, check_links
 from catalogs.remote.urls import scrubbed
-from flows.cli._printing import plain_table, print_tables, say, show
+from flows.cli._printing import print_table, say, show
 from flows.errors import ModelError
 from flows.models.store import (
     DescriptionFile,
@@ -90,7 +90,7 @@ def show_models(listing: ModelListing) -> None:
         say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
         return
     columns = ("name", "version", "trained (UTC)", "log loss, 95%", "skill", "verdict", "")
-    print_tables(plain_table(f"Models in {listing.store}", columns, rows))
+    print_table(f"Models in {listing.store}", columns, rows)
     for m in listing.models:
         if m.rejected:
             say(f"{m.model}: {m.rejected}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from flows.cli._printing import (
     connect_or_start,
-    plain_table,
+    print_table,
     print_tables,
     runs_as_flow,
     say,
@@ -126,7 +126,7 @@ def _show_plan(plan: TrainingPlan) -> None:
     say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
     rows = [(c, f"{n:,}", f"{h:,}") for c, n, h in counts]
-    print_tables(plain_table("Labelled objects", ("class", "training", "held out"), rows))
+    print_table("Labelled objects", ("class", "training", "held out"), rows)
     say(f"Held out by a salted hash {split_words(plan.training.split)}")
 
 

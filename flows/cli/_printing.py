@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -44,15 +44,22 @@ def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None
         people(result)
 
 
-def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:
-    """Return a table of texts."""
-    return ReportTable(title=title, columns=columns, rows=tuple(rows))
-
-
 def print_tables(*tables: ReportTable) -> None:
     """Print tables on standard output."""
     for table in tables:
         wide_console().print(table)
+
+
+def print_table(
+    title: str,
+    columns: tuple[str, ...],
+    rows: Iterable[tuple[str, ...]],
+    *,
+    note: str = "",
+    remark: str = "",
+) -> None:
+    """Print a table of texts on standard output, with what stands above and below it."""
+    print_tables(ReportTable(title=title, columns=columns, rows=tuple(rows), note=note, remark=remark))
 
 
 def wide_console() -> Console:

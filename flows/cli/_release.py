@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from catalogs.errors import counted
-from flows.cli._printing import plain_table, print_tables, say, show
+from flows.cli._printing import print_table, say, show
 
 if TYPE_CHECKING:
     from flows.request import ReleaseRequest, ReplayRequest, VerifyRequest
@@ -51,7 +51,7 @@ def run_replay(request: ReplayRequest, *, json: bool) -> None:
 def _show_checked(checked: Checked) -> None:
     rows = [(c.verdict, c.name, c.found, c.place) for c in checked.checks if c.verdict != "pass"]
     if rows:
-        print_tables(plain_table("Checks", ("verdict", "check", "found", "where"), rows))
+        print_table("Checks", ("verdict", "check", "found", "where"), rows)
     passed = [c.name for c in checked.checks if c.verdict == "pass"]
     say(f"Passed: {', '.join(passed)}")
     if checked.last:

@@ -63,16 +63,14 @@ def run_automate(
 
 
 def _show_automations(result: AutomationsResult) -> None:
-    from flows.cli._printing import plain_table, print_tables
+    from flows.cli._printing import print_table
 
     words = {"created": "to be created", "updated": "to be updated"} if result.status == "planned" else {}
     rows = [
         (work["name"], work["alerts"], words.get(work["status"], work["status"]))
         for work in result.automations
     ]
-    print_tables(
-        plain_table(f"Alerts by the block '{result.notify}'", ("automation", "alerts when", ""), rows)
-    )
+    print_table(f"Alerts by the block '{result.notify}'", ("automation", "alerts when", ""), rows)
     for what in result.missing:
         _say(f"missing: {what}")
 

@@ -597,10 +597,11 @@ def keep_run(verb: str, result: Result) -> Result:
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
-    if not isinstance(result, ClassificationTrial) and result.report is not None:
-        keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
-    troubled = not isinstance(result, ClassificationTrial) and bool(result.quarantined)
+    ended = "Completed"
     if not isinstance(result, ClassificationTrial):
+        ended = QUARANTINED if result.quarantined else ended
+        if result.report is not None:
+            keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
         release_events(result)
         if result.manifest.is_file():
             status = status_table(read_status(result.out))
@@ -610,7 +611,7 @@ def keep_run(verb: str, result: Result) -> Result:
         for sentence in result.repeats:
             logger.warning(sentence)
     rename_run(classification_name(verb, result))
-    return completed(result, classification_message(result), name=QUARANTINED if troubled else "Completed")
+    return completed(result, classification_message(result), name=ended)
 
 
 def run_id() -> str | None:
