@@ -8,16 +8,7 @@ from __future__ import annotations
 from flows.classification import steps as classification
 from flows.classification.execution import Steps, annotate_each, group_name, here
 from flows.models.store import Store
-from flows.orchestration.run_page import (
-    flow_of,
-    keep_run,
-    mark_crashed,
-    run_id,
-    run_logged,
-    started_name,
-    step,
-    task_name,
-)
+from flows.orchestration import run_page
 from flows.request import ClassifyRequest
 from flows.runs.manifest import Manifest
 from flows.runs.references import check_parameters
@@ -26,13 +17,13 @@ from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification  # noqa: F401  a type of the request, in quotes there
 
 STEPS = Steps(
-    together=step("annotate", task_name(lambda given: f"annotate {group_name(given['group'])}"))(
-        annotate_each
-    ),
-    spread=step("annotate", "annotate on {name}")(here),
-    finish=step("publish", "publish release {name}")(here),
-    identify=run_id,
-    mark_crashed=mark_crashed,
+    together=run_page.step(
+        "annotate", run_page.task_name(lambda given: f"annotate {group_name(given['group'])}")
+    )(annotate_each),
+    spread=run_page.step("annotate", "annotate on {name}")(here),
+    finish=run_page.step("publish", "publish release {name}")(here),
+    identify=run_page.run_id,
+    mark_crashed=run_page.mark_crashed,
 )
 """The output folder's manifest lists what is done, and is compared with the files.
 
@@ -43,13 +34,13 @@ Prefect keeps no results: a retried run would read them, even if somebody had re
 def _name(request: ClassifyRequest) -> str:
     label = Store.named(request.store).find(request.model).label
     release = Manifest.next_release(folder_here(request.out))
-    return started_name("classify", label, release=release, trial=request.limit is not None)
+    return run_page.started_name("classify", label, release=release, trial=request.limit is not None)
 
 
-@flow_of(ClassifyRequest, _name, classification.classify)
+@run_page.flow_of(ClassifyRequest, _name, classification.classify)
 def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     check_parameters(request.catalogues)
-    with run_logged("classify"):
+    with run_page.run_logged("classify"):
         result = classification.classify(request, steps=STEPS)
-        return keep_run("classify", result)
+        return run_page.keep_run("classify", result)

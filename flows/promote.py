@@ -18,17 +18,7 @@ from flows.classification.release_changes import in_release
 from flows.models.promotion import Comparison, PromotionResult, compare, reject
 from flows.models.promotion import promote as put_in_place
 from flows.models.store import Store
-from flows.orchestration.run_page import (
-    answer_of,
-    completed,
-    flow_of,
-    keep_markdown,
-    model_promoted,
-    page_of,
-    run_logged,
-    short_label,
-    shown_once,
-)
+from flows.orchestration import run_page
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import comparison_tables, literal, to_markdown
 from flows.request import PromoteRequest
@@ -52,17 +42,17 @@ def _name(request: PromoteRequest) -> str:
     stored = place.find(request.model, newest=True)
     champion = place.champion(stored.name)
     instead = "" if champion is None else f" in the place of @{champion[:4]}"
-    return f"promote {short_label(stored.label)}{instead}: {request.how}"
+    return f"promote {run_page.short_label(stored.label)}{instead}: {request.how}"
 
 
-@flow_of(PromoteRequest, _name, put_in_place)
+@run_page.flow_of(PromoteRequest, _name, put_in_place)
 def promote(request: PromoteRequest) -> PromotionResult:
     """Put a model in the champion's place."""
-    with run_logged():
+    with run_page.run_logged():
         result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
     if result.status == "promoted":
-        model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    return completed(result, _words(result))
+        run_page.model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
+    return run_page.completed(result, _words(result))
 
 
 def _named(request: PromoteRequest) -> PromoteRequest:
@@ -87,8 +77,8 @@ def _words(result: PromotionResult) -> str:
 def _asked(request: PromoteRequest) -> PromotionResult:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
     log = get_run_logger()
-    shown = shown_once(lambda: _compared(request))
-    answer = answer_of(Approval.with_initial_data(description=shown["text"]), request.timeout)
+    shown = run_page.shown_once(lambda: _compared(request))
+    answer = run_page.answer_of(Approval.with_initial_data(description=shown["text"]), request.timeout)
     log.info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
     decided = replace(request, model=shown["challenger"], how="now", why=answer.why, by=answer.who)
     if answer.decision != "promote":
@@ -102,7 +92,7 @@ def _compared(request: PromoteRequest) -> dict[str, str]:
     *decisive, by_itself = comparison_tables(comparison)
     text = _form(comparison, decisive)
     kept = f"{text}\n\n{to_markdown(by_itself)}"
-    keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
+    run_page.keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
     said = f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
     get_run_logger().info("%s", said)
     return {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
@@ -119,7 +109,7 @@ def _form(comparison: Comparison, tables: list[ReportTable]) -> str:
         )
     reports = {"challenger": comparison.report, "champion": comparison.champion_report}
     links = [
-        f"[report of the {who}]({page_of(Path(path).resolve())}) ({literal(str(Path(path).resolve()))})"
+        f"[report of the {who}]({run_page.page_of(Path(path).resolve())}) ({literal(str(Path(path).resolve()))})"
         for who, path in reports.items()
         if path is not None
     ]

@@ -11,16 +11,7 @@ from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field
 
-from flows.orchestration.run_page import (
-    answer_of,
-    completed,
-    flow_of,
-    keep_link,
-    keep_markdown,
-    page_of,
-    run_logged,
-    shown_once,
-)
+from flows.orchestration import run_page
 from flows.release import record
 from flows.release.draft import draft
 from flows.reports.release_page import check_table
@@ -44,12 +35,12 @@ def _name(request: ProposeRequest) -> str:
     return f"publish {request.name} {request.version}"
 
 
-@flow_of(ProposeRequest, _name)
+@run_page.flow_of(ProposeRequest, _name)
 def publish(request: ProposeRequest) -> ReleaseState:
     """Draft and check a release, ask a person, and publish it once it is signed."""
-    with run_logged():
-        shown = shown_once(lambda: _prepared(request))
-        answer = answer_of(SignOff.with_initial_data(description=shown["text"]), request.timeout)
+    with run_page.run_logged():
+        shown = run_page.shown_once(lambda: _prepared(request))
+        answer = run_page.answer_of(SignOff.with_initial_data(description=shown["text"]), request.timeout)
         get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
         signed = record.sign(
             SignRequest(
@@ -68,7 +59,7 @@ def publish(request: ProposeRequest) -> ReleaseState:
             result = record.publish(
                 PublishRequest(request.name, request.version, request.releases, by=answer.who)
             )
-    return completed(
+    return run_page.completed(
         result, f"{result.name} {result.version}: {result.status}, by {answer.who}: {answer.why}."
     )
 
@@ -80,9 +71,9 @@ def _prepared(request: ProposeRequest) -> dict[str, str]:
     )
     folder = record.Series.of(request.releases, request.name).draft(request.version)
     key, title = f"{request.name}-release", f"Sign {request.name} {request.version}?"
-    keep_link(f"{key}-report", folder / "report.html", title)
-    text = _form(checked, page_of((folder / "report.html").resolve()))
-    keep_markdown(key, f"{text}\n\n{to_markdown(check_table(checked))}", title)
+    run_page.keep_link(f"{key}-report", folder / "report.html", title)
+    text = _form(checked, run_page.page_of((folder / "report.html").resolve()))
+    run_page.keep_markdown(key, f"{text}\n\n{to_markdown(check_table(checked))}", title)
     get_run_logger().info(
         "%s", f"asking a person about {drafted.folder}: on this page, in the menu ⋮, choose Resume"
     )

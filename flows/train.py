@@ -12,18 +12,7 @@ from typing import Any
 
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
-from flows.orchestration.run_page import (
-    completed,
-    flow_of,
-    keep_link,
-    keep_markdown,
-    keep_table,
-    rename_run,
-    run_logged,
-    short_label,
-    step,
-    task_name,
-)
+from flows.orchestration import run_page
 from flows.reports.data import TrainReport
 from flows.reports.tables import candidate_table, choice_words, markdown_report
 from flows.request import TrainRequest
@@ -31,15 +20,15 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 
-FIT, REFINE = step("fit")(training.fit), step("refine")(training.refine)
+FIT, REFINE = run_page.step("fit")(training.fit), run_page.step("refine")(training.refine)
 STEPS = training.Steps(
-    ingest=step("ingest", "read the labelled rows of {request.specification.name}")(training.ingest),
+    ingest=run_page.step("ingest", "read the labelled rows of {request.specification.name}")(training.ingest),
     fit=FIT,
-    choose=step("choose", task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}"))(
-        training.choose
-    ),
+    choose=run_page.step(
+        "choose", run_page.task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}")
+    )(training.choose),
     refine=REFINE,
-    save=step("save", "save the model and its report")(training.save),
+    save=run_page.step("save", "save the model and its report")(training.save),
 )
 """The staging folder knows what is done, and whether it is still there."""
 
@@ -54,12 +43,12 @@ def _n_candidates(n: int) -> str:
     return f"{n} candidate{'' if n == 1 else 's'}"
 
 
-@flow_of(TrainRequest, _name, training.train)
+@run_page.flow_of(TrainRequest, _name, training.train)
 def train(request: TrainRequest) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     # Read once: what tasks are named by is what they do.
     wanted = read_specification(request.specification)
-    with run_logged():
+    with run_page.run_logged():
         model = training.train(replace(request, specification=wanted), steps=_named(wanted))
         return _kept(model)
 
@@ -72,7 +61,7 @@ def _named(specification: Specification) -> training.Steps:
             index = given["index"]
             return f"{verb} candidate.{index}: {specification.candidate[index].basis.kind}"
 
-        return task_name(words)
+        return run_page.task_name(words)
 
     return replace(
         STEPS,
@@ -84,17 +73,19 @@ def _named(specification: Specification) -> training.Steps:
 def _kept(model: ModelDescription) -> ModelDescription:
     """Leave the artifacts of a training; return the model, with its words for the run's final state."""
     said = [model.skill_words, f"Candidates of {model.model}", choice_words(model)]
-    keep_table(f"{model.name}-candidates", candidate_table(model), "; ".join(filter(None, said)))
-    keep_markdown(
+    run_page.keep_table(f"{model.name}-candidates", candidate_table(model), "; ".join(filter(None, said)))
+    run_page.keep_markdown(
         f"{model.name}-report",
         markdown_report(TrainReport.of(model)),
         f"{model.skill_words} Training of {model.model}",
     )
     if model.path is not None:
-        keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
-    rename_run(f"train {short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
+        run_page.keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
+    run_page.rename_run(f"train {run_page.short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
     verdict = f"verdict on its probabilities: {model.trust.verdict}"
-    return completed(model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {model.skill_words}")
+    return run_page.completed(
+        model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {model.skill_words}"
+    )
 
 
 NAME_ENDS = {"exists": ": in the store already", "trial": ": trial"}

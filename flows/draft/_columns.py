@@ -25,18 +25,8 @@ from catalogs.expressions.expression import expression_name, parse
 from catalogs.profile.columns import Profile, unread_numbers
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.quality import about_a_flux, about_an_error
-from flows.draft._bands import (
-    COLOUR,
-    FluxBand,
-    bare_fluxes,
-    colours,
-    flux_bands,
-    is_flux,
-    kinds,
-    magnitudes_among,
-    most_bands,
-    said_by_magnitudes,
-)
+from flows.draft import _bands
+from flows.draft._bands import FluxBand
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
 from flows.specification.catalog import alike_words, grouped
 
@@ -378,19 +368,21 @@ def _photometry(
 
     Where fluxes of several bands make colours, a magnitude or two of one band are other numbers.
     """
-    magnitudes = magnitudes_among([seen.columns[n].column for n in names if n not in fluxes], evidence.rows)
-    bare = bare_fluxes(seen, names, evidence.rows)
+    magnitudes = _bands.magnitudes_among(
+        [seen.columns[n].column for n in names if n not in fluxes], evidence.rows
+    )
+    bare = _bands.bare_fluxes(seen, names, evidence.rows)
     apparent = [n for n in magnitudes if not _is_absolute(evidence.rows[n])]
-    if most_bands(apparent) < 2 <= max(most_bands(fluxes), most_bands(bare)):
+    if _bands.most_bands(apparent) < 2 <= max(_bands.most_bands(fluxes), _bands.most_bands(bare)):
         magnitudes = []  # of one band there is no colour, where fluxes of several make some
     return magnitudes, bare
 
 
 def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
-    fluxes = [n for n in names if is_flux(seen.columns[n].column)]
+    fluxes = [n for n in names if _bands.is_flux(seen.columns[n].column)]
     magnitudes, bare = _photometry(seen, evidence, names, fluxes)
-    said = said_by_magnitudes(seen, names, magnitudes)
-    bands = flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
+    said = _bands.said_by_magnitudes(seen, names, magnitudes)
+    bands = _bands.flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
     flux_magnitudes = {band.name: band.magnitudes(evidence.rows) for band in bands}
     evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
@@ -405,8 +397,8 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, evidence, magnitudes or list(flux_magnitudes))
     missing = evidence.missing(bare)  # the colours of fluxes need no zero point
-    for a, b, remark in colours(bare, missing):
-        note = "colour, of fluxes whose zero point is not known" if remark == COLOUR else remark
+    for a, b, remark in _bands.colours(bare, missing):
+        note = "colour, of fluxes whose zero point is not known" if remark == _bands.COLOUR else remark
         chosen.add(f"{a}_{b}", f"log10({quoted(a)} / {quoted(b)})", note)
     if bare:
         best = _brightness(missing)
@@ -461,7 +453,7 @@ def _add_colours(chosen: Chosen, evidence: Evidence, names: Sequence[str]) -> No
     absolute = [n for n in names if _is_absolute(evidence.rows[n])]
     for some, remark in (([n for n in names if n not in absolute], APPARENT), (absolute, ABSOLUTE)):
         missing = evidence.missing(some)
-        for a, b, note in colours(some, missing):
+        for a, b, note in _bands.colours(some, missing):
             chosen.add(f"{a}_{b}", f"{quoted(a)} - {quoted(b)}", note)
         if some:
             best = _brightness(missing)
@@ -473,7 +465,7 @@ def _brightness(missing: Mapping[str, float]) -> str:
 
     They are of the first kind, such as total magnitudes and not those of a fibre, where kinds are known.
     """
-    names = next(iter(kinds([*missing])), [*missing])
+    names = next(iter(_bands.kinds([*missing])), [*missing])
     least = min(round(missing[name], 2) for name in names)
     best = [name for name in names if round(missing[name], 2) == least]
     return best[(len(best) - 1) // 2]

@@ -21,19 +21,8 @@ from catalogs.arrays import batch_values, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse
-from catalogs.sky.photometry import (
-    ZERO_POINT,
-    State,
-    asinh_magnitude,
-    asinh_magnitude_error,
-    dereddened_flux,
-    error_from_inverse_variance,
-    floats,
-    magnitude,
-    magnitude_error,
-    states,
-    unit_factor,
-)
+from catalogs.sky import photometry
+from catalogs.sky.photometry import ZERO_POINT, State, floats, states
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
@@ -97,7 +86,7 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     error_unit = _root(unit_text) if text == "inverse_variance" else unit_text
     known = flux_unit(error_unit)
     if known is not None:
-        return unit_factor(known, flux)
+        return photometry.unit_factor(known, flux)
     import astropy  # noqa: PLC0415 -- slow to import, and most units are known
 
     if isinstance(astropy.units.Unit(unit_text, parse_strict="silent"), astropy.units.UnrecognizedUnit):
@@ -326,9 +315,9 @@ class DerivedColumns:
             return freed
         zero = ZERO_POINT[self.units[name]]
         return (
-            asinh_magnitude(freed, self._softening(band, name), zero)
+            photometry.asinh_magnitude(freed, self._softening(band, name), zero)
             if band.scale == "asinh"
-            else magnitude(freed, zero)
+            else photometry.magnitude(freed, zero)
         )
 
     def _known(self, name: str, values: Mapping[str, Array], measured: Floats) -> Floats:
@@ -345,7 +334,11 @@ class DerivedColumns:
             return known
         through = None if taken.transmission is None else self._evaluate(taken.transmission, values)
         if through is not None:
-            return known - magnitude(through, 0.0) if band.magnitude else dereddened_flux(known, through)
+            return (
+                known - photometry.magnitude(through, 0.0)
+                if band.magnitude
+                else photometry.dereddened_flux(known, through)
+            )
         absorbed = self._evaluate(taken.e_bv or str(taken.magnitudes), values)
         factor = taken.factor if taken.e_bv is not None else 1.0
         return np.asarray(
@@ -356,7 +349,7 @@ class DerivedColumns:
         """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""
         band = self.bands[name]
         if band.inverse_variance is not None:
-            sigma = error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
+            sigma = photometry.error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
         else:
             sigma = self._evaluate(str(band.error), values)
         return sigma * self.error_scales.get(name, 1.0)
@@ -370,8 +363,8 @@ class DerivedColumns:
         sigma = self._freed(band, values, sigma)
         if band.scale == "asinh":
             zero = ZERO_POINT[self.units[stem]]
-            return asinh_magnitude_error(flux, sigma, self._softening(band, stem), zero)
-        return magnitude_error(flux, sigma)
+            return photometry.asinh_magnitude_error(flux, sigma, self._softening(band, stem), zero)
+        return photometry.magnitude_error(flux, sigma)
 
     @staticmethod
     def _softening(band: Band, name: str) -> float:
@@ -399,7 +392,7 @@ class DerivedColumns:
             flux = self._parsed[band.flux]
             units[name] = unit_of_band(name, band, flux, ours, catalog, training=stated is None)
             for n in flux.names.intersection(limits if band.unit else ()):
-                limits[n] *= unit_factor(str(band.unit), units[name])
+                limits[n] *= photometry.unit_factor(str(band.unit), units[name])
             for key in ("error", "inverse_variance"):
                 text = getattr(band, key)
                 if text is not None:

@@ -81,28 +81,10 @@ from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
 from flows.runs.references import ModelReference
 from flows.specification.toml_file import read_specification
+from flows.training import _staging, _target
 from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._rows import TrainingRows, rows_at, rows_of
-from flows.training._staging import (
-    INGESTED,
-    StagedDescription,
-    fitted_candidate,
-    folder_for_rows,
-    read_described,
-    stage_rows,
-    staged_training,
-    summing_on,
-    with_recorded_losses,
-    write_fitted,
-)
-from flows.training._target import (
-    corrected,
-    judged_as_target,
-    model_needs_target,
-    read_arrays,
-    read_target,
-    version_content,
-)
+from flows.training._staging import INGESTED, StagedDescription
 from flows.version import code_version
 
 COST = (1.2, 1.9e-3, 4.4e-6)
@@ -125,7 +107,7 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
     fetched = any(isinstance(source, RemoteSource) for source in sources)
     # In a dry run the rows lie where no other machine sees them.
     with working_on(ThreadEngine()) if dry_run else nullcontext(), ExitStack() as stack:
-        room = folder_for_rows(store, asked.name, dry_run=dry_run)
+        room = _staging.folder_for_rows(store, asked.name, dry_run=dry_run)
         place = cache(lambda: stack.enter_context(room))
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
         found = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
@@ -137,19 +119,21 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         gathered = gather(specification, opened, limit=limit, folder=place, workers=workers)
         names = training_reader(specification, split_by=split_columns(specification)).names
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
-        needed = model_needs_target(asked)
-        target = read_target(specification, columns, limit=limit) if needed else None
+        needed = _target.model_needs_target(asked)
+        target = _target.read_target(specification, columns, limit=limit) if needed else None
         version = make_version(
-            asked, version_content(gathered.sample.content_hash, asked, target), code_version()
+            asked, _target.version_content(gathered.sample.content_hash, asked, target), code_version()
         )
         exists, folder = store.contains(asked.name, version), None
         if dry_run or (exists and not request.overwrite):
             sample = gathered.sample
         else:
             folder = store.make_folder(asked.name, version, staging=True)
-            target = target or read_target(specification, columns, limit=limit)
+            target = target or _target.read_target(specification, columns, limit=limit)
             with exclusive(folder):  # another run may be fitting these rows, and removes them then
-                sample = training = stage_rows(specification, gathered, opened, target, folder, limit)
+                sample = training = _staging.stage_rows(
+                    specification, gathered, opened, target, folder, limit
+                )
                 described = StagedDescription(
                     specification=specification,
                     version=version,
@@ -171,12 +155,12 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
 
 
 def _training(folder: str, threads: int | None) -> Training:
-    return staged_training(read_described(Path(folder)), Path(folder), threads)
+    return _staging.staged_training(_staging.read_described(Path(folder)), Path(folder), threads)
 
 
 def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
     """Fit one candidate, unless a killed run has done so."""
-    done = fitted_candidate(Path(folder), index)
+    done = _staging.fitted_candidate(Path(folder), index)
     if done is not None:
         return done
     try:
@@ -186,13 +170,13 @@ def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
         raise TrainingError(
             f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
         ) from error
-    write_fitted(fitted, Path(folder), index)
+    _staging.write_fitted(fitted, Path(folder), index)
     return fitted
 
 
 def choose(folder: str, fitted: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
     """Return the table of the candidates, with each one's share of the model and posterior probability."""
-    by = read_described(Path(folder)).specification.select.by
+    by = _staging.read_described(Path(folder)).specification.select.by
     return choose_candidates([one.row for one in fitted], [one.left_out for one in fitted], by=by)
 
 
@@ -215,14 +199,14 @@ def save(
 
     `finals` are the members of each chosen candidate, by its index.
     """
-    described = read_described(Path(folder))
-    training = staged_training(described, Path(folder))
+    described = _staging.read_described(Path(folder))
+    training = _staging.staged_training(described, Path(folder))
     with single_threaded_blas():
         try:
             trained = training.trained(fitted, table, finals)
         except ValueError as error:
             raise TrainingError(f"the model cannot be made of its candidates: {error}") from error
-        (ratio,) = read_arrays(Path(folder), "ratio")
+        (ratio,) = _target.read_arrays(Path(folder), "ratio")
         model, stored = save_model(store, described, training, trained, ratio)
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name", who="the rule")
@@ -296,7 +280,7 @@ def _fitted(
     tell().start("fitting candidates", n, "candidates")
     fitted = []
     go_on, began = "run the same command again to continue", time.monotonic()
-    with exclusive(Path(folder)), summing_on(engine, Path(folder)), stop_points(go_on) as stop:
+    with exclusive(Path(folder)), _staging.summing_on(engine, Path(folder)), stop_points(go_on) as stop:
         for index in range(n):
             stop()
             begin_piece(f"candidate {index + 1} of {n}")
@@ -369,8 +353,8 @@ def save_model(
     seen, specification, rows = trained.seen, described.specification, rows_of(training.judged)
     classifier, share, noted = trained.classifier, trained.class_share, described.training
     judged = classifier if trained.judged is None else trained.judged
-    shift = corrected(noted.shift, specification, classifier, trained.class_share_kept)
-    shift = judged_as_target(shift, judged, rows, _places(training, judged), share, ratio)
+    shift = _target.corrected(noted.shift, specification, classifier, trained.class_share_kept)
+    shift = _target.judged_as_target(shift, judged, rows, _places(training, judged), share, ratio)
     model = Model(
         name=specification.name,
         version=described.version,
@@ -401,7 +385,9 @@ def save_model(
             noted,
             class_share=tuple(trained.class_share_kept.tolist()),
             shift=shift,
-            label_noise=with_recorded_losses(noted.label_noise, rows, seen, trained.probability, share),
+            label_noise=_staging.with_recorded_losses(
+                noted.label_noise, rows, seen, trained.probability, share
+            ),
             refitted=None if trained.judged is None else training.judged.n_rows,
             mean_power=None if classifier.temperature is None else classifier.temperature.mean_power,
         ),
