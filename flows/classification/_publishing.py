@@ -160,11 +160,11 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
 
 
 def _notable(one: DoubtfulObject) -> NotableObject:
-    (first, second), (p, q) = one.classes, one.probabilities
-    flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one.flags & int(flag))
+    (first, second), (p, q) = one["classes"], one["probabilities"]
+    flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one["flags"] & int(flag))
     given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
     why = f"{given}; {flags}"
-    return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
+    return NotableObject(name=one["id"], ra=one["ra"], dec=one["dec"], why=why)
 
 
 # The end of a classification: final names, `summary.json`, a release's report, and last of all `manifest.json`.

@@ -298,7 +298,10 @@ class ObjectSurvey:
     def doubtful(self) -> tuple[DoubtfulObject, ...]:
         """Return the objects whose labels would teach most, the first one most; the first few have their features."""
         found = most_doubtful(self.objects)
-        return (*found[:EXPLAINED], *(replace(one, features=()) for one in found[EXPLAINED:]))
+        rest = [one.copy() for one in found[EXPLAINED:]]
+        for one in rest:
+            one.pop("features", None)
+        return (*found[:EXPLAINED], *rest)
 
     def _doubtful(
         self,
@@ -316,7 +319,7 @@ class ObjectSurvey:
         order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
         for i in order.tolist():
             first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
-            yield DoubtfulObject(
+            one = DoubtfulObject(
                 id=str(names[i]).strip(),
                 ra=float(ra[i]) if np.isfinite(ra[i]) else None,
                 dec=float(dec[i]) if np.isfinite(dec[i]) else None,
@@ -324,8 +327,10 @@ class ObjectSurvey:
                 probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
                 mutual_information=round(float(information[i]), 6),
                 flags=int(flags[i]),
-                features=() if features is None else _values(features, i),
             )
+            if features is not None:
+                one["features"] = _values(features, i)
+            yield one
 
     def _unlabelled(self, names: Any, order: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the first rows of an order whose objects have no label, as many as may be needed."""
@@ -350,22 +355,24 @@ def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:
 def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:
     """Return the objects of the largest mutual information, each name once."""
     chosen: dict[str, DoubtfulObject] = {}
-    for one in sorted(objects, key=lambda o: (-o.mutual_information, o.id, o.ra or 0.0, o.dec or 0.0)):
+    for one in sorted(
+        objects, key=lambda o: (-o["mutual_information"], o["id"], o["ra"] or 0.0, o["dec"] or 0.0)
+    ):
         if len(chosen) == MOST_OBJECTS:
             break
-        if one.id not in ("", "--"):
-            chosen.setdefault(one.id, one)
+        if one["id"] not in ("", "--"):
+            chosen.setdefault(one["id"], one)
     return tuple(chosen.values())
 
 
 def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
     """Return the sum of counts; None where there are no counts."""
-    some = [part for part in parts if part.pixels]
+    some = [part for part in parts if part["pixels"]]
     if not some:
         return None
-    pixels, place = np.unique(np.concatenate([part.pixels for part in some]), return_inverse=True)
+    pixels, place = np.unique(np.concatenate([part["pixels"] for part in some]), return_inverse=True)
     columns = np.concatenate(
-        [np.column_stack([part.n, part.flagged, np.asarray(part.assigned)]) for part in some]
+        [np.column_stack([part["n"], part["flagged"], np.asarray(part["assigned"])]) for part in some]
     )
     sums = np.zeros((len(pixels), columns.shape[1]), dtype=np.int64)
     np.add.at(sums, place, columns)
@@ -385,11 +392,11 @@ def _sky_counts(pixels: NDArray[np.int64], p: Floats, flags: NDArray[np.int32], 
 
 def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCounts:
     return SkyCounts(
-        ORDER,
-        tuple(pixels.tolist()),
-        tuple(columns[:, 0].tolist()),
-        tuple(columns[:, 1].tolist()),
-        tuple(map(tuple, columns[:, 2:].tolist())),
+        order=ORDER,
+        pixels=tuple(pixels.tolist()),
+        n=tuple(columns[:, 0].tolist()),
+        flagged=tuple(columns[:, 1].tolist()),
+        assigned=tuple(map(tuple, columns[:, 2:].tolist())),
     )
 
 

@@ -192,24 +192,25 @@ def class_examples(
 ) -> tuple[ClassExample, ...]:
     """Return why those objects have their class whose features are known; `folder` is the model's."""
     F = len(model.features)
-    known = [one for one in objects if len(one.features) == F and any(x is not None for x in one.features)]
+    pairs = [(one, one.get("features", ())) for one in objects]
+    known = [(one, values) for one, values in pairs if len(values) == F and {*values} != {None}]
     known = known[:EXPLAINED]  # each file keeps as many
     if not known:
         return ()
     labelled, classifier = _labelled(model, folder), with_shares(model, specification)
     examples = []
     with single_threaded_blas():
-        for one in known:
-            x = np.array([math.nan if value is None else value for value in one.features])
-            of, against = (model.classes.index(name) for name in one.classes)
+        for one, values in known:
+            x = np.array([math.nan if value is None else value for value in values])
+            of, against = (model.classes.index(name) for name in one["classes"])
             parts = contributions(classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
             examples.append(
                 ClassExample(
-                    identifier=one.id,
-                    classes=one.classes,
-                    probabilities=one.probabilities,
+                    identifier=one["id"],
+                    classes=one["classes"],
+                    probabilities=one["probabilities"],
                     contributions=feature_contributions(model, classifier, parts, x),
-                    nearest=nearest_objects(model, classifier, x, labelled, identifier=one.id),
+                    nearest=nearest_objects(model, classifier, x, labelled, identifier=one["id"]),
                 )
             )
     return tuple(examples)

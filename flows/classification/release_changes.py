@@ -184,7 +184,7 @@ def total_difference(parts: Sequence[Difference]) -> Difference:
         transitions.update({(t["was"], t["now"]): t["objects"] for t in part.transitions})
         gained.update(part.flags_gained)
         lost.update(part.flags_lost)
-    examples = sorted((e for part in parts for e in part.examples), key=lambda e: (-e.moved, e.id))
+    examples = sorted((e for part in parts for e in part.examples), key=lambda e: (-e["moved"], e["id"]))
     return Difference(
         matched_by=", ".join(sorted({part.matched_by for part in parts})),
         compared=sum(part.compared for part in parts),
@@ -268,8 +268,8 @@ def release_report(
     annotated = [o for o in manifest.outputs if o.name in why]
     compared = {o.name: o.difference for o in annotated if o.difference is not None}
     new = [o for o in annotated if o.difference is None]
-    moved = [replace(e, file=name) for name, d in compared.items() for e in d.examples]
-    furthest = sorted(moved, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
+    moved: list[MovedObject] = [{"file": name, **e} for name, d in compared.items() for e in d.examples]
+    furthest = sorted(moved, key=lambda e: (-e["moved"], e["file"], e["id"]))[:MOST_NAMED]
     return ReleaseReport(
         format="blr-release",
         schema_version=SCHEMA_VERSION,

@@ -509,11 +509,11 @@ def _result(work: MapWork, survey: Survey, whole: Fractions, of_bins: Sequence[F
     over = []
     for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
         place = bin_of(survey.labelled["X"][:, j], edges)
-        bins = []
+        bins: list[MappedFraction] = []
         for b in range(len(edges) - 1):
             inside = place == b
             shown = _fraction(fractions, b, k=success & inside, n=trial & inside)
-            bins.append(replace(shown, start=float(edges[b]), stop=float(edges[b + 1])))
+            bins.append({**shown, "start": float(edges[b]), "stop": float(edges[b + 1])})
         over.append(MappedQuantity(expression=text, unit=_unit(work, j), bins=tuple(bins)))
     return MapResult(
         status="planned",

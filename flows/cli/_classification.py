@@ -307,7 +307,7 @@ def show_map(result: MapResult) -> None:
     print_table(title, MAPPED, [_mapped(result.whole)])
     for quantity in result.over:
         unit = f", {quantity['unit']}" if quantity["unit"] else ""
-        rows = [(f"{part.start:.4g}", f"{part.stop:.4g}", *_mapped(part)) for part in quantity["bins"]]
+        rows = [(f"{part['start']:.4g}", f"{part['stop']:.4g}", *_mapped(part)) for part in quantity["bins"]]
         print_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
     for remark in result.remarks:
         say(capital(remark))
@@ -315,9 +315,10 @@ def show_map(result: MapResult) -> None:
 
 
 def _mapped(part: MappedFraction) -> tuple[str, ...]:
-    shares = ("–" if value is None else f"{value:.3f}" for value in (part.expected, part.fraction))
-    interval = "–" if part.low is None or part.high is None else f"{part.low:.3f} to {part.high:.3f}"
-    return (f"{part.objects:,.0f}", f"{part.k:,} of {part.n:,}", *shares, interval)
+    shares = ("–" if value is None else f"{value:.3f}" for value in (part["expected"], part["fraction"]))
+    low, high = part["low"], part["high"]
+    interval = "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+    return (f"{part['objects']:,.0f}", f"{part['k']:,} of {part['n']:,}", *shares, interval)
 
 
 def show_census(result: CensusResult) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -24,14 +24,13 @@ from flows.models.store import Promotion, SkillSummary, skill_words
 # Labels that may be wrong: shares with intervals, and log losses.
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrongLabelShare:
+class WrongLabelShare(TypedDict):
     """The share of a class' objects that are recorded as another; with its 95 % interval where it is estimated."""
 
     rate: float
-    standard_error: float | None = None
-    low: float | None = None
-    high: float | None = None
+    standard_error: NotRequired[float]
+    low: NotRequired[float]
+    high: NotRequired[float]
 
 
 RatesByClass = Mapping[str, WrongLabelShare]

@@ -10,7 +10,6 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any, Final
@@ -27,7 +26,6 @@ __all__ = [
     "INK",
     "MUTED",
     "SURFACE",
-    "ReadableFeature",
     "SvgAxes",
     "class_colour",
     "label_axes",
@@ -157,20 +155,12 @@ _INVERSES: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class ReadableFeature:
-    """How an axis of a feature is called, with its unit; `inverse` gives what it is rescaled from, None of plain ones.
-
-    `short` is the name without the unit.
-    """
-
-    label: str
-    short: str
-    inverse: Callable[[Any], Any] | None = None
+Inverse = Callable[[Any], Any] | None
+"""Gives what a feature was rescaled from; None for a plain one."""
 
 
-def readable_feature(name: str, expression: str = "", unit: str | None = None) -> ReadableFeature:
-    """Return how a feature is shown: a colour by its bands, else by its name in words.
+def readable_feature(name: str, expression: str = "", unit: str | None = None) -> tuple[str, str, Inverse]:
+    """Return how a feature is called with its unit and without, and its inverse: a colour by bands, else in words.
 
     "b_j" of "bmag - jmag" is "B − J (mag)"; so is an arcsinh of that colour, with an axis in mag.
     """
@@ -190,13 +180,13 @@ def readable_feature(name: str, expression: str = "", unit: str | None = None) -
     return _labelled(words, unit, inverse)
 
 
-def _labelled(words: str, unit: str | None, inverse: Callable[[Any], Any] | None = None) -> ReadableFeature:
+def _labelled(words: str, unit: str | None, inverse: Inverse = None) -> tuple[str, str, Inverse]:
     """Return words with their unit behind them, but for a name that is its unit: 'mag', and not 'mag (mag)'."""
     known = not unit or words.casefold() == unit.casefold()
-    return ReadableFeature(words if known else f"{words} ({unit})", words, inverse)
+    return words if known else f"{words} ({unit})", words, inverse
 
 
-def _inner(text: str) -> tuple[str, Callable[[Any], Any] | None]:
+def _inner(text: str) -> tuple[str, Inverse]:
     """Return what an expression is a monotone function of, and the inverse of that function; else itself and None."""
     found = _ARCSINH.fullmatch(text)
     if found is not None:

@@ -298,7 +298,7 @@ def _pictures(report: ClassificationReport) -> Iterator[Picture]:
     n = sum(c["expected"] for c in found.classes.values())
     if n > 0:
         yield _fractions(found, n, report.label_shares)
-    if report.sky is not None and len(report.sky.pixels):
+    if report.sky is not None and len(report.sky["pixels"]):
         yield _sky(report.sky)
     elif report.flagged is not None:
         yield _flagged(found, report.flagged, report.units)
@@ -346,12 +346,12 @@ def _census_shares(census: Census, names: Sequence[str]) -> list[list[float]] | 
 
 
 def _sky(sky: SkyCounts) -> Picture:
-    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
+    share = np.asarray(sky["flagged"]) / np.maximum(sky["n"], 1)
     axes = plot_sky(
         new_axes(**TOP),
-        sky.pixels,
+        sky["pixels"],
         share,
-        order=sky.order,
+        order=sky["order"],
         title="share that needs a look",
         colour=CLASSES[3],
         percent=True,
@@ -362,16 +362,16 @@ def _sky(sky: SkyCounts) -> Picture:
         "What needs a look, on the sky",
         "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
         "stands out is a problem of the data more often than of the sky.",
-        f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
+        f"Map of the sky in {len(sky['pixels']):,} HEALPix pixels of order {sky['order']}: share of objects flagged",
     )
 
 
 def _flagged(found: Summary, flagged: FlaggedByInput, units: Units) -> Picture:
     """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
-    readable = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
+    label, short, inverse = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
     edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
-    shown = edges if readable.inverse is None else np.asarray(readable.inverse(edges), float)
-    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=readable.label)
+    shown = edges if inverse is None else np.asarray(inverse(edges), float)
+    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=label)
     paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
     texts = [f"{value:.4g}" for value in shown]
     names = (
@@ -387,10 +387,10 @@ def _flagged(found: Summary, flagged: FlaggedByInput, units: Units) -> Picture:
     )
     return drawn(
         axes,
-        f"What needs a look, by {readable.short}",
+        f"What needs a look, by {short}",
         "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
         f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.{part}",
-        f"Share of objects flagged, by {readable.label}: "
+        f"Share of objects flagged, by {label}: "
         + "; ".join(
             f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of
         ),
@@ -414,15 +414,15 @@ def _features(name: str, features: Sequence[FeatureComparison], units: Units) ->
     shown = features[:MOST_PANELS]
     panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
     for axes, feature in zip(panels, shown, strict=True):
-        readable = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
+        label, _, inverse = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
         plot_feature(
             axes,
             feature["edges"],
             feature["training"],
             feature["target"],
             ends=(feature["low"], feature["high"]),
-            name=readable.label,
-            inverse=readable.inverse,
+            name=label,
+            inverse=inverse,
         )
     left = len(features) - len(shown)
     return drawn(

@@ -403,7 +403,7 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
 
 def _listed(rates: RatesByClass) -> str:
     return ", ".join(
-        f"{name} {s.rate:.1%}" + ("" if s.low is None else f" ({s.low:.1%} to {s.high:.1%})")
+        f"{name} {s['rate']:.1%}" + (f" ({s['low']:.1%} to {s['high']:.1%})" if "low" in s else "")
         for name, s in rates.items()
     )
 

@@ -206,7 +206,7 @@ def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[
     shown, names, which = _most_frequent(model)
     magnitude, plane = stored["magnitude_name"], "distance from the Galactic plane |b| (deg)"
     kinds = {
-        "magnitude": ("magnitude", readable_feature(magnitude, magnitude, "mag").label, "faint objects"),
+        "magnitude": ("magnitude", readable_feature(magnitude, magnitude, "mag")[0], "faint objects"),
         "latitude": ("galactic latitude", plane, "objects near the plane"),
     }
     for key, (centres, counts) in stored["binned"].items():
@@ -237,7 +237,7 @@ def _reviews(metrics: Metrics) -> Picture:
 
 def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
     units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
-    x, y = (
+    (x, short_x, inverse_x), (y, short_y, inverse_y) = (
         readable_feature(name, *units.get(name, ("", None)))
         for name in (picture["x_name"], picture["y_name"])
     )
@@ -249,17 +249,18 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         picture["point_y"],
         picture["point_class"],
         model.classes,
-        names=(x.label, y.label),
+        names=(x, y),
     )
-    for feature, nodes, write in ((x, picture["x"], axes.set_xticks), (y, picture["y"], axes.set_yticks)):
-        if feature.inverse is not None:
-            write(*rescaled_ticks(nodes[0], nodes[-1], feature.inverse))
+    if inverse_x is not None:
+        axes.set_xticks(*rescaled_ticks(picture["x"][0], picture["x"][-1], inverse_x))
+    if inverse_y is not None:
+        axes.set_yticks(*rescaled_ticks(picture["y"][0], picture["y"][-1], inverse_y))
     return drawn(
         axes,
         "Where the classes meet",
-        f"Labelled objects over {x.short} and {y.short}, the two features that tell most. The deeper the shade, the "
+        f"Labelled objects over {short_x} and {short_y}, the two features that tell most. The deeper the shade, the "
         "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
-        f"Class probabilities over {x.short} and {y.short}",
+        f"Class probabilities over {short_x} and {short_y}",
         wide=True,
     )
 

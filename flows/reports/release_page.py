@@ -145,7 +145,10 @@ def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
         return ()
     moves = ((t["was"] or "none", t["now"] or "none", f"{t['objects']:,}") for t in checked.transitions[:20])
     why = ((cause, f"{n:,}") for cause, n in checked.attributed.items())
-    first = ((e.file, e.id, e.was or "none", e.now or "none", f"{e.moved:.2f}") for e in checked.examples)
+    first = (
+        (e["file"], e["id"], e["was"] or "none", e["now"] or "none", f"{e['moved']:.2f}")
+        for e in checked.examples
+    )
     note = "Old features were scored with the new model, and new features with the old one."
     tables = (
         _table("Changes of class", ("was", "is", "objects"), moves),

@@ -217,18 +217,12 @@ SCHEMA = pa.schema(
 """Columns of the table, which `docs/json.md` describes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileTable:
+class FileTable(TypedDict):
     """The table of the files: its path in the folder, the SHA-256 of its bytes, and its number of rows."""
 
     path: str
     sha256: str
     rows: int
-
-    def __post_init__(self) -> None:
-        """Raise ValueError where the path leads out of the folder: somebody may have edited the manifest."""
-        if not re.fullmatch(rf"{TABLES}/[0-9a-f]{{16}}\.parquet", self.path):
-            raise ValueError(f"got '{self.path}' as the table of the files, expected {TABLES}/HASH.parquet")
 
 
 def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
@@ -237,10 +231,10 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     It holds the thousand most doubtful objects of all files.
     """
     objects = (one for o in outputs for one in o.summary.doubtful)
-    first = nsmallest(MOST_DOUBTFUL, ((-one.mutual_information, one.id) for one in objects))
+    first = nsmallest(MOST_DOUBTFUL, ((-one["mutual_information"], one["id"]) for one in objects))
     rows = []
     for o in outputs:
-        doubtful = tuple(d for d in o.summary.doubtful if (-d.mutual_information, d.id) <= first[-1])
+        doubtful = tuple(d for d in o.summary.doubtful if (-d["mutual_information"], d["id"]) <= first[-1])
         counts = to_document(replace(o.summary, left_behind=(), doubtful=doubtful))
         state = {f"input_{name}": value for name, value in vars(o.input).items()}
         rows.append(vars(o) | state | {"summary": json.dumps(counts, allow_nan=False)})
@@ -249,7 +243,7 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     content = buffer.getvalue()
     sha256 = hashlib.sha256(content).hexdigest()
     table = FileTable(path=f"{TABLES}/{sha256[:16]}.parquet", sha256=sha256, rows=len(outputs))
-    path = folder / table.path
+    path = folder / table["path"]
     own_folder(path.parent, folder)
     sweep(path.parent)  # removes a half-written table of a killed run
     if not path.is_file():
@@ -261,7 +255,10 @@ def read_table(folder: Path, table: FileTable | None) -> tuple[Output, ...]:
     """Return the outputs in the table of a folder; CatalogError where it is missing or was changed."""
     if table is None:
         raise ValueError("got no table of files")
-    path = folder / table.path
+    name = table["path"]
+    if not re.fullmatch(rf"{TABLES}/[0-9a-f]{{16}}\.parquet", name):  # somebody may have edited the manifest
+        raise ValueError(f"got '{name}' as the table of the files, expected {TABLES}/HASH.parquet")
+    path = folder / name
     check_links(path, folder)
     try:
         content = path.read_bytes()
@@ -270,7 +267,7 @@ def read_table(folder: Path, table: FileTable | None) -> tuple[Output, ...]:
             f"{path}: the table of files that manifest.json names cannot be read ({error.strerror}); restore "
             "it from a backup, or choose another output folder"
         ) from error
-    if hashlib.sha256(content).hexdigest() != table.sha256:
+    if hashlib.sha256(content).hexdigest() != table["sha256"]:
         raise CatalogError(
             f"{path}: this table of files is not the one that manifest.json names; restore it from a backup, "
             "or choose another output folder"
@@ -278,7 +275,7 @@ def read_table(folder: Path, table: FileTable | None) -> tuple[Output, ...]:
     outputs = []
     for row in pq.ParquetFile(pa.BufferReader(content)).read().to_pylist():
         state = FileState(*(row.pop(f"input_{field.name}") for field in fields(FileState)))
-        summary = from_json(FileCounts, row.pop("summary"), source=table.path)
+        summary = from_json(FileCounts, row.pop("summary"), source=name)
         outputs.append(Output(**row, input=state, summary=summary))
     return tuple(outputs)
 
@@ -286,7 +283,7 @@ def read_table(folder: Path, table: FileTable | None) -> tuple[Output, ...]:
 def sweep_tables(folder: Path, table: FileTable | None) -> None:
     """Remove all tables of a folder except the one that its manifest names."""
     for path in (folder / TABLES).glob("*.parquet"):
-        if table is None or path.name != Path(table.path).name:
+        if table is None or path.name != Path(table["path"]).name:
             path.unlink(missing_ok=True)
 
 
@@ -552,7 +549,7 @@ class Manifest:
         """Remove the tables that a killed run left in a folder: those that the manifest does not name."""
         path = folder / MANIFEST
         named = json.loads(path.read_text(encoding="utf-8")).get("table") if path.is_file() else None
-        sweep_tables(folder, named and FileTable(**named))
+        sweep_tables(folder, named)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, NotRequired, Self, TypeVar, get_args
 
 from typing_extensions import TypedDict
 
@@ -89,8 +89,7 @@ def _sum(values: Sequence[Any]) -> Any:
     return sum(values) if isinstance(values[0], int) else math.fsum(values)  # exact
 
 
-@dataclass(frozen=True)
-class SkyCounts:
+class SkyCounts(TypedDict):
     """Numbers of rows in nested HEALPix pixels (P,) of one order.
 
     `n` (P,) counts all rows, `flagged` (P,) rows with a flag that recommends to look at them, `assigned` (P, K) rows by
@@ -104,11 +103,10 @@ class SkyCounts:
     assigned: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoubtfulObject:
+class DoubtfulObject(TypedDict):
     """An object whose label would teach the model much: its position in degrees, two most probable classes, flags.
 
-    `features` are the values that the model reads, None where one is missing; they are empty for most objects.
+    `features` are the values that the model reads, None where one is missing; most objects have none.
     """
 
     id: str
@@ -118,7 +116,7 @@ class DoubtfulObject:
     probabilities: tuple[float, float]
     mutual_information: float  # nats
     flags: int
-    features: tuple[float | None, ...] = ()
+    features: NotRequired[tuple[float | None, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +217,13 @@ class Transition(TypedDict):
     objects: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MovedObject:
+class MovedObject(TypedDict):
     """An object whose class or probability changed; `moved` is the largest change of a class's probability.
 
-    `file` is the name of its annotated file, '' where only one file is compared.
+    `file` is the name of its annotated file, where several are compared.
     """
 
-    file: str = ""
+    file: NotRequired[str]
     id: str
     was: str
     now: str
@@ -543,8 +540,7 @@ What = Literal["fraction", "contamination", "completeness"]
 """Of all objects those of the class; of the selected ones those of other classes; of the class those selected."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MappedFraction:
+class MappedFraction(TypedDict):
     """A fraction of some objects.
 
     `objects` is what it is a fraction of, as the classifier expects it.  `k` of `n` are the labelled objects.
@@ -560,8 +556,8 @@ class MappedFraction:
     fraction: float | None
     low: float | None
     high: float | None
-    start: float | None = None
-    stop: float | None = None
+    start: NotRequired[float]
+    stop: NotRequired[float]
 
 
 class MappedQuantity(TypedDict):

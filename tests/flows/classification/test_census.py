@@ -438,9 +438,13 @@ def surveyed(size: int, order: int = 1) -> ObjectSurvey:
 def test_counts_are_those_of_each_pixel() -> None:
     sky = surveyed(N).sky()
     assert sky is not None
-    pixel = HEALPix(nside=2**sky.order, order="nested").lonlat_to_healpix(RA * units.deg, DEC * units.deg)
-    assert sum(sky.n) == N
-    for place, n, flagged, assigned in zip(sky.pixels, sky.n, sky.flagged, sky.assigned, strict=True):
+    pixel = HEALPix(nside=2 ** sky["order"], order="nested").lonlat_to_healpix(
+        RA * units.deg, DEC * units.deg
+    )
+    assert sum(sky["n"]) == N
+    for place, n, flagged, assigned in zip(
+        *map(sky.get, ("pixels", "n", "flagged", "assigned")), strict=True
+    ):
         own = pixel == place
         assert n == own.sum()
         assert flagged == np.sum(own & (int(Flag.LOW_CONFIDENCE) == FLAGS))
@@ -457,21 +461,21 @@ def test_batches_make_no_difference() -> None:
 def test_the_objects_are_those_of_the_largest_information_among_those_flagged() -> None:
     objects = surveyed(N).doubtful()
     assert len(objects) == 20
-    assert len({o.id for o in objects}) == 20
+    assert len({o["id"] for o in objects}) == 20
     worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
     best = worth[np.argmax(INFORMATION[worth])]
     first = objects[0]
-    assert (first.id, first.mutual_information) == (NAMES[best], round(float(INFORMATION[best]), 6))
-    assert first.probabilities[0] >= first.probabilities[1]
-    assert [o.mutual_information for o in objects] == sorted(
-        (o.mutual_information for o in objects), reverse=True
+    assert (first["id"], first["mutual_information"]) == (NAMES[best], round(float(INFORMATION[best]), 6))
+    assert first["probabilities"][0] >= first["probabilities"][1]
+    assert [o["mutual_information"] for o in objects] == sorted(
+        (o["mutual_information"] for o in objects), reverse=True
     )
 
 
 def test_objects_with_a_label_are_not_worth_a_look() -> None:
     """By the slow way: the first of all that have none, in whatever batches."""
     every = surveyed(N).doubtful()
-    names = [o.id for o in every[:15]] + ["o399"]
+    names = [o["id"] for o in every[:15]] + ["o399"]
     found = []
     for size in (N, 37):
         survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(names))
@@ -479,7 +483,7 @@ def test_objects_with_a_label_are_not_worth_a_look() -> None:
             rows = slice(start, start + size)
             batch = pa.record_batch({"name": NAMES[rows]})
             survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
-        found.append([o.id for o in survey.doubtful()])
+        found.append([o["id"] for o in survey.doubtful()])
     worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
     ordered = [NAMES[i] for i in worth[np.argsort(-INFORMATION[worth])] if NAMES[i] not in names]
     assert found[0] == found[1] == list(dict.fromkeys(ordered))[:20]

@@ -208,14 +208,14 @@ def test_the_report_of_a_classification_explains_the_first_objects(trained: Path
     """With the contributions and neighbours that `blr explain` gives, from features kept on the way."""
     out = tmp_path / "out"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
-    doubtful = [to_document(one) for one in Manifest.read(out).outputs[0].summary.doubtful]
+    doubtful = [dict(one) for one in Manifest.read(out).outputs[0].summary.doubtful]
     kept = [one for one in doubtful if one.get("features")]
     assert doubtful[:3] == kept
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("The labelled objects most like it") == 3
     for one in kept:
         explained = asked(trained, one["id"])
-        assert one["classes"] == [explained.name, explained.runner_up]
+        assert one["classes"] == (explained.name, explained.runner_up)
         for c in explained.contributions:
             value = "missing" if c["value"] is None else f"{c['value']:.4g}"
             said = "" if c["contribution"] is None else f"{c['contribution']:+.2f} ± {c['std']:.2f}"
@@ -287,7 +287,7 @@ def test_by_row(tmp_path: Path, suffix: str) -> None:
         if pair[0] != pair[1]
     }
     assert len(told.examples) == difference.MOST_EXAMPLES
-    assert told.examples[0].moved == told.largest_move
+    assert told.examples[0]["moved"] == told.largest_move
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(Difference, document, source="a record") == told
     assert [*document["examples"][0]] == ["id", "was", "now", "moved"]

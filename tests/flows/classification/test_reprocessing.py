@@ -277,7 +277,7 @@ def test_the_difference_report(released: Release) -> None:
     }
     assert report["annotated"]["p1.parquet"]["why"] == "changed"
     assert report["before"]["release"] == 1
-    assert {e.file for e in difference.examples} == {"p1.parquet"}
+    assert {e["file"] for e in difference.examples} == {"p1.parquet"}
     first = json.loads((released.out / "_releases/0001.json").read_text())
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 

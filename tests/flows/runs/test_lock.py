@@ -440,7 +440,7 @@ def output(i: int, rng: np.random.Generator, *, n_doubtful: int = 1) -> Output:
                 probabilities=(0.51, 0.42),
                 mutual_information=round(rng.random(), 6),
                 flags=3,
-                features=(1.5, None, 2.0, 3.0, 4.0) if j < 3 else (),
+                **({"features": (1.5, None, 2.0, 3.0, 4.0)} if j < 3 else {}),
             )
             for j in range(n_doubtful)
         ),
@@ -493,7 +493,7 @@ def test_a_manifest_is_read_as_it_was_written_and_has_few_bytes_a_file(
 def test_the_most_doubtful_objects_of_all_files_are_kept(tmp_path: Path) -> None:
     def first(some: tuple[Output, ...]) -> list[DoubtfulObject]:
         objects = [one for o in some for one in o.summary.doubtful]
-        return sorted(objects, key=lambda d: (-d.mutual_information, d.id))
+        return sorted(objects, key=lambda d: (-d["mutual_information"], d["id"]))
 
     rng = np.random.default_rng(4)
     many = tuple(output(i, rng, n_doubtful=20) for i in range(60))

@@ -93,8 +93,8 @@ def test_shares_are_told_with_intervals_that_hold_them() -> None:
     given = rows()
     found, told = label_confusion(specification("column = 't'\nnoise = 'estimated'"), given)
     rates = told.rates
-    assert rates["b"].low < 0.2 < rates["b"].high
-    assert rates["a"].low == 0.0
+    assert rates["b"]["low"] < 0.2 < rates["b"]["high"]
+    assert rates["a"]["low"] == 0.0
     assert found == pytest.approx(np.array(told.confusion))
     words = " ".join(noise_words(told))
     assert "95 % intervals" in words
@@ -106,13 +106,13 @@ def test_annotators_have_shares_of_their_own() -> None:
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
     found, told = label_confusion(specification(text), given, ("careful", "hasty"))
     careful, hasty = (told.annotators[name]["b"] for name in ("careful", "hasty"))
-    assert careful.rate < 0.1
-    assert hasty.rate > 0.2
-    assert hasty.low < 0.35 < hasty.high
+    assert careful["rate"] < 0.1
+    assert hasty["rate"] > 0.2
+    assert hasty["low"] < 0.35 < hasty["high"]
     mask = np.arange(1500) < 10
     labelled = replace(given.rows, confusion=found)
     assert labelled.confused(mask)[:, 1, 0] == pytest.approx(
-        np.where(given.rows.annotator[:10] == 0, careful.rate, hasty.rate)
+        np.where(given.rows.annotator[:10] == 0, careful["rate"], hasty["rate"])
     )
     losses = with_recorded_losses(told, labelled, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
     assert losses.log_loss == pytest.approx(np.log(2))
@@ -125,7 +125,7 @@ def test_a_training_takes_stated_shares(folder: Path) -> None:
     path.write_text(text)
     told = train(path, folder / "models")
     noise = told.training.label_noise
-    assert noise.rates["early"].rate == pytest.approx(0.1)
+    assert noise.rates["early"]["rate"] == pytest.approx(0.1)
     assert noise.log_loss == pytest.approx(told.metrics.log_loss)
     model = read_model(Store(folder / "models").find("morphology").path)
     assert all(m.posterior.problem.mislabelled for m in model.classifier.members)
