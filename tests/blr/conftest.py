@@ -169,13 +169,6 @@ def dense() -> Twin:
     return Twin()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take few draws: the chains' own accuracy is tested elsewhere."""
-    monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
-    monkeypatch.setattr("blr.posterior.sampling._ERROR", 1.0)
-
-
 def fitted(reference: Mapping[str, Any]) -> LaplacePosterior:
     """Return the Laplace fit of a problem of `tests/reference/posteriors.json`."""
     softmax = reference["likelihood"] == "softmax"

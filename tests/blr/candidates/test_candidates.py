@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import blr
 from blr.basis.kinds import fit_basis
@@ -415,9 +414,6 @@ def test_few_rows_judge_shares_that_others_have_found(monkeypatch: pytest.Monkey
     by_others, by_all = trained(61), trained(60)
     assert by_others.log_loss > by_all.log_loss + 0.01
     assert [row.share for row in by_others.candidates] == [row.share for row in by_all.candidates]
-
-
-Floats = NDArray[np.float64]
 
 
 LAPLACE = Selection(by="loo", posterior="laplace", scale="maximised")

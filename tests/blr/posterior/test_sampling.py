@@ -88,7 +88,7 @@ def test_the_density_is_the_posterior_in_white_coordinates(dense: Twin) -> None:
     assert value[0] == pytest.approx(other - q.problem.solver_prior.energy(far), rel=1e-10)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
 def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
     softmax = likelihood == "softmax"
@@ -124,7 +124,7 @@ def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
     assert s.deviations(50, np.random.default_rng(0)).shape == (50, len(q.gaussian.mean))
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
 def test_predictions_are_those_of_one_draw_after_another(dense: Twin, likelihood: str) -> None:
     softmax = likelihood == "softmax"
@@ -146,7 +146,7 @@ def test_predictions_are_those_of_one_draw_after_another(dense: Twin, likelihood
             assert found.covariance == pytest.approx(np.var(a, axis=0), rel=max(tolerance, 1e-9) * 10)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 def test_seeded_whatever_the_threads(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=60, M=3, K=3)
     runs = [
@@ -159,7 +159,7 @@ def test_seeded_whatever_the_threads(dense: Twin) -> None:
     assert not np.array_equal(runs[0].draws, runs[2].draws)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
@@ -170,7 +170,7 @@ def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
     assert few.predict_proba(Phi) == pytest.approx(many.predict_proba(Phi), abs=0.01)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 def test_the_sum_direction_keeps_its_prior(dense: Twin) -> None:
     """The data say nothing of a common shift of all classes' weights: exact, not sampled by the chains."""
     Phi, t = dense.softmax(0, N=60, M=2, K=3)
@@ -366,7 +366,7 @@ def bridged(reference: dict[str, Any]) -> LaplacePosterior:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 def test_evidence_of_separable_problems() -> None:
     """Within 0.05 nats of brute force, with an error that is neither too small nor meaningless."""
     z = []
@@ -407,7 +407,7 @@ def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
         assert laplace == pytest.approx(q.log_evidence, abs=1e-9)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_draws")
 def test_a_bridge_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=40, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import genpareto
 
 import blr.trust.verdict
-from blr.arrays import Vector
+from blr.arrays import Matrix, Vector
 from blr.fitting.newton import maximise
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import (
@@ -152,6 +152,18 @@ def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
             assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
 
 
+def on_a_grid(q: LaplacePosterior, variance: Any) -> tuple[Matrix, Vector, float]:
+    """Return weights about those of a fit of two classes, the log posterior there, and the log of a cell's area.
+
+    `variance` (2,) is that of the weights' prior.
+    """
+    L, z, data = np.linalg.inv(q.cholesky).T, np.linspace(-14, 14, 281), q.problem.require_rows()
+    W = q.mean + np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2) @ L.T
+    log_p = -np.logaddexp(0.0, np.where(data.t > 0, -1, 1) * (W @ data.Phi.T)).sum(axis=1)
+    log_p -= (0.5 * W**2 / variance + 0.5 * np.log(2 * np.pi * np.asarray(variance))).sum(axis=1)
+    return W, log_p, 2 * np.log(z[1] - z[0]) + np.log(abs(np.linalg.det(L)))
+
+
 def _two_weights(seed: int) -> tuple[LaplacePosterior, float]:
     """Return a small problem, and the true log evidence of its Laplace fit's prior, by the trapezoid rule."""
     rng = np.random.default_rng(seed)
@@ -159,12 +171,8 @@ def _two_weights(seed: int) -> tuple[LaplacePosterior, float]:
     Phi = np.column_stack([np.ones(N), rng.normal(size=N) * rng.choice([1, 3])])
     t, S = rng.random(N) < 1 / (1 + np.exp(-Phi[:, 1])), 10.0 ** rng.uniform(-1, 2, 2)
     q = fit(Phi, t, GaussianPrior(0.0, S))
-    L = np.linalg.inv(q.cholesky).T
-    z = np.linspace(-14, 14, 225)
-    W = q.mean + np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2) @ L.T
-    log_p = -np.logaddexp(0.0, np.where(t, -1, 1) * (W @ Phi.T)).sum(axis=1) - 0.5 * (W**2 / S).sum(axis=1)
-    log_p -= 0.5 * np.log(S).sum() + np.log(2 * np.pi)
-    return q, logsumexp(log_p) + 2 * np.log(z[1] - z[0]) + np.log(abs(np.linalg.det(L)))
+    _, log_p, log_area = on_a_grid(q, S)
+    return q, logsumexp(log_p) + log_area
 
 
 @pytest.mark.parametrize("seed", [6, 17, 23, 144])
@@ -203,10 +211,7 @@ def test_the_stated_error_is_that_of_the_probabilities(seed: int) -> None:
     Phi = np.column_stack([np.ones(N), 2 * rng.normal(size=N)])
     t = Phi[:, 1] > 0.1 if seed % 4 == 0 else rng.random(N) < 1 / (1 + np.exp(-Phi[:, 1]))
     q = fit(Phi, t, GaussianPrior(0.0, 10.0))
-    L = np.linalg.inv(q.cholesky).T
-    z = np.linspace(-14, 14, 281)
-    W = q.mean + np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2) @ L.T
-    log_p = -np.logaddexp(0.0, np.where(t, -1, 1) * (W @ Phi.T)).sum(axis=1) - 0.05 * (W**2).sum(axis=1)
+    W, log_p, _ = on_a_grid(q, [10.0, 10.0])
     new = np.column_stack([np.ones(25), np.linspace(-5, 5, 25)])
     exact = np.exp(log_p - logsumexp(log_p)) @ (1 / (1 + np.exp(-(W @ new.T))))
     error = np.abs(q.predict_proba(new) - exact).mean()
@@ -223,10 +228,14 @@ CASES = {
 }
 
 
-def fitted(data: Rows, likelihood: Bernoulli | Categorical, precision: float = 1.0) -> Gaussian:
+def prior_of(data: Rows, likelihood: Bernoulli | Categorical, mean: float = 0.0) -> Gaussian:
     D = likelihood.n_outputs * data.n_functions
-    prior = Gaussian(np.zeros(D), precision * np.eye(D))
-    mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
+    return Gaussian(np.full(D, mean), np.eye(D))
+
+
+def fitted(data: Rows, likelihood: Bernoulli | Categorical, mean: float = 0.0) -> Gaussian:
+    prior = prior_of(data, likelihood, mean)
+    mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, 0 * prior.mean)
     return Gaussian(mode.theta, mode.hessian + prior.precision)
 
 
@@ -326,20 +335,6 @@ def test_any_number_of_threads_gives_the_same(dense: Twin) -> None:
     assert one[2] == two[2]
 
 
-def laplace(dense: Twin, *, softmax: bool) -> tuple[Any, ...]:
-    if softmax:
-        Phi, t = dense.softmax(0, N=80, M=3, K=4)
-        likelihood = Categorical(4)
-    else:
-        Phi, t = dense.binary(0, N=80, M=3)
-        likelihood = Bernoulli()
-    data = Rows(Phi, t, np.linspace(0.5, 1.5, len(Phi)))
-    D = 3 * likelihood.n_outputs
-    prior = Gaussian(np.full(D, 0.2), np.eye(D))
-    mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
-    return data, likelihood, prior, Gaussian(mode.theta, mode.hessian + prior.precision)
-
-
 @pytest.mark.parametrize("k", [-0.3, 0.2, 0.7, 1.5])
 def test_the_pareto_shape_is_found(k: float) -> None:
     x = np.sort(genpareto.rvs(k, scale=3.0, size=20_000, random_state=np.random.default_rng(0)))
@@ -362,9 +357,10 @@ def test_k_hat_tells_a_proposal_that_is_too_narrow(sd: float, low: float, high: 
     assert found[0].sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("softmax", [False, True])
-def test_ratios_are_posterior_over_approximation(dense: Twin, *, softmax: bool) -> None:
-    data, likelihood, prior, gaussian = laplace(dense, softmax=softmax)
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3)], ids=["logistic", "softmax"])
+def test_ratios_are_posterior_over_approximation(dense: Twin, likelihood: Any) -> None:
+    data = problem(dense, likelihood, N=80)
+    prior, gaussian = prior_of(data, likelihood, 0.2), fitted(data, likelihood, 0.2)
     ratio = laplace_ratios(data, likelihood, gaussian, 80)
     draws = np.random.default_rng(0).standard_normal((len(ratio), len(gaussian.mean)))
     w = gaussian.mean + draws @ gaussian.inverse_cholesky
