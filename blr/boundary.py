@@ -124,11 +124,11 @@ def decision_boundary(
                 "kind 'sampled' draws weights at random and needs rng, got None; pass a numpy.random.Generator"
             )
         return [_curves(plane, _drawn(q, w), level, of) for w in q.sample(n_samples, rng)]
-    method = {"plugin": "plugin", "moderated": "exact"}[kind]
-    return _curves(plane, lambda Phi: np.asarray(q.predict_proba(Phi, method)), level, of)
+    return _curves(plane, lambda Phi: np.asarray(q.predict_proba(Phi, _KINDS[kind])), level, of)
 
 
-_KINDS = ("plugin", "sampled", "moderated")
+_KINDS = {"plugin": "plugin", "sampled": "", "moderated": "exact"}
+"""The method of `predict_proba` for each kind of curve; '' for that of drawn weights."""
 
 
 def _drawn(q: Posterior, w: Vector) -> Probability:

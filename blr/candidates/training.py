@@ -170,9 +170,11 @@ class Training:
         scaled = self.selection.temperature == "estimated" and rows.confusion is None
         if scaled:
             temperature = estimate_temperature(unseen, mixture.share)
-        p = self._crossed(fitted, scaled=scaled) if len(unseen) < FEW_ROWS else None
-        if p is None:
-            p = unseen if temperature is None else temperature.scaled(unseen)
+        p = unseen if temperature is None else temperature.scaled(unseen)
+        # Without folds all rows are one group.
+        if len(unseen) < FEW_ROWS and (fold := self._problem(0, self.judged).fold).any():
+            parts = [one.row for one in fitted], [one.left_out for one in fitted]
+            p = crossed(*parts, fold, by=self.selection.by, scaled=scaled)
         is_computed, numbers = computed(
             self._finals(finals, shares, which), temperature, unseen if self.target is None else None
         )
@@ -225,13 +227,6 @@ class Training:
                 rows.errors[rows.training], rows.missing[rows.training], self.judged.features
             ),
         )
-
-    def _crossed(self, fitted: Sequence[FittedCandidate], *, scaled: bool) -> Matrix | None:
-        fold = self._problem(0, self.judged).fold
-        if not fold.any():  # one group
-            return None
-        parts = [one.row for one in fitted], [one.left_out for one in fitted]
-        return crossed(*parts, fold, by=self.selection.by, scaled=scaled)
 
     def run(self) -> TrainedClassifier:
         """Return the classifier of all steps."""

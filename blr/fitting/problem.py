@@ -95,19 +95,13 @@ class Retargeted:
 
     @property
     def sample(self) -> Data | None:
-        """Rows in memory that stand for all, where the data have some."""
-        rows = sample_of(self.data)
+        """Rows in memory that stand for all, weights made up; None where the data name none."""
+        rows = getattr(self.data, "sample", None)
         return None if rows is None else Retargeted(rows, self.targets)
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over the data with these targets."""
         return self.data.accumulate(lambda Phi, t, weight: function(Phi, self.targets(t), weight))
-
-
-def sample_of(data: Data) -> Data | None:
-    """Return rows in memory that stand for all of the data, weights made up; None where data name none."""
-    sample: Data | None = getattr(data, "sample", None)
-    return sample
 
 
 def totals(

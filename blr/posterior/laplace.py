@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector, as_vector
 from blr.covariances import packed_grams, unpacked_grams
 from blr.fitting.newton import Mode, ascend, maximise
-from blr.fitting.problem import Problem, Stream, pose, sample_of
+from blr.fitting.problem import Problem, Stream, pose
 from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical
 from blr.posterior.kinds import LaplacePosterior
@@ -301,7 +301,7 @@ def part_of(problem: Problem) -> Problem | None:
     Of data that name a sample, it is the problem of that.
     """
     if not isinstance(problem.data, Rows):
-        sample = None if problem.data is None else sample_of(problem.data)
+        sample = getattr(problem.data, "sample", None)
         return None if sample is None else replace(problem, data=sample)
     n = len(problem.data.Phi)
     step = min(_MOST_STEP, n // max(_FEWEST_ROWS, _ROWS_A_WEIGHT * problem.n_solved))

@@ -273,12 +273,9 @@ def test_a_short_stream_says_so(n: int) -> None:
     assert f"only {n} rows" in s.status
 
 
-def test_an_empty_stream_is_an_error() -> None:
+def test_an_empty_stream_and_no_prior_are_errors() -> None:
     with pytest.raises(ValueError, match="at least one chunk"):
         blr.fit_sgd(iter([]), blr.GaussianPrior.isotropic(2))
-
-
-def test_no_prior_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"prior is None, expected a GaussianPrior.*or use fit"):
         blr.fit_sgd([(np.ones((2, 1)), [0, 1], None)], None)  # type: ignore[arg-type]
 

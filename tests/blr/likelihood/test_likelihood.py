@@ -391,11 +391,6 @@ def test_classes_turn_the_sides(t: list[Any], classes: list[Any] | np.ndarray) -
     assert resolve_targets(t, binary=True, classes=classes).fraction.tolist() == [0, 1]
 
 
-def test_floats_under_classes_one_and_zero_are_refused() -> None:
-    with pytest.raises(ValueError, match="may be the label of the first class or a share of the second"):
-        resolve_targets([1.0, 0.0], binary=True, classes=[1, 0])
-
-
 def test_soft_labels_and_successes() -> None:
     assert resolve_targets([0.25, 1.0], binary=True).fraction.tolist() == [0.25, 1.0]
     found = resolve_targets([1, 0, 0], binary=True, trials=[4, 2, 0])
@@ -454,6 +449,7 @@ def test_vote_counts_are_fractions_with_a_weight() -> None:
         ([0, 1], True, {"classes": ("a",)}, r"at least two classes, got \['a'\]"),
         ([[1, 0, 0]], True, {}, r"must be \(N,\) or \(N, 2\), got \(1, 3\); use 'softmax'"),
         ([0, 1], True, {"classes": (0, 2)}, r"labels \[1\] are not among the classes \[0, 2\]"),
+        ([1.0, 0.0], True, {"classes": [1, 0]}, "the label of the first class or a share of the second"),
         ([0, 1], True, {"classes": (1, 1)}, r"classes are \[1, 1\], expected each once"),
         (["a", "x"], False, {"classes": ("a", "b")}, r"labels \['x'\] are not among the classes"),
         (["a", "a"], False, {}, r"at least two classes, got \['a'\]"),
