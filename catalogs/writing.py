@@ -39,7 +39,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.fits import create as fits_create
-from catalogs.fits.create import fits_names, kind_of, meta_cards
+from catalogs.fits.create import fits_names, meta_cards
 from catalogs.fits.rewrite import NewField
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
@@ -266,7 +266,7 @@ class Converting:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
         # Durations have the unit of their numbers.
         stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in self.columns]
-        fields = [fits_create.FitsField(c, c.name, kind_of(c.datatype).shaped(c.shape)) for c in stated]
+        fields = [*map(fits_create.FitsField.of, stated)]
         for batch in self.source.batches([c.name for c in stated], rows):
             for field in fields:
                 field.add(batch.column(field.name))

@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -58,85 +58,6 @@ WIDER = {pa.uint8(): pa.int16(), pa.int8(): pa.int16(), pa.int16(): pa.int32(), 
 WIDER |= {pa.int32(): pa.int64(), pa.uint32(): pa.int64()}
 
 
-@dataclass(frozen=True)
-class CellKind:
-    """What the cells of a column become: elements of a type, one, in a fixed shape, or of `variable` number.
-
-    Text is of `width` bytes; `null` stands for a null integer; `conversion` says what becomes of a type
-    unknown to FITS.
-    """
-
-    element: pa.DataType
-    shape: tuple[int, ...] = ()
-    variable: bool = False
-    width: int = 0
-    null: int | None = None
-    conversion: str = ""
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the elements are text."""
-        return bool(pt.is_string(self.element))
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether the elements are integers."""
-        return self.element in INTEGERS
-
-    @property
-    def code(self) -> str:
-        """The TFORM code of an element."""
-        known = INTEGERS | FLOATS | {pa.bool_(): ("L", 0), pa.string(): ("A", 0)}
-        return known[self.element][0]
-
-    @property
-    def zero(self) -> int:
-        """TZERO, which makes integers unsigned and bytes signed."""
-        return INTEGERS.get(self.element, ("", 0))[1]
-
-    @property
-    def stored(self) -> np.dtype[Any]:
-        """How an element is stored."""
-        return np.dtype(f"S{self.width}") if self.is_text else STORED[self.code]
-
-    def shaped(self, shape: tuple[int, ...]) -> CellKind:
-        """Return the kind in another shape of as many elements; itself, where the numbers differ."""
-        return replace(self, shape=shape) if shape and math.prod(shape) == self.repeat else self
-
-    @property
-    def repeat(self) -> int:
-        """Elements of a cell in a fixed shape."""
-        return math.prod(self.shape)
-
-
-def kind_of(datatype: pa.DataType) -> CellKind:
-    """Return what cells of an Arrow type become; text has no width yet."""
-    shape: list[int] = []
-    inner = plain_type(datatype)
-    while pt.is_fixed_size_list(inner):
-        shape.append(inner.list_size)
-        inner = plain_type(inner.value_type)
-    variable = not shape and (pt.is_list(inner) or pt.is_large_list(inner))
-    if variable:
-        inner = plain_type(inner.value_type)
-    element, conversion = inner, ""
-    if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
-        if isinstance(datatype, pa.BaseExtensionType):
-            conversion = f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
-    elif pt.is_duration(inner):
-        element, conversion = pa.int64(), f"durations are written as whole numbers, in {inner.unit}"
-    elif pt.is_decimal(inner):
-        element, conversion = pa.float64(), "decimal numbers are rounded to float64"
-    elif variable or (shape and not is_text(inner)) or pt.is_nested(inner):
-        return CellKind(pa.string(), conversion=f"{datatype} is written as JSON text")
-    else:
-        element = pa.string()
-        if not is_text(inner):
-            times = "times are written as ISO 8601 text"
-            conversion = times if pt.is_temporal(inner) else f"{inner} is written as text"
-    return CellKind(element, tuple(shape), variable, conversion=conversion)
-
-
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
     """Return names as FITS can hold them: ASCII, and `col3` for the third column if it has none.
 
@@ -163,22 +84,6 @@ def plain_type(datatype: pa.DataType) -> pa.DataType:
     return datatype
 
 
-def elements_of(array: pa.Array, kind: CellKind) -> tuple[pa.Array, pa.Array | None]:
-    """Return the elements of all cells one after another and, of a variable number, how many each cell has."""
-    counts = pc.list_value_length(storage(array)).fill_null(0) if kind.variable else None
-    return simple(raw_elements(array, kind), kind), counts
-
-
-def raw_elements(array: pa.Array, kind: CellKind) -> pa.Array:
-    """Return the elements of all cells as they are."""
-    array = storage(array)
-    if kind.variable:
-        return storage(array.flatten())
-    while kind.shape and pt.is_fixed_size_list(array.type):
-        array = storage(flattened(array))
-    return array
-
-
 def flattened(array: pa.Array) -> pa.Array:
     """Return the elements of lists of fixed size, those of null lists as nulls."""
     values = array.flatten()
@@ -199,10 +104,10 @@ def storage(array: pa.Array) -> pa.Array:
     return array.cast(pa.string() if is_string(array.type) else pa.binary())
 
 
-def simple(array: pa.Array, kind: CellKind) -> pa.Array:
-    """Return the elements as the kind's type; text as ASCII."""
-    if not kind.is_text:
-        return array.cast(kind.element)
+def simple(array: pa.Array, element: pa.DataType) -> pa.Array:
+    """Return elements as a type that FITS has; text as ASCII."""
+    if not pt.is_string(element):
+        return array.cast(element)
     if pt.is_nested(array.type):
         cells = (None if v is None else json.dumps(v, default=str) for v in array.to_pylist())
         return pa.array(cells, pa.string())
@@ -232,12 +137,18 @@ SMALL_HEAP = 2**31 - 1
 class FitsField:
     """An old column as FITS stores it, under a name that FITS can hold.
 
-    A pass over its values finds what has to be declared first: widths, nulls, and the sizes of the heap.
+    Its cells are elements of a type, one, in a fixed `shape`, or of `variable` number.  `null` stands for a null
+    integer, and `conversion` says what becomes of a type unknown to FITS.  A pass over the values finds what has to be
+    declared first: the width of text in bytes, nulls, and the sizes of the heap.
     """
 
     column: Column
     name: str
-    kind: CellKind
+    element: pa.DataType
+    shape: tuple[int, ...] = ()
+    variable: bool = False
+    conversion: str = ""
+    null: int | None = None
     nulls: int = 0
     null_cells: int = 0
     width: int = 0
@@ -248,91 +159,161 @@ class FitsField:
     elements: int = 0
     longest: int = 0
 
+    @classmethod
+    def of(cls, column: Column) -> FitsField:
+        """Return what cells of the column's Arrow type become; of vectors in the column's shape, if it fits."""
+        datatype, shape = column.datatype, []
+        inner = plain_type(datatype)
+        while pt.is_fixed_size_list(inner):
+            shape.append(inner.list_size)
+            inner = plain_type(inner.value_type)
+        variable = not shape and (pt.is_list(inner) or pt.is_large_list(inner))
+        if variable:
+            inner = plain_type(inner.value_type)
+        element, conversion = inner, ""
+        if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
+            if isinstance(datatype, pa.BaseExtensionType):
+                conversion = (
+                    f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
+                )
+        elif pt.is_duration(inner):
+            element, conversion = pa.int64(), f"durations are written as whole numbers, in {inner.unit}"
+        elif pt.is_decimal(inner):
+            element, conversion = pa.float64(), "decimal numbers are rounded to float64"
+        elif variable or (shape and not is_text(inner)) or pt.is_nested(inner):
+            element, shape, variable = pa.string(), [], False
+            conversion = f"{datatype} is written as JSON text"
+        else:
+            element = pa.string()
+            if not is_text(inner):
+                times = "times are written as ISO 8601 text"
+                conversion = times if pt.is_temporal(inner) else f"{inner} is written as text"
+        stated = column.shape and math.prod(column.shape) == math.prod(shape)
+        return cls(
+            column, column.name, element, column.shape if stated else tuple(shape), variable, conversion
+        )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the elements are text."""
+        return bool(pt.is_string(self.element))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the elements are integers."""
+        return self.element in INTEGERS
+
+    @property
+    def code(self) -> str:
+        """The TFORM code of an element."""
+        known = INTEGERS | FLOATS | {pa.bool_(): ("L", 0), pa.string(): ("A", 0)}
+        return known[self.element][0]
+
+    @property
+    def zero(self) -> int:
+        """TZERO, which makes integers unsigned and bytes signed."""
+        return INTEGERS.get(self.element, ("", 0))[1]
+
+    @property
+    def stored_element(self) -> np.dtype[Any]:
+        """How an element is stored."""
+        return np.dtype(f"S{self.width}") if self.is_text else STORED[self.code]
+
+    def raw_elements(self, array: pa.Array) -> pa.Array:
+        """Return the elements of all cells, one after another, as they are."""
+        array = storage(array)
+        if self.variable:
+            return storage(array.flatten())
+        while self.shape and pt.is_fixed_size_list(array.type):
+            array = storage(flattened(array))
+        return array
+
+    def counts(self, array: pa.Array) -> pa.Array | None:
+        """Return how many elements each cell has where that varies, else None."""
+        return pc.list_value_length(storage(array)).fill_null(0) if self.variable else None
+
     def add(self, array: pa.Array) -> None:
         """Take the cells of a batch into account."""
-        kind, raw = self.kind, raw_elements(array, self.kind)
-        values, counts = elements_of(array, kind)
+        raw, counts = self.raw_elements(array), self.counts(array)
+        values = simple(raw, self.element)
         self.nulls += values.null_count
         self.null_cells += array.null_count
         self.elements += len(values)
         if counts is not None and len(counts):
             self.longest = max(self.longest, pc.max(counts).as_py())
-        if kind.is_text:
+        if self.is_text:
             self.width = max(self.width, pc.max(pc.binary_length(values)).as_py() or 0)
             if is_text(raw.type):  # escapes make texts longer
                 before, after = (pc.sum(pc.binary_length(texts)).as_py() or 0 for texts in (raw, values))
                 self.escaped |= before != after
             self.blanks |= bool(pc.any(pc.match_substring_regex(values, r"[ \x00]$")).as_py())
-        elif kind.is_integer and len(values) > values.null_count:
+        elif self.is_integer and len(values) > values.null_count:
             low, high = pc.min_max(values).as_py().values()
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
 
     def settle(self) -> None:
         """Choose the width of text, and an integer for nulls that no value has, if need be a wider one."""
-        if self.kind.is_text:
-            self.kind = replace(self.kind, width=max(1, self.width))
-        if not self.kind.is_integer or not self.nulls:
+        if self.is_text:
+            self.width = max(1, self.width)
+        if not self.is_integer or not self.nulls:
             return
-        bits, low, high = self.kind.element.bit_width, self.low, self.high
-        signed = pt.is_signed_integer(self.kind.element)
+        bits, low, high = self.element.bit_width, self.low, self.high
+        signed = pt.is_signed_integer(self.element)
         least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
         for null in (self.column.null, *((least, most) if signed else (most, least))):
             free = low is None or high is None or (null is not None and not low <= null <= high)
             if null is not None and least <= null <= most and free:
-                self.kind = replace(self.kind, null=null)
+                self.null = null
                 return
-        wider = WIDER.get(self.kind.element)
-        if wider is None:
+        if self.element not in WIDER:
             raise CatalogError(
                 "every 64-bit integer that could mark nulls is a value of the column, expected one that is free; "
                 "remove the nulls"
             )
-        self.kind = replace(self.kind, element=wider)
+        self.element = WIDER[self.element]
         self.settle()
 
     def losses(self) -> list[str]:
         """Return what of the column does not survive."""
-        lost = [self.kind.conversion] if self.kind.conversion else []
-        if self.kind.element in FLOATS and self.nulls:
+        lost = [self.conversion] if self.conversion else []
+        if self.element in FLOATS and self.nulls:
             lost.append("nulls become NaN")
-        if self.kind.is_text and self.nulls:
+        if self.is_text and self.nulls:
             lost.append("nulls become empty text")
-        if self.kind.variable and self.null_cells:
+        if self.variable and self.null_cells:
             lost.append("null lists become empty ones")
         if self.escaped:
             lost.append("characters beyond ASCII are written as backslash escapes")
-        if self.kind.is_text and self.blanks:
+        if self.is_text and self.blanks:
             lost.append("spaces at the end of text are lost")
         return lost
 
     @property
     def heap_bytes(self) -> int:
         """Bytes in the heap."""
-        return self.elements * self.kind.stored.itemsize if self.kind.variable else 0
+        return self.elements * self.stored_element.itemsize if self.variable else 0
 
     def stored(self, descriptor: str) -> np.dtype[Any]:
         """Return the type of the column's part of a row."""
-        if self.kind.variable:
+        if self.variable:
             return np.dtype((">i4" if descriptor == "P" else ">i8", (2,)))
-        return np.dtype((self.kind.stored, self.kind.shape)) if self.kind.shape else self.kind.stored
+        return np.dtype((self.stored_element, self.shape)) if self.shape else self.stored_element
 
     def cards(self, n: int, descriptor: str) -> Iterator[bytes]:
         """Yield the cards of the column as the n-th."""
-        kind = self.kind
         yield from text_cards(f"TTYPE{n}", self.name)
-        if kind.variable:
-            form = f"1{descriptor}{kind.code}({self.longest})"
-        else:
-            form = f"{kind.repeat * (kind.width or 1)}{kind.code}"
+        form = f"{math.prod(self.shape) * (self.width or 1)}{self.code}"
+        if self.variable:
+            form = f"1{descriptor}{self.code}({self.longest})"
         yield from text_cards(f"TFORM{n}", form)
         if self.column.unit:
             yield from text_cards(f"TUNIT{n}", self.column.unit)
-        if kind.null is not None:
-            yield integer_card(f"TNULL{n}", kind.null - kind.zero)
-        if kind.zero:
-            yield integer_card(f"TZERO{n}", kind.zero)
-        dimensions = [*kind.shape, *([kind.width] if kind.is_text and kind.shape else [])]
+        if self.null is not None:
+            yield integer_card(f"TNULL{n}", self.null - self.zero)
+        if self.zero:
+            yield integer_card(f"TZERO{n}", self.zero)
+        dimensions = [*self.shape, *([self.width] if self.is_text and self.shape else [])]
         if len(dimensions) > 1:
             yield from text_cards(f"TDIM{n}", f"({','.join(map(str, reversed(dimensions)))})")
         for keyword, text in (("TUCD", self.column.ucd), ("TCOMM", self.column.description)):
@@ -341,29 +322,27 @@ class FitsField:
 
     def encode(self, array: pa.Array) -> tuple[Stored, Stored | None]:
         """Return the elements as they are stored, in the cells' shape, or else with the cells' counts."""
-        values, counts = elements_of(array, self.kind)
-        stored = encoded(values, self.kind)
+        stored, counts = self._encoded(simple(self.raw_elements(array), self.element)), self.counts(array)
         if counts is not None:
             return stored, np.asarray(counts.to_numpy(zero_copy_only=False), np.int64)
-        return stored.reshape(len(array), *self.kind.shape), None
+        return stored.reshape(len(array), *self.shape), None
 
-
-def encoded(values: pa.Array, kind: CellKind) -> Stored:
-    """Return elements as they are stored."""
-    if kind.is_text:
-        return encoded_text(values.fill_null(""), kind.width)
-    if kind.code == "L":
-        truth = values.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- the value
-        present = values.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(present, np.where(truth, ord("T"), ord("F")), 0).astype(np.uint8)
-    filled = values.fill_null(kind.null or 0) if kind.is_integer else values.fill_null(float("nan"))
-    numbers = filled.to_numpy(zero_copy_only=False)
-    if kind.zero:
-        # Subtracting the top bit means inverting it: this is exact where arithmetic would overflow.
-        unsigned = numbers.view(f"u{numbers.itemsize}")
-        top = unsigned.dtype.type(1 << (8 * numbers.itemsize - 1))
-        numbers = np.bitwise_xor(unsigned, top).view(f"{'u' if kind.code == 'B' else 'i'}{numbers.itemsize}")
-    return np.asarray(numbers.astype(kind.stored))
+    def _encoded(self, values: pa.Array) -> Stored:
+        if self.is_text:
+            return encoded_text(values.fill_null(""), self.width)
+        if self.code == "L":
+            truth = values.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- the value
+            present = values.is_valid().to_numpy(zero_copy_only=False)
+            return np.where(present, np.where(truth, ord("T"), ord("F")), 0).astype(np.uint8)
+        filled = values.fill_null(self.null or 0) if self.is_integer else values.fill_null(float("nan"))
+        numbers = filled.to_numpy(zero_copy_only=False)
+        if self.zero:
+            # Subtracting the top bit means inverting it: this is exact where arithmetic would overflow.
+            unsigned = numbers.view(f"u{numbers.itemsize}")
+            top = unsigned.dtype.type(1 << (8 * numbers.itemsize - 1))
+            sign = "u" if self.code == "B" else "i"
+            numbers = np.bitwise_xor(unsigned, top).view(f"{sign}{numbers.itemsize}")
+        return np.asarray(numbers.astype(self.stored_element))
 
 
 def encoded_text(values: pa.Array, width: int) -> Stored:

@@ -25,7 +25,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files import StorageError
 from catalogs.fits import table as fits
-from catalogs.fits.create import FitsField, kind_of
+from catalogs.fits.create import FitsField
 from catalogs.parquet import dataset as parquet
 from catalogs.writing import Written, annotate, bounded_rows, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
@@ -259,9 +259,9 @@ def test_nulls_have_an_integer_that_no_value_has(
 
 def test_the_null_of_the_source_is_kept_where_it_is_free() -> None:
     def null_of(datatype: pa.DataType, null: int | None, low: int, high: int) -> int | None:
-        field = FitsField(Column("i", datatype, null=null), "i", kind_of(datatype), 1, low=low, high=high)
+        field = FitsField(Column("i", datatype, null=null), "i", datatype, nulls=1, low=low, high=high)
         field.settle()
-        return field.kind.null
+        return field.null
 
     assert null_of(pa.int32(), -99, 0, 7) == -99
     assert null_of(pa.int32(), 5, 0, 7) == -(2**31)
