@@ -39,56 +39,48 @@ ENTRY = re.compile(r"\s*((?:\\.|[^\s=:\\])+)\s*[=:\s]\s*(.*)", re.DOTALL)
 COMMENT = ("#", "!")
 
 
-@dataclass(frozen=True)
-class Properties:
-    """The lines of a file: text without its end, key, value; comments and empty lines have no key."""
+Line = tuple[str, str, str]
+"""A line of a file without its end, its key, and its value; comments and empty lines have no key."""
 
-    lines: tuple[tuple[str, str, str], ...]
 
-    @classmethod
-    def parse(cls, text: str) -> Properties:
-        """Take a file's text; a line that ends in an odd number of backslashes goes on in the next."""
-        lines: list[tuple[str, str, str]] = []
+def parsed(text: str) -> list[Line]:
+    """Return a file's lines; one that ends in an odd number of backslashes goes on in the next."""
+    lines: list[Line] = []
+    held = ""
+    for line in text.splitlines():
+        held += line
+        backslashes = len(held) - len(held.rstrip("\\"))
+        if backslashes % 2 and not held.lstrip().startswith(COMMENT):
+            held = f"{held}\n"
+            continue
+        lines.append(entry(held))
         held = ""
-        for line in text.splitlines():
-            held += line
-            backslashes = len(held) - len(held.rstrip("\\"))
-            if backslashes % 2 and not held.lstrip().startswith(COMMENT):
-                held = f"{held}\n"
-                continue
-            lines.append(entry(held))
-            held = ""
-        return cls((*lines, entry(held)) if held else tuple(lines))
-
-    @property
-    def text(self) -> str:
-        """The text of the file."""
-        return "".join(f"{line}\n" for line, _, _ in self.lines)
-
-    def get(self, key: str, default: str = "") -> str:
-        """Return the value of a key; if it is repeated, the last one."""
-        return next((value for _, k, value in reversed(self.lines) if k == key), default)
-
-    def updated(self, changes: Mapping[str, str | None]) -> Properties:
-        """Return a copy with changed values in their places, new ones at the end, and without those of None."""
-        left, lines = dict(changes), []
-        for line in self.lines:
-            key = line[1]
-            if key not in changes:
-                lines.append(line)
-            elif (value := left.pop(key, None)) is not None:
-                lines.append(written(key, value))
-        lines += [written(key, value) for key, value in left.items() if value is not None]
-        return Properties(tuple(lines))
+    return [*lines, entry(held)] if held else lines
 
 
-def written(key: str, value: str) -> tuple[str, str, str]:
+def value_of(lines: Sequence[Line], key: str, default: str = "") -> str:
+    """Return the value of a key; if it is repeated, the last one."""
+    return next((value for _, k, value in reversed(lines) if k == key), default)
+
+
+def updated(lines: Sequence[Line], changes: Mapping[str, str | None]) -> str:
+    """Return a file with changed values in their places, new ones at the end, and without those of None."""
+    left, changed = dict(changes), []
+    for line, key, _ in lines:
+        if key not in changes:
+            changed.append(line)
+        elif (value := left.pop(key, None)) is not None:
+            changed.append(written(key, value))
+    changed += [written(key, value) for key, value in left.items() if value is not None]
+    return "".join(f"{line}\n" for line in changed)
+
+
+def written(key: str, value: str) -> str:
     """Return a line; backslashes stay single, since the writers of HATS leave them so."""
-    value = " ".join(value.splitlines())
-    return f"{key}={value}", key, value
+    return f"{key}={' '.join(value.splitlines())}"
 
 
-def entry(line: str) -> tuple[str, str, str]:
+def entry(line: str) -> Line:
     """Return a line with its key and value."""
     joined = re.sub(r"\\\n\s*", "", line)
     match = ENTRY.fullmatch(joined + " ") if not joined.lstrip().startswith(COMMENT) else None
@@ -106,7 +98,7 @@ def words(value: str) -> list[str]:
     return [word for word in re.split(r"[\s,;]+", value) if word]
 
 
-def read_properties(path: Path) -> Properties:
+def read_properties(path: Path) -> list[Line]:
     """Read a file; FormatError where it cannot be one."""
     with open_bytes(path) as stream:
         data = stream.read(LONGEST + 1)
@@ -115,9 +107,9 @@ def read_properties(path: Path) -> Properties:
             f"{path} is not a properties file of HATS, expected lines such as 'key=value'; fetch the catalogue again"
         )
     try:
-        return Properties.parse(data.decode())
+        return parsed(data.decode())
     except UnicodeDecodeError:
-        return Properties.parse(data.decode("latin-1"))
+        return parsed(data.decode("latin-1"))
 
 
 # What belongs to a HATS catalogue as a whole, beyond its partitions: written when these have been annotated.
@@ -245,15 +237,15 @@ def write_properties(
         if not (source / name).is_file():
             continue
         properties = read_properties(source / name)
-        before = {key: value for _, key, value in properties.lines if key.startswith(OWN)}
+        before = {key: value for _, key, value in properties if key.startswith(OWN)}
         changed: dict[str, str | None] = dict.fromkeys(before)
         changed |= provenance_entries(before, provenance, old.replaced)
-        if properties.get(ESTIMATED_SIZE):
+        if value_of(properties, ESTIMATED_SIZE):
             changed[ESTIMATED_SIZE] = str(size // 1024)
-        if default := words(properties.get(DEFAULT_COLUMNS)):
+        if default := words(value_of(properties, DEFAULT_COLUMNS)):
             staying = [column for column in default if old.stays(column)]
             changed[DEFAULT_COLUMNS] = " ".join([*staying, *(c.name for c in columns)])
-        atomic_write_text(target / name, properties.updated(changed).text)
+        atomic_write_text(target / name, updated(properties, changed))
 
 
 def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
@@ -306,7 +298,7 @@ class Table:
 
     root: Path
     key: str
-    properties: Properties
+    properties: Sequence[Line]
 
     @property
     def dataset(self) -> Path:
@@ -317,7 +309,7 @@ class Table:
     def needed(self) -> tuple[str, ...]:
         """Columns that the properties name, without which it is no table of HATS."""
         keys = ("hats_col_ra", "hats_col_dec", "hats_col_healpix")
-        return tuple(name for key in keys if (name := self.properties.get(key)))
+        return tuple(name for key in keys if (name := value_of(self.properties, key)))
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
@@ -328,7 +320,7 @@ class Table:
         return tuple(path for _, path in by_pixel)
 
     def _files(self) -> Iterator[tuple[Pixel, Path]]:
-        suffix = self.properties.get("hats_npix_suffix", ".parquet")
+        suffix = value_of(self.properties, "hats_npix_suffix", ".parquet")
         npix = re.compile(r"Npix=(\d+)" + ("" if suffix == FOLDERS else re.escape(suffix)))
         for path in sorted(self.dataset.glob("Norder=*/Dir=*/Npix=*")):
             norder, directory, name = path.relative_to(self.dataset).parts
@@ -370,7 +362,7 @@ def table_at(root: Path, key: str) -> Table:
     if path is None:
         raise FormatError(f"{root} has neither of {' and '.join(PROPERTIES)}; expected a table of HATS")
     properties = read_properties(path)
-    kind = properties.get("dataproduct_type")
+    kind = value_of(properties, "dataproduct_type")
     if kind not in WITH_ROWS:
         raise FormatError(
             f"{path}: dataproduct_type is '{kind}', expected one of {', '.join(WITH_ROWS)}; open the "
@@ -428,7 +420,7 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     partitions = tuple(replace(p, types=views[kind][0], absent=views[kind][1]) for p, kind in parts)
     if not left_out:
         check_rows(tables, partitions)
-    metadata = {key: value for _, key, value in tables[0].properties.lines if key} | dict(union.pairs)
+    metadata = {key: value for _, key, value in tables[0].properties if key} | dict(union.pairs)
     keys = frozenset(p.key for p in partitions)
     needed = tuple(dict.fromkeys(name for t in tables for name in t.needed))
     whole = Whole(root.resolve().name, keys, needed, partial(finish, root, tables, keys))
@@ -441,7 +433,10 @@ def tables_of(root: Path) -> tuple[Table, ...]:
     if has_properties(root):
         return (table_at(root, name),)
     properties = read_properties(root / COLLECTION)
-    inner = [*words(properties.get("hats_primary_table_url"))[:1], *words(properties.get("all_margins"))]
+    inner = [
+        *words(value_of(properties, "hats_primary_table_url"))[:1],
+        *words(value_of(properties, "all_margins")),
+    ]
     if not inner:
         raise FormatError(f"{root / COLLECTION} names no hats_primary_table_url; expected a table in {root}")
     for table in inner:
@@ -478,7 +473,7 @@ def described(
         key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
         if key not in left_out:
             metadata, schema, pairs = describe(path)
-            counted = not (table.properties.get("dataproduct_type") == MARGIN or path.name == THUMBNAIL)
+            counted = not (value_of(table.properties, "dataproduct_type") == MARGIN or path.name == THUMBNAIL)
             kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
             yield ParquetPartition(path, key, metadata.num_rows, counted=counted), kind
 
@@ -486,7 +481,7 @@ def described(
 def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) -> None:
     """Raise where a table has more or fewer rows than its properties say: then files are missing, or doubled."""
     for table in tables:
-        said = table.properties.get("hats_nrows")
+        said = value_of(table.properties, "hats_nrows")
         data = f"{table.key}/{DATASET}/"
         rows = sum(p.n_rows for p in partitions if p.key.startswith(data) and p.key != f"{data}{THUMBNAIL}")
         if said.isdigit() and int(said) != rows:

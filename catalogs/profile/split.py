@@ -19,11 +19,11 @@ from catalogs.arrays import unique_texts
 __all__ = [
     "FINEST_ORDER",
     "HEALPIX_ORDER",
-    "HealpixSplit",
     "SplitSummary",
     "healpix_keys",
     "healpix_pixels",
     "held_out_keys",
+    "is_about",
     "name_keys",
     "split_by_pixels",
 ]
@@ -134,37 +134,23 @@ def healpix_keys(pixels: NDArray[np.int64], order: int) -> NDArray[np.uint64]:
     return name_keys([np.full(len(coarse), order), coarse])
 
 
-@dataclass(frozen=True, eq=False)
-class HealpixSplit:
-    """Held-out rows by place: `keys` (N,) of their pixels of an `order`, and the `shares` that the orders hold out."""
-
-    keys: NDArray[np.uint64]
-    order: int
-    shares: dict[int, float]
-    fraction: float
-
-    @property
-    def share(self) -> float:
-        """Share of the rows that are held out."""
-        return self.shares[self.order]
-
-    @property
-    def fits(self) -> bool:
-        """Whether that is about the share asked for."""
-        return abs(self.share - self.fraction) <= TOLERANCE * self.fraction
+def is_about(share: float, fraction: float) -> bool:
+    """Say whether the share that is held out is about the one asked for."""
+    return abs(share - fraction) <= TOLERANCE * fraction
 
 
-def split_by_pixels(pixels: NDArray[np.int64], fraction: float, *, order: int | None = None) -> HealpixSplit:
-    """Return the split of nested pixels (N,) of `FINEST_ORDER`, by the coarsest order whose share comes out.
+def split_by_pixels(
+    pixels: NDArray[np.int64], fraction: float, *, order: int | None = None
+) -> tuple[int, dict[int, float]]:
+    """Return the coarsest order of pixels that holds out about `fraction` of the rows, and the shares of all tried.
 
-    Few pixels, or pixels of very unequal numbers of rows, hold out much more or less than `fraction`.  Where no order
-    from `HEALPIX_ORDER` on comes near, it is the nearest, and `fits` is False.  An `order` is taken as it is.
+    The rows are nested pixels (N,) of `FINEST_ORDER`.  Few pixels, or pixels of very unequal numbers of rows, hold out
+    much more or less.  Where no order from `HEALPIX_ORDER` on comes near, it is the nearest.  An `order` is taken as it
+    is.
     """
-    orders = range(HEALPIX_ORDER, FINEST_ORDER + 1) if order is None else (order,)
     shares: dict[int, float] = {}
-    for tried in orders:
+    for tried in range(HEALPIX_ORDER, FINEST_ORDER + 1) if order is None else (order,):
         shares[tried] = float(held_out_keys(healpix_keys(pixels, tried), fraction).mean())
-        if HealpixSplit(np.empty(0, np.uint64), tried, shares, fraction).fits:
+        if is_about(shares[tried], fraction):
             break
-    best = min(shares, key=lambda tried: abs(shares[tried] - fraction))
-    return HealpixSplit(healpix_keys(pixels, best), best, shares, fraction)
+    return min(shares, key=lambda tried: abs(shares[tried] - fraction)), shares

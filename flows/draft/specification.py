@@ -466,13 +466,13 @@ def _options(
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
-        by_place = split.split_by_pixels(pixels, HELD_OUT)
-        option = Split("healpix", remark, order=by_place.order)
-        if by_place.fits:
+        order, shares = split.split_by_pixels(pixels, HELD_OUT)
+        by_pixels = Split("healpix", remark, order=order), split.healpix_keys(pixels, order)
+        if split.is_about(shares[order], HELD_OUT):
             better = True
-            yield option, by_place.keys
+            yield by_pixels
         else:
-            few_places.append((option, by_place.keys))
+            few_places.append(by_pixels)
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
     if not others and not better and not few_places:
         raise TrainingError(

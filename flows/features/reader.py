@@ -107,21 +107,22 @@ def held_out(
 
     The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
     """
-    asked, by, refusal, by_place = specification.split.held_out, specification.split.by, "", None
+    asked, by, refusal, order = specification.split.held_out, specification.split.by, "", None
+    shares: dict[int, float] = {}
     if asked and by == "healpix":
         stated = specification.split.healpix_order
-        by_place = split.split_by_pixels(places.astype(np.int64), asked, order=stated)
-    chosen, group = sides(specification, places, None if by_place is None else by_place.order)
+        order, shares = split.split_by_pixels(places.astype(np.int64), asked, order=stated)
+    chosen, group = sides(specification, places, order)
     summary = split.SplitSummary(
         by=", ".join(listed(by)),
         asked=asked,
         share=float(chosen.mean()) if len(chosen) else 0.0,
         n_places=len(np.unique(group)),
-        healpix_order=None if by_place is None else by_place.order,
+        healpix_order=order,
     )
-    if by_place is not None and not by_place.fits:
-        refusal = _of_few_pixels(specification, by_place)
-    elif by_place is None and asked and by != "id":
+    if order is not None and not split.is_about(shares[order], asked):
+        refusal = _of_few_pixels(specification, shares)
+    elif order is None and asked and by != "id":
         refusal = _of_few_values(specification, group, summary.share)
     return chosen, group, summary, "" if trial else refusal
 
@@ -154,19 +155,19 @@ def _of_few_values(specification: Specification, group: NDArray[np.uint64], shar
     )
 
 
-def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -> str:
+def _of_few_pixels(specification: Specification, shares: Mapping[int, float]) -> str:
     asked, order = specification.split.held_out, specification.split.healpix_order
     if order is not None:
-        if asked / 2 <= by_place.share <= 2 * asked:
+        if asked / 2 <= shares[order] <= 2 * asked:
             return ""
         return (
-            f"split.healpix_order: got {order}, whose pixels hold {by_place.share:.0%} of the labelled rows out, "
+            f"split.healpix_order: got {order}, whose pixels hold {shares[order]:.0%} of the labelled rows out, "
             f"expected about {asked:.0%}; leave the key out, so that an order is chosen, or split by 'id'"
         )
-    shares = ", ".join(f"{share:.0%}" for share in by_place.shares.values())
+    listed_shares = ", ".join(f"{share:.0%}" for share in shares.values())
     return (
-        f"split.by: got 'healpix', which holds {shares} of the labelled rows out (pixels of order "
-        f"{min(by_place.shares)} to {max(by_place.shares)}), expected about {asked:.0%}: the rows lie in few "
+        f"split.by: got 'healpix', which holds {listed_shares} of the labelled rows out (pixels of order "
+        f"{min(shares)} to {max(shares)}), expected about {asked:.0%}: the rows lie in few "
         "places; split by 'id', or ask for another share in split.held_out"
     )
 

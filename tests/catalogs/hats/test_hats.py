@@ -21,7 +21,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, OutputExistsError
 from catalogs.fits.healpix import centres
-from catalogs.hats import Properties, write_hats
+from catalogs.hats import parsed, updated, value_of, write_hats
 from catalogs.writing import annotate, finish
 from tests.catalogs.hats_samples import MARGIN, PIXELS, N, write_collection, write_table
 
@@ -279,9 +279,9 @@ def test_a_table_name_is_refused(collection: Path) -> None:
 def test_properties_keep_what_is_not_changed() -> None:
     """Comments, order, odd separators, continued lines and escapes."""
     text = "# a comment\n! another\nkey = value\na:b\nlong=one \\\n  two\nempty=\nuni=\\u00e9t\\u00e9\nkey=last\n"
-    properties = Properties.parse(text)
-    assert properties.text == text
-    assert [properties.get(k) for k in ("key", "a", "long", "empty", "uni", "absent")] == [
+    properties = parsed(text)
+    assert updated(properties, {}) == text
+    assert [value_of(properties, k) for k in ("key", "a", "long", "empty", "uni", "absent")] == [
         "last",
         "b",
         "one two",
@@ -289,8 +289,8 @@ def test_properties_keep_what_is_not_changed() -> None:
         "été",
         "",
     ]
-    changed = properties.updated({"a": "c", "long": None, "new": "x"})
-    assert changed.text == text.replace("a:b", "a=c").replace("long=one \\\n  two\n", "") + "new=x\n"
+    changed = updated(properties, {"a": "c", "long": None, "new": "x"})
+    assert changed == text.replace("a:b", "a=c").replace("long=one \\\n  two\n", "") + "new=x\n"
 
 
 def test_real_catalogues_lose_nothing(real: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from astropy_healpix import HEALPix
 
 import catalogs
 from catalogs.arrays import DistinctCounter
+from catalogs.profile import split
 from catalogs.profile.leaks import codes_label, copies_of_label, find_leaks, is_number_of_votes, label_numbers
 from catalogs.profile.quality import quality
 from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out_keys, name_keys, split_by_pixels
@@ -60,15 +61,17 @@ def test_pixels_of_order_5_are_split_as_they_always_were() -> None:
     rng = np.random.default_rng(0)
     lon, lat = rng.uniform(0, 360, 5000), np.degrees(np.arcsin(rng.uniform(-1, 1, 5000)))
     lon[:3] = np.nan
-    found = split_by_pixels(healpix_pixels(lon, lat, order=FINEST_ORDER), 0.2)
-    assert (found.order, found.fits) == (5, True)
-    assert np.array_equal(held_out_keys(found.keys, 0.2), held_out([healpix_pixels(lon, lat)], 0.2))
+    pixels = healpix_pixels(lon, lat, order=FINEST_ORDER)
+    order, shares = split_by_pixels(pixels, 0.2)
+    assert (order, split.is_about(shares[5], 0.2)) == (5, True)
+    keys = split.healpix_keys(pixels, order)
+    assert np.array_equal(held_out_keys(keys, 0.2), held_out([healpix_pixels(lon, lat)], 0.2))
 
 
 def test_one_place_cannot_be_split() -> None:
-    found = split_by_pixels(np.full(300, 7), 0.2)
-    assert not found.fits
-    assert set(found.shares) == set(range(5, FINEST_ORDER + 1))
+    order, shares = split_by_pixels(np.full(300, 7), 0.2)
+    assert not split.is_about(shares[order], 0.2)
+    assert set(shares) == set(range(5, FINEST_ORDER + 1))
 
 
 @pytest.mark.parametrize("order", [0, 1, 5, 10])
