@@ -16,18 +16,9 @@ from blr.arrays import Floats, mid_ranks
 from catalogs.arrays import is_text, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import Naming, column_names
+from catalogs.profile import quality
 from catalogs.profile.columns import Presence, Profile, not_numbers
 from catalogs.profile.leaks import ALONE, Leak
-from catalogs.profile.quality import (
-    about_a_flux,
-    about_a_magnitude,
-    about_an_error,
-    about_dust,
-    about_the_distance,
-    goes_round,
-    is_magnitude,
-    parts_of_positions,
-)
 from catalogs.sky.positions import is_position
 from flows.draft._bands import band_and_kind
 
@@ -133,7 +124,7 @@ def is_type(name: str, values: Floats) -> bool:
 
 def is_dust(column: Column, values: Floats) -> bool:
     """Say whether a column (n,) is called the Galaxy's extinction, and may be one."""
-    return about_dust(column) and _within(values, -1.0, MOST_REDDENING)
+    return quality.about_dust(column) and _within(values, -1.0, MOST_REDDENING)
 
 
 def is_of_the_observation(
@@ -169,9 +160,9 @@ def _follows_photometry(
     bright = [
         c.name
         for c in others
-        if about_a_flux(c)
-        or is_magnitude(c, rows[c.name])
-        or (about_an_error(c) and band_and_kind(c.name)[0] is not None)
+        if quality.about_a_flux(c)
+        or quality.is_magnitude(c, rows[c.name])
+        or (quality.about_an_error(c) and band_and_kind(c.name)[0] is not None)
     ]
     return any(_follows(values, rows[n]) for n in bright)
 
@@ -317,7 +308,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
     columns = seen.catalogue_columns
-    magnitude = about_a_magnitude(column)
+    magnitude = quality.about_a_magnitude(column)
     flag = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
@@ -356,7 +347,7 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
     if name in evidence.presence:
         finding.append(evidence.presence[name].shown)
     column = seen.columns[name].column
-    if about_the_distance(column) and not is_magnitude(column, evidence.rows[name]):
+    if quality.about_the_distance(column) and not quality.is_magnitude(column, evidence.rows[name]):
         finding.append("a distance: leave it out if the target does not have it with the same quality")
     return "; ".join(finding) or None
 
@@ -393,7 +384,7 @@ def _limited(name: str, evidence: Evidence) -> str | None:
 
 def on_the_sky(seen: Profile) -> set[str]:
     """Return the coordinates and angles of orientation; sizes and inclinations are in degrees too."""
-    parts = parts_of_positions(seen.columns)
+    parts = quality.parts_of_positions(seen.columns)
     known = {name.lower() for name in seen.columns}
     return {name for name in seen.columns if _is_on_the_sky(seen, name, parts, known)}
 
@@ -401,9 +392,9 @@ def on_the_sky(seen: Profile) -> set[str]:
 def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: set[str]) -> bool:
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
-    if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
+    if quality.about_the_distance(c.column) or ucd.startswith("phys.angsize"):
         return False
-    if ucd.startswith("pos.") or (name in parts and goes_round(seen, name)):
+    if ucd.startswith("pos.") or (name in parts and quality.goes_round(seen, name)):
         return True
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.
@@ -465,7 +456,9 @@ def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
     Two kinds of magnitude order bright rows alike in some bands and not in others: each kind is taken whole, or not.
     """
     a, b = seen.columns[name].column, seen.columns[other].column
-    if (about_a_magnitude(a) and about_a_magnitude(b)) or (about_a_flux(a) and about_a_flux(b)):
+    if (quality.about_a_magnitude(a) and quality.about_a_magnitude(b)) or (
+        quality.about_a_flux(a) and quality.about_a_flux(b)
+    ):
         return None
     return Reason(f"in the same order as {other}: adds no information", "copies")
 

@@ -30,17 +30,9 @@ from catalogs.column_names import column_names
 from catalogs.errors import CatalogError, ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, expression_name, parse
 from catalogs.formats import TableChoice
-from catalogs.profile import split
+from catalogs.profile import quality, split
 from catalogs.profile.columns import Profile, as_numbers, measured, suspected_texts
 from catalogs.profile.leaks import Leak, codes_label, copies_of_label, find_leaks, label_numbers, shown_column
-from catalogs.profile.quality import (
-    about_a_flux,
-    about_an_error,
-    about_the_observation,
-    bookkeeping,
-    suspected_identifiers,
-    suspected_sentinels,
-)
 from catalogs.sky import photometry
 from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
@@ -694,7 +686,7 @@ def found_leaks(
     a colour, which would be taken for a formula with the class in it.
     """
     place = find_position_columns(catalog) or ()
-    names = [name for name, _ in suspected_identifiers(seen)]
+    names = [name for name, _ in quality.suspected_identifiers(seen)]
     columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
     copies: dict[str, str] = {}  # the label in other numbers, unless it is in a table of its own, or votes
     if label in seen.chosen:
@@ -708,10 +700,14 @@ def found_leaks(
     measured = []
     for name in columns:
         column = seen.columns[name].column
-        of_the_survey = bookkeeping(seen, name) or about_an_error(column) or about_the_observation(column)
+        of_the_survey = (
+            quality.bookkeeping(seen, name)
+            or quality.about_an_error(column)
+            or quality.about_the_observation(column)
+        )
         if name not in (*place, *names, *copies) and not of_the_survey:
             measured.append(name)
-    fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
+    fluxes = [n for n in measured if quality.about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
     alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
     alone += [leak for leak in leaks if len(leak.columns) == 1 and leak.columns[0] not in copies]
@@ -725,7 +721,7 @@ def without_sentinels(seen: Profile, name: str) -> Any:
     values = seen.chosen[name]
     if texts := suspected_texts(seen, name):
         values = apply_sentinels(values, tuple(texts))
-    marks = [s.value for s in suspected_sentinels(seen, name)]
+    marks = [s.value for s in quality.suspected_sentinels(seen, name)]
     if not marks or values.dtype.kind not in "biuf":
         return values
     numbers = as_numbers(values)
