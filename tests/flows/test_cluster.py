@@ -238,14 +238,7 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     assert [kind for kind, _ in commands] == ["scheduler", "worker"]
     here = {
         "scheduler": ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"],
-        "worker": [
-            "--host",
-            "127.0.0.1",
-            "--nworkers",
-            "1",
-            "--local-directory",
-            str(folder / "scratch"),
-        ],
+        "worker": ["--host", "127.0.0.1", "--nworkers", "1", "--local-directory", str(folder / "scratch")],
     }
     (folder / "scheduler.json").unlink(missing_ok=True)
     running: list[subprocess.Popen[bytes]] = []
@@ -478,17 +471,19 @@ def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNames
     assert reports[0].compared == 50
 
 
+def written_in_parts(make: SimpleNamespace, folder: Path, columns: dict[str, np.ndarray], added: str) -> str:
+    """Write labelled rows as four files; return a specification for them, with tables added before its features."""
+    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
+        make.parquet(folder / f"survey-{i}.parquet", {name: column[rows] for name, column in columns.items()})
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
+    return str(text.replace("[features]", f'{added}[select]\nposterior = "laplace"\n[features]'))
+
+
 @pytest.fixture(scope="module")
 def labelled(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a specification, labelled rows, and the model that threads make of them."""
     folder = tmp_path_factory.mktemp("labelled")
-    columns = make.survey(1500)
-    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
-        make.parquet(folder / f"survey-{i}.parquet", {name: column[rows] for name, column in columns.items()})
-    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
-    (folder / "spec.toml").write_text(
-        text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
-    )
+    (folder / "spec.toml").write_text(written_in_parts(make, folder, make.survey(1500), ""))
     trained_in_shards(folder, "threads")
     return folder
 
@@ -554,23 +549,20 @@ def test_models_of_other_rows_have_the_same_bytes_on_workers(
 ) -> None:
     """With weights for a target, with annotators, with labels from a table; the store's path is relative."""
     monkeypatch.chdir(tmp_path)
-    rng, columns = np.random.default_rng(3), make.survey(1500)
-    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
-    added = '[select]\nposterior = "laplace"\n'
+    rng, columns, label = np.random.default_rng(3), make.survey(1500), "[label]\n"
     if more == "density":
         bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
         make.parquet(tmp_path / "target.parquet", bright)
-        added += '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
+        added = '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
     elif more == "annotators":
-        columns["who"] = rng.choice(np.array(["anna", "ben", ""]), 1500)
-        text = text.replace("[label]\n", '[label]\nnoise = "estimated"\nannotator = "who"\n')
+        columns["who"], added = rng.choice(np.array(["anna", "ben", ""]), 1500), ""
+        label += 'noise = "estimated"\nannotator = "who"\n'
     else:
         labels = {"name": columns["name"], "hubble": columns.pop("hubble")}
         pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
-        added = '[label.table]\npath = "labels.parquet"\nid = "name"\n' + added
-    for i, rows in enumerate(np.array_split(np.arange(1500), 3)):
-        make.parquet(tmp_path / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
-    (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))
+        added = '[label.table]\npath = "labels.parquet"\nid = "name"\n'
+    text = written_in_parts(make, tmp_path, columns, added)
+    (tmp_path / "spec.toml").write_text(text.replace("[label]\n", label))
     expected = trained_in_shards(Path(), "threads")
     assert trained_in_shards(Path(), "on-2", engine=workers(cluster, 2)) == expected
 
@@ -585,16 +577,10 @@ def unlisted(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     columns["name"][1400:] = columns["name"][:100]
     columns["flux"] = 10 ** (0.4 * (22.5 - columns["bmag"]))
     columns["sigma"] = columns["flux"] * rng.uniform(0.02, 0.2, 1500)
-    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
-        make.parquet(folder / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
-    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
     listed = 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }'
     band = '[photometry.b]\nflux = "flux"\nerror = "sigma"\nunit = "nanomaggy"\n'
-    text = text.replace(listed, 'case_sensitive = false\nexclude = ["S?"]').replace(
-        '"bmag - jmag"', '"b - jmag"'
-    )
-    text = text.replace("[features]", f'{band}[select]\nposterior = "laplace"\n[features]')
-    (folder / "spec.toml").write_text(text)
+    text = written_in_parts(make, folder, columns, band).replace('"bmag - jmag"', '"b - jmag"')
+    (folder / "spec.toml").write_text(text.replace(listed, 'case_sensitive = false\nexclude = ["S?"]'))
     return folder
 
 

@@ -30,6 +30,22 @@ from tests.flows.conftest import write_fits
 from tests.flows.verbs import classify
 
 DAMAGED = "b.parquet"
+HERE = ("--model", "morphology", "--out", "out", "--direct", "-q")
+CLASSIFY = ("classify", "release", *HERE)
+NIGHTLY = ("reprocess", "spec.toml", *HERE, "--settle", "0")
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def told_by(capsys: pytest.CaptureFixture[str]) -> Told:
+    """Return what runs a command to its exit status, and returns its JSON."""
+
+    def ask(command: tuple[str, ...], status: int) -> dict[str, Any]:
+        capsys.readouterr()
+        assert run([*command, "--json"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    return ask
 
 
 @pytest.fixture
@@ -56,7 +72,7 @@ def release(trained: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: p
     ],
 )
 def test_files_that_hold_nothing_are_set_aside_too(
-    release: Path, name: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
+    release: Path, name: str, content: bytes | None, told_by: Told
 ) -> None:
     """An empty folder that is called as a file is one of them."""
     (release / DAMAGED).unlink()
@@ -65,35 +81,31 @@ def test_files_that_hold_nothing_are_set_aside_too(
     else:
         (release / name).write_bytes(content)
     files = [f"release/{one}" for one in ("a.parquet", "c.parquet", name)]
-    assert run(["classify", *files, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)
+    told = told_by(("classify", *files, *HERE), 3)
     assert (list(told["quarantined"]), len(told["files"])) == ([name], 2)
 
 
 def test_an_empty_folder_called_as_a_file_does_not_stop_a_night(
-    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    release: Path, make: SimpleNamespace, told_by: Told
 ) -> None:
     """Nor does it where a pattern names it; it is tried again once it is a file."""
     (release / DAMAGED).unlink()
     (release / "d.parquet").mkdir()
     text = make.specification.replace("survey.parquet", "release/a.parquet")
     Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release/*"]\n')
-    command = ["reprocess", "spec.toml", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
-    assert run([*command, "--settle", "0"]) == 3
-    told = json.loads(capsys.readouterr().out)
+    told = told_by(NIGHTLY, 3)
     assert (list(told["quarantined"]), len(told["files"])) == (["d.parquet"], 2)
     assert "holds no catalogue" in told["quarantined"]["d.parquet"]
     (release / "d.parquet").rmdir()
     make.parquet(release / "d.parquet", make.survey(50, seed=5))
-    assert run([*command, "--settle", "0"]) == 0
-    assert json.loads(capsys.readouterr().out)["summary"]["n_rows"] == 150
+    assert told_by(NIGHTLY, 0)["summary"]["n_rows"] == 150
     for path in release.iterdir():
         path.unlink()
-    assert run([*command, "--settle", "0"]) != 0, "an empty folder of inputs is a disk that is not mounted"
+    assert run([*NIGHTLY]) != 0, "an empty folder of inputs is a disk that is not mounted"
 
 
 def test_files_of_a_folder_with_other_types_or_units_are_set_aside(
-    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    release: Path, make: SimpleNamespace, told_by: Told
 ) -> None:
     """Each file opens by itself; one with a further column, which goes with the others, is read."""
     table = make.survey(50, seed=3)
@@ -109,9 +121,7 @@ def test_files_of_a_folder_with_other_types_or_units_are_set_aside(
         pq.write_table(pa.table(table, schema), release / f"{file}.parquet")
     text = make.specification.replace("survey.parquet", "release/a.parquet")
     Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release"]\n')
-    command = ["reprocess", "spec.toml", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
-    assert run([*command, "--settle", "0"]) == 3
-    told = json.loads(capsys.readouterr().out)
+    told = told_by(NIGHTLY, 3)
     assert {*told["quarantined"]} == {"d.parquet", "g.parquet"}
     assert (
         f"'{name}' is double in the first and decimal128(38, 0) in the second"
@@ -150,19 +160,16 @@ def test_a_file_that_may_not_be_read_is_set_aside_too(release: Path) -> None:
 
 @pytest.mark.parametrize("target", ["/nowhere/b.parquet", DAMAGED], ids=["nowhere", "a circle"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
-    release: Path, trained: Path, capsys: pytest.CaptureFixture[str], target: str
+    release: Path, trained: Path, told_by: Told, target: str
 ) -> None:
     """It is no file that was taken back: nothing is retired."""
     shutil.copy(release / "a.parquet", release / DAMAGED)
     paths = "[target]\npaths = ['release/*']\n\n[label]"
     Path("spec.toml").write_text((trained / "spec.toml").read_text().replace("[label]", paths))
-    nightly = ["reprocess", "spec.toml", "--settle", "0", "--out", "out", "--direct", "-q", "--json"]
-    assert run(nightly) == 0
+    told_by(NIGHTLY, 0)
     (release / DAMAGED).unlink()
     (release / DAMAGED).symlink_to(target)
-    capsys.readouterr()
-    assert run(nightly) == 3
-    told = json.loads(capsys.readouterr().out)
+    told = told_by(NIGHTLY, 3)
     said = f"release/{DAMAGED} is a link to {target}, which does not exist: is its disk mounted?"
     assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
     assert (Path("out") / DAMAGED).is_file()
@@ -178,12 +185,9 @@ def cut(path: Path) -> bytes:
     "named", [["release"], ["release/*.parquet"], ["release/a.parquet", f"release/{DAMAGED}"]]
 )
 @pytest.mark.usefixtures("release")
-def test_classify_sets_it_aside_and_ends_with_status_3(
-    capsys: pytest.CaptureFixture[str], named: list[str]
-) -> None:
-    status = run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (status, told["status"]) == (3, "done")
+def test_classify_sets_it_aside_and_ends_with_status_3(told_by: Told, named: list[str]) -> None:
+    told = told_by(("classify", *named, *HERE), 3)
+    assert told["status"] == "done"
     assert list(told["quarantined"]) == [DAMAGED]
     manifest = Manifest.read(Path("out"))
     assert manifest is not None
@@ -194,39 +198,32 @@ def test_classify_sets_it_aside_and_ends_with_status_3(
     assert outputs == ["a.parquet", "c.parquet"][: len(outputs)]
     assert sorted(p.name for p in Path("out").glob("*.parquet")) == outputs
     assert manifest.totals.n_rows == 50 * len(outputs)
-    assert run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 3, "still"
+    assert run(["classify", *named, *HERE]) == 3, "still"
 
 
 def test_it_is_shown_and_joins_the_others_once_it_is_whole(
     release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["classify", "release", "--model", "morphology", "--out", "out", "--direct", "-q"]
-    assert run(command) == 3
+    assert run([*CLASSIFY]) == 3
     said = capsys.readouterr().out
     assert "Files that were not annotated" in said
     assert f"{DAMAGED}" in said
     make.parquet(release / DAMAGED, make.survey(50, seed=1))
-    assert run(command) == 0
+    assert run([*CLASSIFY]) == 0
     assert {o.name for o in Manifest.read(Path("out")).outputs} == {"a.parquet", DAMAGED, "c.parquet"}
     assert Manifest.read(Path("out")).quarantined == ()
 
 
 def test_status_lists_each_file_until_it_is_mended(
-    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    release: Path, make: SimpleNamespace, told_by: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file without a copy, a stale copy of a file damaged later, and current copies; no row changes, no release."""
-    command = ["classify", "release", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
-
-    def classified(status: int) -> dict[str, Any]:
-        assert run(command) == status
-        return json.loads(capsys.readouterr().out)
 
     def states(status: int) -> dict[str, tuple[str, str]]:
-        assert run(["status", "out", "--json"]) == status
-        told = json.loads(capsys.readouterr().out)
-        return {f["name"]: (f["state"], f["since"]) for f in told["files"]}
+        files = told_by(("status", "out"), status)["files"]
+        return {f["name"]: (f["state"], f["since"]) for f in files}
 
-    assert classified(3)["release"] == 1
+    assert told_by(CLASSIFY, 3)["release"] == 1
     first = states(3)
     assert {name: state for name, (state, _) in first.items()} == {
         DAMAGED: "quarantined",
@@ -234,7 +231,7 @@ def test_status_lists_each_file_until_it_is_mended(
         "c.parquet": "current",
     }
     cut(release / "c.parquet")
-    told = classified(3)
+    told = told_by(CLASSIFY, 3)
     assert (told["release"], told["stale"], told["summary"]["n_rows"]) == (1, ["c.parquet"], 100), (
         "no row changed"
     )
@@ -252,8 +249,7 @@ def test_status_lists_each_file_until_it_is_mended(
     for seed, name in enumerate(("b.parquet", "c.parquet")):
         make.parquet(release / name, make.survey(50, seed=7 + seed))
     assert states(3)["c.parquet"][0] == "stale", "until a run mends it"
-    command.append("--overwrite")
-    assert classified(0)["release"] == 2
+    assert told_by((*CLASSIFY, "--overwrite"), 0)["release"] == 2
     assert {state for state, _ in states(0).values()} == {"current"}
     (release / "a.parquet").unlink()
     Path("out/b.parquet").unlink()
@@ -271,8 +267,7 @@ def test_status_of_a_folder_without_a_release(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("release")
 def test_nothing_but_damaged_files_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["classify", f"release/{DAMAGED}", "--model", "morphology", "--out", "out", "--direct", "-q"]
-    assert run(command) == 1
+    assert run(["classify", f"release/{DAMAGED}", *HERE]) == 1
     assert "does not end as a Parquet file does" in capsys.readouterr().err
     assert not Path("out").exists()
 
@@ -480,7 +475,7 @@ def test_a_fifo_among_the_files_is_refused_by_name(
 ) -> None:
     """Opening it would wait for ever."""
     os.mkfifo(release / "d.parquet")
-    assert run(["classify", named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 1
+    assert run(["classify", named, *HERE]) == 1
     assert "d.parquet is a FIFO, expected a file" in capsys.readouterr().err
     assert not Path("out").exists()
 
@@ -509,6 +504,6 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
 
 def test_a_hidden_file_is_refused_by_name(release: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (release / "a.parquet").rename(".a.parquet")
-    assert run(["classify", ".a.parquet", "--model", "morphology", "--out", "out", "--direct", "-q"]) == 2
+    assert run(["classify", ".a.parquet", *HERE]) == 2
     assert ".a.parquet: got a hidden file" in capsys.readouterr().err
     assert not Path("out/manifest.json").exists()
