@@ -15,7 +15,7 @@ from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, chunk_rows, likelihood_terms, skewness_term
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["logistic", "softmax", "many classes", "cauchit"])
-def case(request: pytest.FixtureRequest, dense: Twin) -> tuple[Any, ...]:
+def case(request: pytest.FixtureRequest) -> tuple[Any, ...]:
     """Return a likelihood, Phi, t, weights of the rows, and weights of the model."""
     rng = np.random.default_rng(3)
     if request.param in {"softmax", "many classes"}:
@@ -95,7 +95,7 @@ def test_without_weights_and_hessian(case: dict[str, Any] | tuple[Any, ...]) -> 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("C", [1, 2, 5, 10, 20])
-def test_output_covariances_are_rows_of_a_quadratic_form(dense: Twin, C: int) -> None:
+def test_output_covariances_are_rows_of_a_quadratic_form(C: int) -> None:
     rng = np.random.default_rng(0)
     Phi = rng.standard_normal((40, 3))  # three blocks of rows, the last one not full
     S = dense.covariance(rng, C * 3)
@@ -120,9 +120,7 @@ def test_collinear_columns_do_not_cost_the_digits_of_many_covariances(gap: float
         assert np.abs(V - Z.T @ Z).max() < max(1e-11, 16 * np.finfo(float).eps / gap) * sd.max() ** 2
 
 
-def test_skewness_is_the_gradient_of_the_traced_hessian(
-    case: dict[str, Any] | tuple[Any, ...], dense: Twin
-) -> None:
+def test_skewness_is_the_gradient_of_the_traced_hessian(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, weight, theta = case
     Phi, t, weight = Phi[:25], t[:25], weight[:25]
     S = dense.covariance(np.random.default_rng(1), len(theta))
@@ -142,7 +140,7 @@ def test_chunk_boundaries_depend_on_the_columns_alone() -> None:
     assert chunk_rows(10**6) == 256
 
 
-def test_every_nth_row_makes_up_for_the_rest(dense: Twin) -> None:
+def test_every_nth_row_makes_up_for_the_rest() -> None:
     Phi, t = dense.binary(0, N=101)
     part = Rows(Phi, t).every(4)
     assert len(part.Phi) == 26

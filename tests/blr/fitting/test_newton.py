@@ -26,13 +26,13 @@ from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
 from blr.selection.grouping import softmax_quickly
 from blr.sums import Chunk, Rows, added, likelihood_terms
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 FLAT = Gaussian(np.zeros(3), np.zeros((3, 3)))
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
-def test_the_priors_trace_and_determinant_are_the_dense_ones(dense: Twin, *, diagonal: bool) -> None:
+def test_the_priors_trace_and_determinant_are_the_dense_ones(*, diagonal: bool) -> None:
     rng = np.random.default_rng(4)
     P, A = np.linalg.inv(dense.covariance(rng, 4)), np.linalg.inv(dense.covariance(rng, 4))
     P = np.diag(np.diag(P)) if diagonal else P
@@ -43,7 +43,7 @@ def test_the_priors_trace_and_determinant_are_the_dense_ones(dense: Twin, *, dia
     assert prior.log_det_precision == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-12)
 
 
-def quadratic(dense: Twin) -> tuple[Callable[..., Any], Vector]:
+def quadratic() -> tuple[Callable[..., Any], Vector]:
     H = dense.covariance(np.random.default_rng(0), 3)
     centre = np.array([1.0, -2.0, 3.0])
 
@@ -59,9 +59,9 @@ def problem(Phi: Matrix, t: Vector, link: str = "logistic") -> Callable[..., Any
     return lambda theta: data.accumulate(likelihood_terms(likelihood, theta))
 
 
-def test_a_gradient_rounded_coarsely_is_an_end(dense: Twin) -> None:
+def test_a_gradient_rounded_coarsely_is_an_end() -> None:
     """With huge weights beside a broad prior rounding leaves 1e-5 sd, which no step makes smaller."""
-    evaluate, centre = quadratic(dense)
+    evaluate, centre = quadratic()
     rng = np.random.default_rng(0)
 
     def rounded(theta: Vector) -> tuple[float, Vector, Matrix]:
@@ -76,7 +76,7 @@ def test_a_gradient_rounded_coarsely_is_an_end(dense: Twin) -> None:
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("start", [0.0, 8.0, -8.0])
-def test_finds_the_mode_from_far(dense: Twin, link: str, start: float) -> None:
+def test_finds_the_mode_from_far(link: str, start: float) -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     evaluate, prior = problem(Phi, t, link), Gaussian(np.zeros(3), 0.1 * np.eye(3))
     if link == "cauchit" and start:
@@ -93,7 +93,7 @@ def test_finds_the_mode_from_far(dense: Twin, link: str, start: float) -> None:
     assert np.abs(mode.theta - theirs.x).max() < 1e-6 * sd
 
 
-def test_the_stop_does_not_depend_on_scales(dense: Twin) -> None:
+def test_the_stop_does_not_depend_on_scales() -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     scale = np.array([1.0, 1e-9, 1e9])
     modes = [
@@ -112,7 +112,7 @@ def test_an_indefinite_curvature_still_descends() -> None:
         assert np.isfinite(decrement)
 
 
-def test_running_out_of_iterations_is_data(dense: Twin) -> None:
+def test_running_out_of_iterations_is_data() -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     mode = maximise(problem(Phi, t), FLAT, np.full(3, 5.0), max_iter=2)
     assert not mode.converged
@@ -154,8 +154,8 @@ PRIOR = GaussianPrior.isotropic(5, precision=0.5)
 
 @pytest.mark.parametrize("step", [None, 8])
 @pytest.mark.parametrize("likelihood", ["logistic", "cloglog", "softmax"])
-def test_the_fit_is_that_of_the_array(dense: Twin, likelihood: str, step: int | None) -> None:
-    Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
+def test_the_fit_is_that_of_the_array(likelihood: str, step: int | None) -> None:
+    Phi, t = dense.drawn(likelihood, N=4000, M=5)
     shares = np.asarray(t, dtype=float)  # of a softmax one-hot already
     weight = np.random.default_rng(1).uniform(0.5, 2, 4000)
     whole = fit(Phi, t, PRIOR, likelihood, sample_weight=weight)
@@ -167,7 +167,7 @@ def test_the_fit_is_that_of_the_array(dense: Twin, likelihood: str, step: int | 
     assert leave_one_out(found).log_density == pytest.approx(leave_one_out(whole).log_density, abs=1e-3)
 
 
-def test_evidence_refinement_and_verdict(dense: Twin) -> None:
+def test_evidence_refinement_and_verdict() -> None:
     Phi, t = dense.binary(3, N=4000, M=5)
     whole, found = fit_evidence(Phi, t), fit_evidence(in_pieces(Phi, t.astype(float), step=8), None)
     assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-3)
@@ -176,7 +176,7 @@ def test_evidence_refinement_and_verdict(dense: Twin) -> None:
     assert found.trust.verdict == whole.trust.verdict
 
 
-def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense: Twin) -> None:
+def test_passes_of_a_fit_whose_sample_is_one_row_in_25() -> None:
     """A pass each: the rows, checked; the way from the sample to the mode; the Hessians there."""
     Phi, t = dense.binary(4, N=50_000, M=5)
     data = in_pieces(Phi, t.astype(float), step=25)
@@ -185,7 +185,7 @@ def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense: Twin) -> None:
     assert len(data.passes) <= 6
 
 
-def test_labels_that_may_be_wrong(dense: Twin) -> None:
+def test_labels_that_may_be_wrong() -> None:
     Phi, t = dense.binary(5, N=4000, M=5)
     confusion = [[0.9, 0.1], [0.2, 0.8]]
     whole = fit(Phi, t, PRIOR, confusion=confusion)
@@ -202,7 +202,7 @@ def test_labels_that_may_be_wrong(dense: Twin) -> None:
         (lambda Phi, t: (Phi, np.eye(3)[t.astype(int)]), "targets of 3 classes, expected 2"),
     ],
 )
-def test_rows_that_are_no_data(dense: Twin, change: Callable[..., Any], message: str) -> None:
+def test_rows_that_are_no_data(change: Callable[..., Any], message: str) -> None:
     Phi, t = change(*dense.binary(6, N=4000, M=5))
     with pytest.raises(ValueError, match=message):
         fit(in_pieces(Phi, np.asarray(t, dtype=float)), None, PRIOR)
@@ -332,10 +332,8 @@ def hessian_passes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog", "softmax"])
-def test_the_fit_is_that_of_newtons_method(
-    dense: Twin, likelihood: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
+def test_the_fit_is_that_of_newtons_method(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Phi, t = dense.drawn(likelihood, N=4000, M=5)
     whole = fit(Phi, t, PRIOR, likelihood)
     with monkeypatch.context() as patch:
         patch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 500)
@@ -350,7 +348,7 @@ def test_the_fit_is_that_of_newtons_method(
 
 
 @pytest.mark.usefixtures("from_few")
-def test_maximum_likelihood_weights_and_threads(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maximum_likelihood_weights_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(1, N=4000, M=5)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 4000)
     found = [fit(Phi, t, None, sample_weight=weight, threads=n) for n in (1, 3)]
@@ -360,7 +358,7 @@ def test_maximum_likelihood_weights_and_threads(dense: Twin, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("from_few")
-def test_rows_in_a_bad_order_are_fitted_all_the_same(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_a_bad_order_are_fitted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every eighth row is of one class: the sample says nothing of the other."""
     Phi, t = dense.binary(2, N=4000, M=5)
     order = np.argsort(t, kind="stable")
@@ -375,7 +373,7 @@ def test_rows_in_a_bad_order_are_fitted_all_the_same(dense: Twin, monkeypatch: p
     assert part_evidence.log_evidence == pytest.approx(fit_evidence(Phi, t).log_evidence, abs=1e-5)
 
 
-def test_approach_comes_near_and_says_where_it_does_not(dense: Twin) -> None:
+def test_approach_comes_near_and_says_where_it_does_not() -> None:
     Phi, t = dense.binary(3, N=4000, M=5)
     problem = pose(Phi, t, PRIOR)
     mode = maximise(problem.evaluate, problem.solver_prior, np.zeros(5))
@@ -389,7 +387,7 @@ def test_approach_comes_near_and_says_where_it_does_not(dense: Twin) -> None:
     assert approach(problem, problem.solver_prior, away, -rough) is None
 
 
-def test_few_rows_and_streams_are_not_thinned(dense: Twin) -> None:
+def test_few_rows_and_streams_are_not_thinned() -> None:
     Phi, t = dense.binary(0, N=400, M=5)
     assert part_of(pose(Phi, t, PRIOR)) is None
     assert part_of(pose([(Phi, t, None)], None, PRIOR)) is None

@@ -28,7 +28,7 @@ from blr.likelihood.likelihoods import (
     unpack,
 )
 from blr.likelihood.targets import graded_nodes, resolve_targets
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 LIKELIHOODS = {
     **{name: Bernoulli(link) for name, link in LINKS.items()},
@@ -160,7 +160,7 @@ def test_fourth_is_the_derivative_of_the_third(likelihood: Bernoulli | Categoric
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_links_are_scipys_distributions(name: str, dense: Twin) -> None:
+def test_links_are_scipys_distributions(name: str) -> None:
     a = np.linspace(-12, 6, 61)
     for t in (0.0, 1.0):
         ours = Bernoulli(LINKS[name]).log_likelihood(a[:, None], np.full(len(a), t))
@@ -258,7 +258,7 @@ def test_isotropic_sets_the_intercept_apart() -> None:
     assert GaussianPrior.isotropic(3, 4.0, 2, 9.0).covariance.tolist() == [0.25, 0.25, 9.0]
 
 
-def test_full_precision_is_the_inverse_whatever_the_scales(dense: Twin) -> None:
+def test_full_precision_is_the_inverse_whatever_the_scales() -> None:
     S = dense.covariance(np.random.default_rng(0), 3)
     scale = np.array([1e-9, 1.0, 1e9])
     P = GaussianPrior(0.0, S * np.outer(scale, scale)).precision(3)
@@ -313,7 +313,7 @@ def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
             GaussianPrior.isotropic(3, intercept=wrong)
 
 
-def test_knows_a_prior_that_treats_classes_alike(dense: Twin) -> None:
+def test_knows_a_prior_that_treats_classes_alike() -> None:
     S = dense.covariance(np.random.default_rng(0), 2)
     assert exchangeable(GaussianPrior(0.0, S), 3, 2) is not None
     assert exchangeable(GaussianPrior(0.0, np.kron(np.eye(3), S)), 3, 2) is not None
@@ -322,7 +322,7 @@ def test_knows_a_prior_that_treats_classes_alike(dense: Twin) -> None:
     assert exchangeable(GaussianPrior(0.0, dense.covariance(np.random.default_rng(1), 6)), 3, 2) is None
 
 
-def test_contrasts_and_sum_make_up_the_class_weights(dense: Twin) -> None:
+def test_contrasts_and_sum_make_up_the_class_weights() -> None:
     rng = np.random.default_rng(0)
     T, w = helmert(3), rng.standard_normal((3, 2))
     theta = (T.T @ w).ravel()
@@ -334,7 +334,7 @@ def test_contrasts_and_sum_make_up_the_class_weights(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("broad", [1.0, 1e10])
-def test_factor_of_the_class_precision(dense: Twin, broad: float) -> None:
+def test_factor_of_the_class_precision(broad: float) -> None:
     """Its determinant is that of contrasts and prior, however broad the latter beside the former."""
     rng = np.random.default_rng(0)
     A, S = (

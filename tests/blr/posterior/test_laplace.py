@@ -16,14 +16,8 @@ from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.variational import refine
 from blr.selection.evidence import fit_evidence
-from tests.blr.conftest import Twin, hard_inputs
-
-
-def case(
-    dense: Twin, likelihood: str, seed: int = 0, N: int = 150, M: int = 4, K: int = 3
-) -> tuple[Any, ...]:
-    make = dense.softmax if likelihood == "softmax" else dense.binary
-    return make(seed, N=N, M=M, K=K) if likelihood == "softmax" else make(seed, N=N, M=M)
+from tests.blr import dense
+from tests.blr.conftest import hard_inputs
 
 
 def distance(q: LaplacePosterior, mean: Vector) -> float:
@@ -36,7 +30,7 @@ def distance(q: LaplacePosterior, mean: Vector) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_logistic_is_the_twins(dense: Twin, seed: int) -> None:
+def test_logistic_is_the_twins(seed: int) -> None:
     Phi, t = dense.binary(seed, N=150, M=4)
     rng = np.random.default_rng(seed)
     m0, S0, weight = rng.standard_normal(4), dense.covariance(rng, 4), rng.gamma(2.0, size=150)
@@ -53,7 +47,7 @@ def test_logistic_is_the_twins(dense: Twin, seed: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["shared", "shared, with means", "classes unlike", "classes coupled"])
-def test_softmax_is_the_twins(dense: Twin, form: str) -> None:
+def test_softmax_is_the_twins(form: str) -> None:
     """Solved in contrasts where the prior treats classes alike, in all weights where it does not: the same."""
     Phi, t = dense.softmax(1, N=120, M=3, K=3)
     rng = np.random.default_rng(1)
@@ -77,7 +71,7 @@ def test_softmax_is_the_twins(dense: Twin, form: str) -> None:
 
 
 @pytest.mark.parametrize("precision", [1e-3, 1.0, 1e3])
-def test_many_classes_are_the_twins(dense: Twin, precision: float) -> None:
+def test_many_classes_are_the_twins(precision: float) -> None:
     """Steps without a Hessian lead to the mode that Newton's lead to, rare classes and few rows included."""
     Phi, t = dense.softmax(3, N=80, M=3, K=12)
     m0 = np.random.default_rng(0).standard_normal(36)
@@ -89,8 +83,8 @@ def test_many_classes_are_the_twins(dense: Twin, precision: float) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_not_a_bit_depends_on_the_threads(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood, N=9000, M=60)
+def test_not_a_bit_depends_on_the_threads(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood, N=9000, M=60)
     fits = [fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood, threads=n) for n in (1, 2, 4)]
     for q in fits[1:]:
         assert np.array_equal(q.mean, fits[0].mean)
@@ -98,7 +92,7 @@ def test_not_a_bit_depends_on_the_threads(dense: Twin, likelihood: str) -> None:
         assert q.log_evidence == fits[0].log_evidence
 
 
-def test_effective_parameters_are_the_trace(dense: Twin) -> None:
+def test_effective_parameters_are_the_trace() -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 0.5))
     H = q.precision - 2 * np.eye(4)
@@ -109,7 +103,7 @@ def test_effective_parameters_are_the_trace(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_scikit_learn_finds_the_same_mode(dense: Twin, K: int) -> None:
+def test_scikit_learn_finds_the_same_mode(K: int) -> None:
     Phi, t = dense.binary(2) if K == 2 else dense.softmax(2)
     labels = t if K == 2 else t.argmax(axis=1)
     q = fit(Phi, labels, GaussianPrior(0.0, 0.5), "logistic" if K == 2 else "softmax")
@@ -122,7 +116,7 @@ def test_scikit_learn_finds_the_same_mode(dense: Twin, K: int) -> None:
 
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cauchy", "cloglog"])
-def test_statsmodels_finds_the_same_maximum_likelihood(dense: Twin, link: str) -> None:
+def test_statsmodels_finds_the_same_maximum_likelihood(link: str) -> None:
     sm = pytest.importorskip("statsmodels.api")
     Phi, t = dense.binary(4, N=300, M=3)
     links = {
@@ -143,7 +137,7 @@ def test_statsmodels_finds_the_same_maximum_likelihood(dense: Twin, link: str) -
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog"])
-def test_evidence_in_one_dimension_by_quadrature(dense: Twin, likelihood: str) -> None:
+def test_evidence_in_one_dimension_by_quadrature(likelihood: str) -> None:
     rng = np.random.default_rng(5)
     Phi = rng.normal(1.0, 1.0, (300, 1))
     t = (rng.random(300) < 1 / (1 + np.exp(-0.7 * Phi[:, 0]))).astype(float)
@@ -163,8 +157,8 @@ def test_evidence_in_one_dimension_by_quadrature(dense: Twin, likelihood: str) -
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_row_order_does_not_matter(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood)
+def test_row_order_does_not_matter(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood)
     order = np.random.default_rng(0).permutation(len(t))
     one, other = (
         fit(P, x, GaussianPrior(0.0, 1.0), likelihood) for P, x in ((Phi, t), (Phi[order], t[order]))
@@ -173,7 +167,7 @@ def test_row_order_does_not_matter(dense: Twin, likelihood: str) -> None:
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
 
 
-def test_class_order_does_not_matter(dense: Twin) -> None:
+def test_class_order_does_not_matter() -> None:
     Phi, t = dense.softmax(0, K=4)
     order = [2, 0, 3, 1]
     one = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
@@ -186,7 +180,7 @@ def test_class_order_does_not_matter(dense: Twin) -> None:
     assert other.logit_moments(Phi)[1] == pytest.approx(covariance[:, order][:, :, order], abs=1e-10)
 
 
-def test_turning_the_two_classes_turns_the_sign(dense: Twin) -> None:
+def test_turning_the_two_classes_turns_the_sign() -> None:
     Phi, t = dense.binary(0)
     one, other = fit(Phi, t, GaussianPrior(0.0, 1.0)), fit(Phi, 1 - t, GaussianPrior(0.0, 1.0))
     assert other.mean == pytest.approx(-one.mean, abs=1e-10)
@@ -194,8 +188,8 @@ def test_turning_the_two_classes_turns_the_sign(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "cauchit", "softmax"])
-def test_a_duplicated_row_is_a_weight_of_two(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood)
+def test_a_duplicated_row_is_a_weight_of_two(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood)
     twice = fit(
         np.concatenate([Phi, Phi[:40]]), np.concatenate([t, t[:40]]), GaussianPrior(0.0, 1.0), likelihood
     )
@@ -206,7 +200,7 @@ def test_a_duplicated_row_is_a_weight_of_two(dense: Twin, likelihood: str) -> No
         assert getattr(weighted, name) == pytest.approx(getattr(twice, name), abs=1e-8)
 
 
-def test_a_count_row_is_its_split_rows(dense: Twin) -> None:
+def test_a_count_row_is_its_split_rows() -> None:
     Phi, _ = dense.binary(0, N=50)
     rng = np.random.default_rng(0)
     n = rng.integers(0, 6, 50)
@@ -225,7 +219,7 @@ def test_a_count_row_is_its_split_rows(dense: Twin) -> None:
     assert counts.log_evidence == pytest.approx(split.log_evidence, abs=1e-8)
 
 
-def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense: Twin) -> None:
+def test_two_class_softmax_is_the_logistic_with_the_matching_prior() -> None:
     """The logit is a difference of two weights, so its prior variance is twice theirs."""
     Phi, t = dense.binary(0)
     S, m0 = dense.covariance(np.random.default_rng(0), 4), np.random.default_rng(1).standard_normal(8)
@@ -237,8 +231,8 @@ def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense: Twin) 
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_a_linear_change_of_basis_with_its_prior_changes_nothing(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood)
+def test_a_linear_change_of_basis_with_its_prior_changes_nothing(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood)
     rng = np.random.default_rng(2)
     B = rng.standard_normal((4, 4)) + 2 * np.eye(4)
     m0, S = rng.standard_normal(4), dense.covariance(rng, 4)
@@ -251,9 +245,9 @@ def test_a_linear_change_of_basis_with_its_prior_changes_nothing(dense: Twin, li
     assert other.predict_proba(Phi @ B) == pytest.approx(one.predict_proba(Phi), abs=2e-4)
 
 
-def test_a_stream_is_its_rows(dense: Twin) -> None:
+def test_a_stream_is_its_rows() -> None:
     for likelihood in ("logistic", "softmax"):
-        Phi, t = case(dense, likelihood)
+        Phi, t = dense.drawn(likelihood)
         w = np.linspace(0.5, 2, len(Phi))
         chunks = [(Phi[i : i + 33], t[i : i + 33], w[i : i + 33]) for i in range(0, len(Phi), 33)]
         ours = fit(chunks, None, GaussianPrior(0.0, 1.0), likelihood)
@@ -263,7 +257,7 @@ def test_a_stream_is_its_rows(dense: Twin) -> None:
         assert ours.bic == pytest.approx(theirs.bic, abs=1e-8)
 
 
-def test_named_classes_in_a_stream(dense: Twin) -> None:
+def test_named_classes_in_a_stream() -> None:
     Phi, t = dense.softmax(0, K=3)
     names = np.array(["E", "S", "I"])[t.argmax(axis=1)]
     chunks = [(Phi[i : i + 70], names[i : i + 70], None) for i in range(0, len(Phi), 70)]
@@ -298,7 +292,7 @@ def test_hard_inputs_give_a_result(name: str, likelihood: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_scales_change_nothing_but_the_weights(dense: Twin, scale: float) -> None:
+def test_scales_change_nothing_but_the_weights(scale: float) -> None:
     Phi, t = dense.binary(0)
     s = np.array([1.0, scale, 1.0, 1 / scale])
     one = fit(Phi, t, GaussianPrior(0.0, np.ones(4)))
@@ -311,7 +305,7 @@ def test_scales_change_nothing_but_the_weights(dense: Twin, scale: float) -> Non
 # Prediction from draws, and saving
 
 
-def test_samples_have_the_posteriors_moments(dense: Twin) -> None:
+def test_samples_have_the_posteriors_moments() -> None:
     Phi, t = dense.softmax(0, N=100, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.0, [4.0, 1.0]), "softmax")
     draws = q.sample(100_000, np.random.default_rng(0))
@@ -321,7 +315,7 @@ def test_samples_have_the_posteriors_moments(dense: Twin) -> None:
     assert np.cov(draws.T) == pytest.approx(covariance, abs=0.03 * covariance.max())
 
 
-def test_the_formula_of_moderation_is_the_links_own(dense: Twin) -> None:
+def test_the_formula_of_moderation_is_the_links_own() -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     probit, cauchit = (fit(Phi, t, GaussianPrior(0.0, 10.0), link) for link in ("probit", "cauchit"))
     assert np.array_equal(probit.predict_proba(Phi, "probit"), probit.predict_proba(Phi))
@@ -332,8 +326,8 @@ def test_the_formula_of_moderation_is_the_links_own(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_monte_carlo_agrees_with_the_integral_within_its_error(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood, N=40)
+def test_monte_carlo_agrees_with_the_integral_within_its_error(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood, N=40)
     q = fit(Phi, t, GaussianPrior(0.0, 4.0), likelihood)
     p, error = q.predict_proba(
         Phi, "monte_carlo", n_samples=4000, rng=np.random.default_rng(0), return_error=True
@@ -346,7 +340,7 @@ def test_monte_carlo_agrees_with_the_integral_within_its_error(dense: Twin, like
     )
 
 
-def test_logit_moments_are_linear_maps_of_the_weights(dense: Twin) -> None:
+def test_logit_moments_are_linear_maps_of_the_weights() -> None:
     Phi, t = dense.softmax(0, N=50, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
     mean, covariance = q.logit_moments(Phi[:5])
@@ -359,22 +353,22 @@ def test_logit_moments_are_linear_maps_of_the_weights(dense: Twin) -> None:
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
 @pytest.mark.parametrize("prior", [GaussianPrior(0.0, 2.0), None])
-def test_survives_its_dictionary(dense: Twin, likelihood: str, prior: GaussianPrior | None) -> None:
-    Phi, t = case(dense, likelihood)
+def test_survives_its_dictionary(likelihood: str, prior: GaussianPrior | None) -> None:
+    Phi, t = dense.drawn(likelihood)
     q = fit(Phi, t, prior, likelihood)
     again = Posterior.from_dict(q.to_dict())
     assert np.array_equal(again.predict_proba(Phi), q.predict_proba(Phi))
     np.testing.assert_equal(again.to_dict(), q.to_dict())
 
 
-def test_an_empty_batch_gets_no_predictions(dense: Twin) -> None:
+def test_an_empty_batch_gets_no_predictions() -> None:
     Phi, t = dense.softmax(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
     assert q.predict_proba(np.empty((0, 4))).shape == (0, 3)
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog"])
-def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: str) -> None:
+def test_a_prior_mean_far_from_the_data_is_no_obstacle(likelihood: str) -> None:
     """Newton's steps are of a unit of activation where the link is all but flat: a hundred are not enough."""
     Phi, t = dense.binary(0, N=60, M=4)
     q = fit(Phi, t, GaussianPrior([150.0, 90.0, -120.0, 60.0], 1e4), likelihood)
@@ -465,7 +459,7 @@ def test_says_what_is_wrong_with_a_stream(stream: Any, options: dict[str, Any], 
         fit(stream, None, GaussianPrior(0.0, 1.0), **options)
 
 
-def test_says_what_is_wrong_with_a_prediction(dense: Twin) -> None:
+def test_says_what_is_wrong_with_a_prediction() -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match=r"design matrix has 3 columns but the posterior has 4"):

@@ -29,7 +29,8 @@ from blr.posterior.sampling import (
 )
 from blr.sums import Rows, likelihood_terms
 from blr.trust.verdict import draw_terms, log_posterior, whitened_density
-from tests.blr.conftest import Twin, fitted
+from tests.blr import dense
+from tests.blr.conftest import fitted
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def test_probabilities_of_the_reference_posteriors(reference: dict[str, Any]) ->
     [*(Bernoulli(link) for link in LINKS.values()), Categorical(3), Categorical(3, contrasts=False)],
     ids=[*LINKS, "softmax", "softmax, all activations"],
 )
-def test_terms_of_many_weights_are_those_of_each(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
+def test_terms_of_many_weights_are_those_of_each(likelihood: Bernoulli | Categorical) -> None:
     softmax = isinstance(likelihood, Categorical)
     Phi, t = dense.softmax(0, N=50, M=3, K=3) if softmax else dense.binary(0, N=50, M=3)
     rng = np.random.default_rng(0)
@@ -73,7 +74,7 @@ def test_terms_of_many_weights_are_those_of_each(dense: Twin, likelihood: Bernou
             assert gradient[s] == pytest.approx(one[1], rel=1e-9, abs=1e-10)
 
 
-def test_the_density_is_the_posterior_in_white_coordinates(dense: Twin) -> None:
+def test_the_density_is_the_posterior_in_white_coordinates() -> None:
     Phi, t = dense.softmax(0, N=50, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.3, [4.0, 1.0]), "softmax")
     evaluate = whitened_density(q.problem, q.gaussian)
@@ -90,9 +91,9 @@ def test_the_density_is_the_posterior_in_white_coordinates(dense: Twin) -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
+def test_the_interface_is_the_same(likelihood: str) -> None:
     softmax = likelihood == "softmax"
-    Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
+    Phi, t = dense.drawn(likelihood, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
     s = sample_posterior(q)
     D = 9 if softmax else 3
@@ -126,9 +127,9 @@ def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_predictions_are_those_of_one_draw_after_another(dense: Twin, likelihood: str) -> None:
+def test_predictions_are_those_of_one_draw_after_another(likelihood: str) -> None:
     softmax = likelihood == "softmax"
-    Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
+    Phi, t = dense.drawn(likelihood, N=60, M=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 9.0), likelihood), n_draws=64)
     shift = None if likelihood == "probit" else np.log([0.2, 0.3, 0.5][: 3 if softmax else 2])
     a = [s.problem.activations(Phi, theta) for theta in s.draws]
@@ -147,7 +148,7 @@ def test_predictions_are_those_of_one_draw_after_another(dense: Twin, likelihood
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_seeded_whatever_the_threads(dense: Twin) -> None:
+def test_seeded_whatever_the_threads() -> None:
     Phi, t = dense.softmax(0, N=60, M=3, K=3)
     runs = [
         sample_posterior(
@@ -160,7 +161,7 @@ def test_seeded_whatever_the_threads(dense: Twin) -> None:
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
+def test_fewer_draws_keep_the_moments_of_all() -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     many, few = (sample_posterior(q, n_draws=n) for n in (4096, 256))
@@ -171,7 +172,7 @@ def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_the_sum_direction_keeps_its_prior(dense: Twin) -> None:
+def test_the_sum_direction_keeps_its_prior() -> None:
     """The data say nothing of a common shift of all classes' weights: exact, not sampled by the chains."""
     Phi, t = dense.softmax(0, N=60, M=2, K=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.5, [4.0, 1.0]), "softmax"))
@@ -180,7 +181,7 @@ def test_the_sum_direction_keeps_its_prior(dense: Twin) -> None:
     assert draws.var(axis=0) == pytest.approx([4.0, 1.0], rel=0.15)
 
 
-def test_chains_that_do_not_mix_are_told(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_that_do_not_mix_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
 
@@ -203,7 +204,7 @@ def test_chains_that_do_not_mix_are_told(dense: Twin, monkeypatch: pytest.Monkey
     assert "the chains disagree (R-hat" in " ".join(s.trust.reasons)
 
 
-def test_says_what_is_wrong(dense: Twin) -> None:
+def test_says_what_is_wrong() -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(
@@ -214,7 +215,7 @@ def test_says_what_is_wrong(dense: Twin) -> None:
         sample_posterior(fit(Phi, t, None))
 
 
-def normal(dense: Twin, D: int = 4, scale: float = 1.0) -> tuple[Callable[..., Any], Matrix]:
+def normal(D: int = 4, scale: float = 1.0) -> tuple[Callable[..., Any], Matrix]:
     """Return the log density and gradient of a correlated normal, and its covariance."""
     S = scale * dense.covariance(np.random.default_rng(0), D)
     P = np.linalg.inv(S)
@@ -237,9 +238,9 @@ def test_invariance_with_a_step_far_too_large() -> None:
     assert stats.kstest(state[0][:, 0], stats.gumbel_l.cdf).pvalue > 1e-3
 
 
-def test_warming_up_finds_the_coordinates(dense: Twin) -> None:
+def test_warming_up_finds_the_coordinates() -> None:
     """From draws that are a hundred times too narrow in one direction and ten times too wide in another."""
-    evaluate, S = normal(dense)
+    evaluate, S = normal()
     rng = np.random.default_rng(0)
     stretch = np.diag([0.01, 10.0, 1.0, 1.0]) @ np.linalg.inv(np.linalg.cholesky(S))
     white = np.linalg.inv(stretch)
@@ -258,9 +259,9 @@ def test_warming_up_finds_the_coordinates(dense: Twin) -> None:
     assert value.shape == z.shape[:2] == (32, 300)
 
 
-def test_white_coordinates_are_kept(dense: Twin) -> None:
-    evaluate, _ = normal(dense)
-    P = np.linalg.cholesky(normal(dense)[1])
+def test_white_coordinates_are_kept() -> None:
+    evaluate, _ = normal()
+    P = np.linalg.cholesky(normal()[1])
 
     def white(x: Matrix) -> tuple[Vector, Matrix]:
         value, gradient = evaluate(x @ P.T)
@@ -383,7 +384,7 @@ def test_a_bridge_of_few_draws_is_not_biased() -> None:
     assert error < 0.03
 
 
-def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
+def test_the_log_posterior_is_normalised_by_its_prior() -> None:
     Phi, t = dense.softmax(0, N=40, M=2, K=3)
     for likelihood, target in (("softmax", t), ("logistic", t[:, 0])):
         q = fit(Phi, target, GaussianPrior(0.3, [4.0, 1.0]), likelihood)
@@ -394,7 +395,7 @@ def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_a_bridge_says_what_is_wrong(dense: Twin) -> None:
+def test_a_bridge_says_what_is_wrong() -> None:
     Phi, t = dense.binary(0, N=40, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match=r"needs a posterior with 64 draws or more, got one with none"):

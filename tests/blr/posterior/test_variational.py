@@ -21,7 +21,8 @@ from blr.predictive import expectations
 from blr.predictive.expectations import expected_terms
 from blr.selection.evidence import fit_evidence
 from blr.sums import Rows
-from tests.blr.conftest import Twin, fitted
+from tests.blr import dense
+from tests.blr.conftest import fitted
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
@@ -100,7 +101,7 @@ def test_evidence_of_the_references_where_the_second_order_holds(reference: dict
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "cauchit"])
-def test_the_mean_is_where_the_expected_gradient_vanishes(dense: Twin, likelihood: str) -> None:
+def test_the_mean_is_where_the_expected_gradient_vanishes(likelihood: str) -> None:
     Phi, t = dense.binary(1, N=60, M=3)
     r = refine(fit(Phi, t, GaussianPrior(0.2, 2.0), likelihood))
     value, gradient, H = Rows(Phi, t).accumulate(
@@ -116,7 +117,7 @@ def test_the_mean_is_where_the_expected_gradient_vanishes(dense: Twin, likelihoo
     assert r.elbo == pytest.approx(value - divergence, abs=1e-8)
 
 
-def test_no_gaussian_nearby_has_a_higher_bound(dense: Twin) -> None:
+def test_no_gaussian_nearby_has_a_higher_bound() -> None:
     Phi, t = dense.binary(1, N=40, M=2)
     r = refine(fit(Phi, t, GaussianPrior(0.0, 4.0)))
     rng = np.random.default_rng(0)
@@ -135,9 +136,9 @@ def test_no_gaussian_nearby_has_a_higher_bound(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood: str) -> None:
+def test_rows_classes_weights_and_threads_do_not_matter(likelihood: str) -> None:
     softmax = likelihood == "softmax"
-    Phi, t = dense.softmax(0, N=80, K=3) if softmax else dense.binary(0, N=80)
+    Phi, t = dense.drawn(likelihood, N=80)
     prior = GaussianPrior(0.0, 1.0)
     r = refine(fit(Phi, t, prior, likelihood))
     order = np.random.default_rng(0).permutation(80)
@@ -156,7 +157,7 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood:
     assert refine(fit(chunks, None, prior, likelihood)).elbo == pytest.approx(r.elbo, abs=1e-8)
 
 
-def test_the_shift_is_cheap_and_good_where_laplace_is(dense: Twin) -> None:
+def test_the_shift_is_cheap_and_good_where_laplace_is() -> None:
     Phi, t = dense.binary(3, N=150, M=4)
     q = fit_evidence(Phi, t)
     s, r = mean_shift(q), refine(q)
@@ -169,7 +170,7 @@ def test_the_shift_is_cheap_and_good_where_laplace_is(dense: Twin) -> None:
     assert (s.kind, s.log_evidence) == ("shifted", q.log_evidence)
 
 
-def test_refining_twice_is_refining_once(dense: Twin) -> None:
+def test_refining_twice_is_refining_once() -> None:
     Phi, t = dense.binary(0)
     r = refine(fit(Phi, t, GaussianPrior(0.0, 1.0)))
     again = refine(r)
@@ -177,7 +178,7 @@ def test_refining_twice_is_refining_once(dense: Twin) -> None:
     assert again.laplace is r.laplace
 
 
-def test_without_a_prior_there_is_nothing_to_refine(dense: Twin) -> None:
+def test_without_a_prior_there_is_nothing_to_refine() -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, None)
     for function in (refine, mean_shift):

@@ -36,7 +36,7 @@ from blr.predictive.binary import (
 )
 from blr.predictive.expectations import expected_derivatives, expected_terms
 from blr.sums import Rows
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 SDS = (0.0, 1e-6, 0.1, 0.4999, 0.5001, 0.9999, 1.0001, 1.9999, 2.0001, 3.0, 5.0, 10.0, 20.0, 50.0)
 MEANS = np.concatenate([np.linspace(-60, 60, 81), [-1e-9, 1e-9]])
@@ -282,7 +282,7 @@ def reference(likelihood: Categorical, m: Vector, V: Matrix, t: Vector) -> tuple
 
 @pytest.mark.parametrize("K", [2, 3, 4, 5])
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.1, 1e-5), (0.4, 2e-4), (1.0, 1e-3), (2.5, 4e-3)])
-def test_softmax_by_product_rules(dense: Twin, K: int, spread: float, tolerance: float) -> None:
+def test_softmax_by_product_rules(K: int, spread: float, tolerance: float) -> None:
     likelihood = Categorical(K)
     rng = np.random.default_rng(K)
     m = 2 * rng.standard_normal((5, K - 1))
@@ -298,7 +298,7 @@ def test_softmax_by_product_rules(dense: Twin, K: int, spread: float, tolerance:
 
 
 @pytest.mark.parametrize("K", [2, 3, 12])
-def test_all_activations_agree_with_contrasts(dense: Twin, K: int) -> None:
+def test_all_activations_agree_with_contrasts(K: int) -> None:
     """The common shift, however uncertain, says nothing."""
     full, contrasts = Categorical(K, contrasts=False), Categorical(K)
     rng = np.random.default_rng(0)
@@ -312,7 +312,7 @@ def test_all_activations_agree_with_contrasts(dense: Twin, K: int) -> None:
     assert unpack(ours[2], K) == pytest.approx(T @ unpack(theirs[2], K - 1) @ T.T, abs=1e-8)
 
 
-def test_sums_are_over_rows(dense: Twin) -> None:
+def test_sums_are_over_rows() -> None:
     Phi, t = dense.softmax(0, N=50, M=3, K=3)
     likelihood, rng = Categorical(3), np.random.default_rng(0)
     theta, w = rng.standard_normal(6), rng.gamma(2.0, size=50)
@@ -336,7 +336,7 @@ def test_sums_are_over_rows(dense: Twin) -> None:
 @pytest.mark.parametrize(
     ("spread", "tolerance"), [(0.3, 1e-4), pytest.param(1.0, 1e-3, marks=pytest.mark.long), (3.0, 1e-2)]
 )
-def test_sums_of_many_classes_are_those_of_nodes(dense: Twin, spread: float, tolerance: float) -> None:
+def test_sums_of_many_classes_are_those_of_nodes(spread: float, tolerance: float) -> None:
     """Rows that are known well take an expansion, the others nodes: both near what very many nodes give each row."""
     K, M, N = 12, 3, 20
     Phi, t = dense.softmax(0, N=N, M=M, K=K)

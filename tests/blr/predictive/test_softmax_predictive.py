@@ -20,7 +20,8 @@ from blr.predictive.softmax import (
     softmax_pairwise,
     softmax_plugin,
 )
-from tests.blr.conftest import Twin, scaled_covariance
+from tests.blr import dense
+from tests.blr.conftest import scaled_covariance
 
 REFERENCE = Path(__file__).parent.parent.parent / "reference" / "softmax_integrals.npz"
 
@@ -269,7 +270,7 @@ def test_one_output_is_in_single_precision_where_no_probability_shows_it(
         np.testing.assert_allclose(V, slow, rtol=1e-12)
 
 
-def test_probabilities_of_several_classes_do_not_show_it(dense: Twin) -> None:
+def test_probabilities_of_several_classes_do_not_show_it() -> None:
     Phi, t = dense.softmax(0, N=400, M=6, K=4)
     q = blr.fit_evidence(Phi, t, "softmax", classes=range(4))
     found, slow = q.prediction(Phi, single=True), q.prediction(Phi)

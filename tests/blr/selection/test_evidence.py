@@ -26,15 +26,9 @@ from blr.selection.evidence import (
     fit_scales,
     log_hyperprior,
 )
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 _VARIANCE = 25.0  # of the intercept
-
-
-def case(dense: Twin, likelihood: str, seed: int = 0, N: int = 120, M: int = 5) -> tuple[Matrix, Vector]:
-    if likelihood == "softmax":
-        return dense.softmax(seed, N=N, M=M, K=3, scale=0.7)
-    return dense.binary(seed, N=N, M=M, scale=0.7)
 
 
 def alphas(q: LaplacePosterior) -> Vector:
@@ -50,8 +44,8 @@ def evidence(Phi: Matrix, t: Vector, likelihood: str, log_alpha: float) -> float
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "cauchit", "softmax"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_gradient_vanishes_and_no_grid_point_is_better(dense: Twin, likelihood: str, seed: int) -> None:
-    Phi, t = case(dense, likelihood, seed)
+def test_the_gradient_vanishes_and_no_grid_point_is_better(likelihood: str, seed: int) -> None:
+    Phi, t = dense.drawn(likelihood, seed, N=120, M=5, scale=0.7)
     q = fit_evidence(Phi, t, likelihood, intercept_variance=_VARIANCE)
     best = alphas(q)[0]
     assert q.converged
@@ -66,7 +60,7 @@ def test_the_gradient_vanishes_and_no_grid_point_is_better(dense: Twin, likeliho
     assert max(grid) <= q.log_evidence + 1e-7
 
 
-def test_of_many_classes_no_grid_point_is_better(dense: Twin) -> None:
+def test_of_many_classes_no_grid_point_is_better() -> None:
     Phi, t = dense.softmax(0, N=300, M=4, K=12)
     q = fit_evidence(Phi, t, "softmax", intercept_variance=_VARIANCE)
     best = alphas(q)[0]
@@ -75,8 +69,8 @@ def test_of_many_classes_no_grid_point_is_better(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_groups_have_their_own_precision(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood)
+def test_groups_have_their_own_precision(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood, N=120, M=5, scale=0.7)
     groups = np.array([9, 0, 0, 3, 3])
     q = fit_evidence(Phi, t, likelihood, groups=groups, intercept_variance=_VARIANCE)
     x = alphas(q)
@@ -92,7 +86,7 @@ def test_groups_have_their_own_precision(dense: Twin, likelihood: str) -> None:
         assert down <= q.log_evidence + 1e-8
 
 
-def test_without_an_intercept(dense: Twin) -> None:
+def test_without_an_intercept() -> None:
     Phi, t = dense.binary(0, N=100, M=4)
     q = fit_evidence(Phi[:, 1:], t, intercept=None)
     assert np.ptp(q.prior.covariance) == 0
@@ -102,8 +96,8 @@ def test_without_an_intercept(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood: str) -> None:
-    Phi, t = case(dense, likelihood)
+def test_rows_classes_weights_and_threads_do_not_matter(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood, N=120, M=5, scale=0.7)
     q = fit_evidence(Phi, t, likelihood)
     order = np.random.default_rng(0).permutation(len(t))
     turned = t[:, ::-1] if likelihood == "softmax" else 1 - t
@@ -122,9 +116,7 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood:
     assert np.array_equal(runs[0].mean, runs[1].mean)
 
 
-def test_large_data_start_on_part_of_the_rows_and_end_the_same(
-    dense: Twin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_data_start_on_part_of_the_rows_and_end_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(0, N=6000, M=5, scale=0.5)
     whole = fit_evidence(Phi, t)
     monkeypatch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 1000)
@@ -135,7 +127,7 @@ def test_large_data_start_on_part_of_the_rows_and_end_the_same(
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
-def test_a_common_scale_of_the_features_moves_alpha_alone(dense: Twin, scale: float) -> None:
+def test_a_common_scale_of_the_features_moves_alpha_alone(scale: float) -> None:
     Phi, t = dense.binary(0)
     s = np.r_[1.0, np.full(3, scale)]
     one, other = fit_evidence(Phi, t), fit_evidence(Phi * s, t)
@@ -144,7 +136,7 @@ def test_a_common_scale_of_the_features_moves_alpha_alone(dense: Twin, scale: fl
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_groups_of_any_scale_are_each_found(dense: Twin, scale: float) -> None:
+def test_groups_of_any_scale_are_each_found(scale: float) -> None:
     Phi, t = dense.binary(0)
     one = fit_evidence(Phi, t, groups=[0, 1, 2, 2])
     other = fit_evidence(Phi * [1.0, scale, 1.0, 1.0], t, groups=[0, 1, 2, 2])
@@ -168,7 +160,7 @@ def test_groups_of_any_scale_are_each_found(dense: Twin, scale: float) -> None:
         ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
     ],
 )
-def test_says_what_is_wrong(dense: Twin, options: dict[str, Any], message: str) -> None:
+def test_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
     Phi, t = dense.binary(0)
     with pytest.raises(ValueError, match=message):
         fit_evidence(Phi, t, **options)

@@ -35,7 +35,7 @@ from blr.selection.compare import (
 )
 from blr.selection.grouping import APART, group_classes
 from blr.selection.label_noise import LabelNoise, NoiseDensity, estimate_label_noise
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 
 def refitted(q: LaplacePosterior, Phi: Matrix, t: Vector, row: int) -> Vector:
@@ -47,7 +47,7 @@ def refitted(q: LaplacePosterior, Phi: Matrix, t: Vector, row: int) -> Vector:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_rows_left_out_are_nearly_those_of_fits_without_them(dense: Twin, likelihood: str) -> None:
+def test_rows_left_out_are_nearly_those_of_fits_without_them(likelihood: str) -> None:
     Phi, t = dense.softmax(3, N=40, M=2, K=3) if likelihood == "softmax" else dense.binary(3, N=40, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood, classes=range(3 if likelihood == "softmax" else 2))
     p, share, _ = leave_one_out_probability(q)
@@ -60,7 +60,7 @@ def test_rows_left_out_are_nearly_those_of_fits_without_them(dense: Twin, likeli
 
 
 @pytest.mark.parametrize("refined", [False, True])
-def test_many_classes_by_the_formula(dense: Twin, refined: bool) -> None:  # noqa: FBT001
+def test_many_classes_by_the_formula(refined: bool) -> None:  # noqa: FBT001
     """V' = (I - V R)⁻¹ V in all K - 1 contrasts, whichever classes a row's curvature is in."""
     K = 12
     Phi, t = dense.softmax(4, N=60, M=3, K=K, scale=2.0)
@@ -81,7 +81,7 @@ def test_many_classes_by_the_formula(dense: Twin, refined: bool) -> None:  # noq
         assert np.abs(p[n] - exact).max() < 5e-3  # 512 nodes where the series does not serve
 
 
-def test_binary_rows_by_the_formula(dense: Twin) -> None:
+def test_binary_rows_by_the_formula() -> None:
     """Means a - h (t - y)/(1 - r h) and variances h/(1 - r h), with the weight in r and in the step."""
     Phi, t = dense.binary(4, N=30, M=3)
     w = np.random.default_rng(4).gamma(2.0, 0.5, 30)
@@ -94,7 +94,7 @@ def test_binary_rows_by_the_formula(dense: Twin) -> None:
     np.testing.assert_array_equal(weight, w)
 
 
-def test_the_score_is_the_sum_over_the_rows(dense: Twin) -> None:
+def test_the_score_is_the_sum_over_the_rows() -> None:
     Phi, _ = dense.binary(5, N=50, M=3)
     votes = np.random.default_rng(5).multinomial(6, [0.5, 0.3, 0.2], 50).astype(float)
     q = fit(Phi, votes, GaussianPrior(0.0, 1.0), "softmax")
@@ -151,7 +151,7 @@ def test_a_row_that_stands_alone_is_influential() -> None:
     assert leave_one_out(q).n_influential == 1
 
 
-def test_an_average_is_the_sum_of_its_parts(dense: Twin) -> None:
+def test_an_average_is_the_sum_of_its_parts() -> None:
     Phi, t = dense.binary(7, N=60, M=4)
     designs = [Phi[:, :m] for m in (2, 3, 4)]
     posteriors = [blr.fit_evidence(X, t) for X in designs]
@@ -162,7 +162,7 @@ def test_an_average_is_the_sum_of_its_parts(dense: Twin) -> None:
     assert compare(posteriors).best["loo"] == np.argmax([leave_one_out(q).log_density for q in posteriors])
 
 
-def test_says_what_is_wrong(dense: Twin) -> None:
+def test_says_what_is_wrong() -> None:
     Phi, t = dense.binary(8, N=30, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match="got nothing to compare"):

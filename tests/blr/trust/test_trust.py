@@ -36,14 +36,14 @@ from blr.trust.verdict import (
     named_reasons,
     smooth,
 )
-from tests.blr.conftest import Twin
+from tests.blr import dense
 
 
 def reasons(q: LaplacePosterior) -> str:
     return " | ".join(q.trust.reasons)
 
 
-def test_plenty_of_data_is_green(dense: Twin) -> None:
+def test_plenty_of_data_is_green() -> None:
     Phi, t = dense.binary(0, N=2000, M=4)
     trust = fit(Phi, t, GaussianPrior(0.0, 1.0)).trust
     assert trust.verdict == "green"
@@ -55,7 +55,7 @@ def test_plenty_of_data_is_green(dense: Twin) -> None:
     assert trust.numbers["separation"] == 0
 
 
-def test_few_rows_are_amber(dense: Twin) -> None:
+def test_few_rows_are_amber() -> None:
     Phi, t = dense.binary(3, N=30, M=6, scale=2.0)
     q = fit(Phi, t, GaussianPrior(0.0, 10.0))
     assert q.trust.verdict != "green"
@@ -65,7 +65,7 @@ def test_few_rows_are_amber(dense: Twin) -> None:
     assert not q.trust.second_order_holds
 
 
-def test_separable_with_a_broad_prior_is_red(dense: Twin) -> None:
+def test_separable_with_a_broad_prior_is_red() -> None:
     Phi, _ = dense.binary(0, N=60, M=3)
     t = np.where(Phi[:, 1] > 0, "late", "early")
     q = fit(Phi, t, GaussianPrior(0.0, 1e4))
@@ -75,7 +75,7 @@ def test_separable_with_a_broad_prior_is_red(dense: Twin) -> None:
     assert q.trust.numbers["separation"] == 2
 
 
-def test_reasons_with_names_of_functions_and_classes(dense: Twin) -> None:
+def test_reasons_with_names_of_functions_and_classes() -> None:
     Phi, _ = dense.binary(0, N=60, M=3)
     wide = np.column_stack([Phi, 3 * Phi[:, 1], np.zeros(60)])
     q = fit(wide, (Phi[:, 1] > 0).astype(int), GaussianPrior(0.0, 1e4))
@@ -89,14 +89,14 @@ def test_reasons_with_names_of_functions_and_classes(dense: Twin) -> None:
     assert named_reasons(named, functions, classes) == named
 
 
-def test_separable_with_a_firm_prior_is_told_and_not_condemned(dense: Twin) -> None:
+def test_separable_with_a_firm_prior_is_told_and_not_condemned() -> None:
     Phi, _ = dense.binary(0, N=200, M=3)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), GaussianPrior(0.0, 0.05))
     assert q.trust.verdict in {"green", "amber"}
     assert "complete separation" in reasons(q)
 
 
-def test_no_maximum_likelihood_is_red(dense: Twin) -> None:
+def test_no_maximum_likelihood_is_red() -> None:
     Phi, _ = dense.binary(0, N=60, M=3)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), None)
     assert q.trust.verdict == "red"
@@ -104,7 +104,7 @@ def test_no_maximum_likelihood_is_red(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize(("prior", "verdict"), [(GaussianPrior(0.0, 1.0), "green"), (None, "red")])
-def test_redundant_columns_are_named(dense: Twin, prior: GaussianPrior | None, verdict: str) -> None:
+def test_redundant_columns_are_named(prior: GaussianPrior | None, verdict: str) -> None:
     Phi, t = dense.binary(0, N=500, M=3)
     wide = np.column_stack([Phi, 3 * Phi[:, 1], np.zeros(500)])
     q = fit(wide, t, prior)
@@ -114,7 +114,7 @@ def test_redundant_columns_are_named(dense: Twin, prior: GaussianPrior | None, v
     assert q.trust.numbers["redundant_columns"] == 2
 
 
-def test_a_search_that_stopped_short_is_red(dense: Twin) -> None:
+def test_a_search_that_stopped_short_is_red() -> None:
     Phi, t = dense.binary(0, N=500, M=3, scale=3.0)
     q = fit(Phi, t, GaussianPrior(0.0, 100.0), max_iter=2)
     assert q.trust.verdict == "red"
@@ -122,15 +122,15 @@ def test_a_search_that_stopped_short_is_red(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog", "softmax"])
-def test_every_likelihood_has_a_verdict(dense: Twin, likelihood: str) -> None:
-    Phi, t = dense.softmax(0, N=300, M=3, K=3) if likelihood == "softmax" else dense.binary(0, N=300, M=3)
+def test_every_likelihood_has_a_verdict(likelihood: str) -> None:
+    Phi, t = dense.drawn(likelihood, N=300, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
     assert q.trust.verdict in {"green", "amber"}
     assert np.isfinite(q.second_order)
 
 
 @pytest.mark.parametrize("separable", [False, True])
-def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense: Twin, *, separable: bool) -> None:
+def test_a_softmax_of_two_classes_has_the_logistic_verdict(*, separable: bool) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     t = (Phi[:, 1] > 0).astype(int) if separable else t.astype(int)
     one, two = fit(Phi, t, GaussianPrior(0.0, 4.0)), fit(Phi, t, GaussianPrior(0.0, 2.0), "softmax")
@@ -141,7 +141,7 @@ def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense: Twin, *, separ
         assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
 
 
-def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
+def test_a_stream_has_the_rows_verdict() -> None:
     Phi, t = dense.binary(0, N=300, M=3)
     chunks = [(Phi[i : i + 70], t[i : i + 70], None) for i in range(0, 300, 70)]
     prior = GaussianPrior(0.0, 1.0)
@@ -192,7 +192,7 @@ def test_evidence_of_small_problems_where_the_second_order_holds(seed: int) -> N
     assert left < 0.015 or not q.trust.second_order_holds
 
 
-def test_survives_saving_once_computed(dense: Twin) -> None:
+def test_survives_saving_once_computed() -> None:
     Phi, t = dense.binary(0, N=100, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(
@@ -239,7 +239,7 @@ def fitted(data: Rows, likelihood: Bernoulli | Categorical, mean: float = 0.0) -
     return Gaussian(mode.theta, mode.hessian + prior.precision)
 
 
-def problem(dense: Twin, likelihood: Bernoulli | Categorical, N: int = 60, M: int = 3) -> Rows:
+def problem(likelihood: Bernoulli | Categorical, N: int = 60, M: int = 3) -> Rows:
     make = dense.softmax if isinstance(likelihood, Categorical) else dense.binary
     Phi, t = make(0, N=N, M=M)
     return Rows(Phi, t, np.random.default_rng(0).gamma(2.0, size=N))
@@ -263,8 +263,8 @@ def tensors(data: Rows, likelihood: Bernoulli, gaussian: Gaussian) -> tuple[Vect
 
 
 @pytest.mark.parametrize("likelihood", CASES.values(), ids=CASES)
-def test_equal_the_whole_tensors(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
-    data = problem(dense, likelihood)
+def test_equal_the_whole_tensors(likelihood: Bernoulli | Categorical) -> None:
+    data = problem(likelihood)
     gaussian = fitted(data, likelihood)
     found = corrections(data, likelihood, gaussian)
     shift, second_order = tensors(data, likelihood, gaussian)
@@ -280,9 +280,9 @@ def test_equal_the_whole_tensors(dense: Twin, likelihood: Bernoulli | Categorica
     ids=[*CASES, "mislabelled logistic", "mislabelled softmax"],
 )
 def test_pairs_of_rows_give_what_slices_of_the_tensor_give(
-    dense: Twin, likelihood: Any, monkeypatch: pytest.MonkeyPatch
+    likelihood: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = problem(dense, likelihood)
+    data = problem(likelihood)
     if likelihood in (MislabelledBernoulli(), MislabelledCategorical(3)):
         one_hot = data.t if data.t.ndim == 2 else np.stack([1 - data.t, data.t], axis=1)
         data = Rows(data.Phi, 0.9 * one_hot + 0.05, data.weight)
@@ -295,7 +295,7 @@ def test_pairs_of_rows_give_what_slices_of_the_tensor_give(
     assert found[0] == pytest.approx(found[1], rel=1e-10)
 
 
-def test_scales_and_collinear_columns_lose_no_digits(dense: Twin) -> None:
+def test_scales_and_collinear_columns_lose_no_digits() -> None:
     """1, x, x² and x³ of x about 30, by 1e9: a Gram matrix of condition 1e20."""
     Phi, t = dense.binary(0, N=200, M=2)
     x = Phi[:, 1]
@@ -312,7 +312,7 @@ def test_scales_and_collinear_columns_lose_no_digits(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("K", [2, 4])
-def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyPatch, K: int) -> None:
+def test_some_rows_tell_the_term_of_all(monkeypatch: pytest.MonkeyPatch, K: int) -> None:
     likelihood = Bernoulli() if K == 2 else Categorical(K)
     Phi, t = dense.binary(0, N=4000, M=8) if K == 2 else dense.softmax(0, N=4000, M=8, K=K)
     data = Rows(Phi, t)
@@ -326,9 +326,9 @@ def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyP
     assert part[1] == exact[1]
 
 
-def test_any_number_of_threads_gives_the_same(dense: Twin) -> None:
+def test_any_number_of_threads_gives_the_same() -> None:
     likelihood = Categorical(3)
-    data = problem(dense, likelihood, N=700)
+    data = problem(likelihood, N=700)
     gaussian = fitted(data, likelihood)
     one = corrections(Rows(data.Phi, data.t, data.weight, 1), likelihood, gaussian)
     two = corrections(Rows(data.Phi, data.t, data.weight, 2), likelihood, gaussian)
@@ -358,8 +358,8 @@ def test_k_hat_tells_a_proposal_that_is_too_narrow(sd: float, low: float, high: 
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3)], ids=["logistic", "softmax"])
-def test_ratios_are_posterior_over_approximation(dense: Twin, likelihood: Any) -> None:
-    data = problem(dense, likelihood, N=80)
+def test_ratios_are_posterior_over_approximation(likelihood: Any) -> None:
+    data = problem(likelihood, N=80)
     prior, gaussian = prior_of(data, likelihood, 0.2), fitted(data, likelihood, 0.2)
     ratio = laplace_ratios(data, likelihood, gaussian, 80)
     draws = np.random.default_rng(0).standard_normal((len(ratio), len(gaussian.mean)))
