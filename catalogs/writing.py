@@ -242,7 +242,7 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_create.Layout(self.fields(rows, new), tuple(map(NewField.of, new)), self.source.n_rows)
+        layout = fits_create.Layout(self.fields(rows, new), tuple(map(NewField, new)), self.source.n_rows)
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))

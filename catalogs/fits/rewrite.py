@@ -174,31 +174,27 @@ COLUMN_CARD = re.compile(
 CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
 
 
-@dataclass(frozen=True)
 class NewField:
     """A new column as FITS stores it."""
 
-    column: NewColumn
-    form: str
-    stored: np.dtype[Any]
-    display: str | None
-
-    @classmethod
-    def of(cls, column: NewColumn) -> NewField:
+    def __init__(self, column: NewColumn) -> None:
         """Choose the TFORM of a new column."""
+        self.column = column
+        self.display: str | None = None
         if pa.types.is_string(column.datatype):
             if not column.width:
                 raise CatalogError(
                     f"'{column.name}' is text of unknown width, which FITS has to know; give NewColumn(width=...)"
                 )
-            return cls(column, f"{column.width}A", np.dtype(f"S{column.width}"), None)
+            self.form, self.stored = f"{column.width}A", np.dtype(f"S{column.width}")
+            return
         if column.datatype not in FORMS:
             known = ", ".join(str(t) for t in FORMS)
             raise CatalogError(
                 f"'{column.name}' is {column.datatype}; FITS columns are added as {known}, string"
             )
-        code = FORMS[column.datatype]
-        return cls(column, code, STORED[code], DISPLAYS[code])
+        self.form = FORMS[column.datatype]
+        self.stored, self.display = STORED[self.form], DISPLAYS[self.form]
 
     def cards(self, n: int) -> Iterator[bytes]:
         """Yield the cards of the column as the n-th."""
@@ -394,7 +390,7 @@ def write_annotated(
     """
     kept = table.columns if partition.kept is None else [c for c in table.columns if c.name in partition.kept]
     check_names((c.name for c in kept), annotation.columns)
-    fields = tuple(NewField.of(c) for c in annotation.columns)
+    fields = tuple(map(NewField, annotation.columns))
     rewriting = Rewriting(table, partition.kept, partition.slim, fields)
     cards = annotated_cards(rewriting, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)

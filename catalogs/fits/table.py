@@ -325,16 +325,21 @@ NARROW = 9
 BLOCK_ROWS = 1 << 14
 
 
-@dataclass(frozen=True)
 class _Field:
-    """A field: where its characters are, and what becomes of it."""
+    """A field of a row of so many characters: where its characters are, and what becomes of it."""
 
-    number: int
-    name: str
-    start: int
-    width: int
-    code: str
-    null: bytes | None
+    def __init__(self, header: Header, number: int, row_width: int) -> None:
+        form, start = header.text(f"TFORM{number}") or "", header.integer(f"TBCOL{number}") - 1
+        parts = FORM.fullmatch(form.strip().upper())
+        if not parts or int(parts[2]) == 0 or start < 0 or start + int(parts[2]) > row_width:
+            raise header.damaged(
+                f"TFORM{number} is {form!r} and TBCOL{number} {start + 1}; expected a form as in 'F8.3' within the "
+                f"{row_width} characters of a row"
+            )
+        self.number, self.start, self.code, self.width = number, start, parts[1], int(parts[2])
+        self.name = header.text(f"TTYPE{number}") or f"col{number}"
+        null = header.text(f"TNULL{number}")
+        self.null = None if null is None else null.strip().encode()
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -412,20 +417,7 @@ def _fields(hdu: Hdu) -> tuple[_Field, ...]:
             f"NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected (2, 8, 0), at most "
             f"{MAX_FIELDS}, at least 1"
         )
-    return tuple(_field(header, n, width) for n in range(1, n_fields + 1))
-
-
-def _field(header: Header, n: int, row_width: int) -> _Field:
-    form, start = header.text(f"TFORM{n}") or "", header.integer(f"TBCOL{n}") - 1
-    parts = FORM.fullmatch(form.strip().upper())
-    if not parts or int(parts[2]) == 0 or start < 0 or start + int(parts[2]) > row_width:
-        raise DamagedFileError(
-            f"{header.where}: TFORM{n} is {form!r} and TBCOL{n} {start + 1}; expected a form as in 'F8.3' within "
-            f"the {row_width} characters of a row: get another copy"
-        )
-    null = header.text(f"TNULL{n}")
-    name = header.text(f"TTYPE{n}") or f"col{n}"
-    return _Field(n, name, start, int(parts[2]), parts[1], None if null is None else null.strip().encode())
+    return tuple(_Field(header, n, width) for n in range(1, n_fields + 1))
 
 
 def _cards(hdu: Hdu, fields: Sequence[_Field], row_bytes: int) -> list[bytes]:
@@ -482,7 +474,7 @@ def decompressed_cards(hdu: Hdu) -> list[bytes]:
 
 def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
     """Return the cards of the table as it was, and its rows tile by tile."""
-    tiles = Tiles.of(hdu)
+    tiles = Tiles(hdu)
     n_bytes = tiles.n_rows * tiles.row_bytes
     require_room(source.path, n_bytes, n_bytes)
     return decompressed_cards(hdu), _checked_rows(source, tiles)
@@ -500,43 +492,32 @@ def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
         raise header.damaged(f"the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM")
 
 
-@dataclass(frozen=True)
 class Tiles:
     """A compressed table: its cells are tiles of columns of the table that it was."""
 
-    hdu: Hdu
-    table: Table
-    columns: tuple[FitsColumn, ...]
-    algorithms: tuple[str, ...]
-    n_rows: int
-    row_bytes: int
-    length: int
-
-    @classmethod
-    def of(cls, hdu: Hdu) -> Tiles:
+    def __init__(self, hdu: Hdu) -> None:
         """Read the sizes from a header, and check that they are consistent."""
-        header, table = hdu.header, table_of(hdu)
+        header, self.hdu, self.table = hdu.header, hdu, table_of(hdu)
         sizes = {key: header.integer(key) for key in ("ZNAXIS1", "ZNAXIS2", "ZTILELEN")}
-        columns, offset = [], 0
-        for n in range(1, len(table.columns) + 1):
-            columns.append(column_of(header, n, offset, keyword="ZFORM"))
-            offset += columns[-1].n_bytes
-        tiles = -(-sizes["ZNAXIS2"] // max(1, sizes["ZTILELEN"]))
-        plain = all(c.heap and c.code == "B" for c in table.columns)
-        if offset != sizes["ZNAXIS1"] or tiles != table.n_rows or not plain:
-            raise DamagedFileError(
-                f"{header.where}: the header of this compressed table of {table.n_rows:,} tiles states {sizes}, but "
-                f"its columns take {offset:,} bytes in each row; the file is damaged: get another copy"
+        self.row_bytes, self.n_rows, self.length = sizes.values()
+        self.columns: list[FitsColumn] = []
+        offset = 0
+        for n in range(1, len(self.table.columns) + 1):
+            self.columns.append(column_of(header, n, offset, keyword="ZFORM"))
+            offset += self.columns[-1].n_bytes
+        self.algorithms = [header.text(f"ZCTYP{n}") or "" for n in range(1, len(self.columns) + 1)]
+        tiles = -(-self.n_rows // max(1, self.length))
+        plain = all(c.heap and c.code == "B" for c in self.table.columns)
+        if offset != self.row_bytes or tiles != self.table.n_rows or not plain:
+            raise header.damaged(
+                f"the header of this compressed table of {self.table.n_rows:,} tiles states {sizes}, but its columns "
+                f"take {offset:,} bytes in each row; the file is damaged"
             )
-        if sizes["ZTILELEN"] * sizes["ZNAXIS1"] > MAX_TILE or any(c.heap for c in columns):
+        if self.length * self.row_bytes > MAX_TILE or any(c.heap for c in self.columns):
             raise FormatError(
                 f"{header.where} is a tile-compressed table with cells of variable length or with very large "
                 "tiles, which cannot be read here; run `funpack` on the file, and open the result"
             )
-        algorithms = tuple(header.text(f"ZCTYP{n}") or "" for n in range(1, len(columns) + 1))
-        return cls(
-            hdu, table, tuple(columns), algorithms, sizes["ZNAXIS2"], sizes["ZNAXIS1"], sizes["ZTILELEN"]
-        )
 
     def rows(self, source: Source, number: int) -> Bytes:
         """Return the rows of a tile, as they were."""

@@ -203,28 +203,21 @@ class Stored:
     tag: str
 
 
-@dataclass(frozen=True)
 class ObjectStore:
-    """The objects below a URL; keys are paths below it."""
+    """The objects below a URL; keys are paths below it.
 
-    url: str
-    filesystem: Any
-    root: str
+    Raises
+    ------
+    CatalogError
+        As `why_not` says, or if the store's driver is not installed.
+    """
 
-    @classmethod
-    def at(cls, url: str) -> ObjectStore:
-        """Return the store at a URL.
-
-        Raises
-        ------
-        CatalogError
-            As `why_not` says, or if the store's driver is not installed.
-        """
+    def __init__(self, url: str) -> None:
         if why := why_not(url):
             raise CatalogError(why)
+        self.url = url.rstrip("/")
         with speaking_of(url):
-            filesystem, root = reached(url.rstrip("/"), use_listings_cache=False)
-        return cls(url.rstrip("/"), filesystem, root)
+            self.filesystem, self.root = reached(self.url, use_listings_cache=False)
 
     def path(self, key: str) -> str:
         """Return the driver's path of an object."""

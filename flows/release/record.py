@@ -199,7 +199,7 @@ class Series:
         if url is None:
             return cls(name, check_output(Path(releases) / name, key="releases"))
         place = f"{url.rstrip('/')}/{name}"
-        return cls(name, folder_here(place), ObjectStore.at(check_store(place, key="releases")))
+        return cls(name, folder_here(place), ObjectStore(check_store(place, key="releases")))
 
     def state(self, version: str, status: Status, folder: Path, **more: Any) -> ReleaseState:
         """Return the state of a version."""

@@ -267,7 +267,7 @@ class ReleaseStore:
     @classmethod
     def at(cls, url: str) -> ReleaseStore:
         """Return the release at a URL; the store is not asked yet, and no folder is made."""
-        store = ObjectStore.at(url)
+        store = ObjectStore(url)
         top = os.environ.get(STAGING)
         place = Path(top) if top else Path(platformdirs.user_cache_path("blr")) / "releases"
         name = f"{file_name(store.url)}-{hashlib.sha256(store.url.encode()).hexdigest()[:12]}"

@@ -117,7 +117,7 @@ def test_a_long_text_among_numbers_is_shown_by_its_beginning(tmp_path: Path) -> 
 
 
 def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> None:
-    field = NewField.of(NewColumn("c", pa.string(), width=8))
+    field = NewField(NewColumn("c", pa.string(), width=8))
 
     def write() -> None:
         with pytest.raises(CatalogError, match="longer than the width of 8 characters"):

@@ -62,14 +62,14 @@ def machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def published(out: str = OUT) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest that is published, and the files of its folder."""
-    store = ObjectStore.at(out)
+    store = ObjectStore(out)
     manifest = json.loads(store.read(MANIFEST).content)
     names = store.sizes(manifest["files"])
     return manifest, {name: store.read(f"{manifest['files']}/{name}").content for name in names}
 
 
 def folders(out: str = OUT) -> set[str]:
-    return {key.partition("/")[0] for key in ObjectStore.at(out).sizes("") if "/" in key}
+    return {key.partition("/")[0] for key in ObjectStore(out).sizes("") if "/" in key}
 
 
 def outputs(manifest: dict[str, Any], files: dict[str, bytes]) -> dict[str, str]:
@@ -174,7 +174,7 @@ def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest
         patched.setattr("flows.runs.release_store.AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             run()
-    assert ObjectStore.at(OUT).read(MANIFEST) is None
+    assert ObjectStore(OUT).read(MANIFEST) is None
     again = []
     with monkeypatch.context() as patched:
         patched.setattr(ObjectStore, "upload", lambda *a: (again.append(a[2]), upload(*a))[1])
@@ -308,7 +308,7 @@ def test_a_release_is_published_in_azure(az: str) -> None:
     assert run(az).status == "done"
     manifest, files = published(az)
     assert set(PARTS) <= files.keys()
-    store = ObjectStore.at(az)
+    store = ObjectStore(az)
     stale = store.read(MANIFEST)
     assert not store.replace(MANIFEST, b"{}", before=None)
     assert store.replace(MANIFEST, stale.content, before=stale)
@@ -362,7 +362,7 @@ def test_a_release_is_published_in_googles_store_and_read_again(gs: str, make: S
     before, files = published(gs)
     run("annotated")
     assert all(files[name] == Path("annotated", name).read_bytes() for name in PARTS)
-    store = ObjectStore.at(gs)
+    store = ObjectStore(gs)
     stale = store.read(MANIFEST)
     assert stale is not None
     assert not store.replace(MANIFEST, b"{}", before=None)
