@@ -248,6 +248,28 @@ class Chosen:
         return self.covariances[share < _LARGE_SHARE]
 
 
+def _inside(
+    nodes: NDArray[np.float64], share: Matrix, support: Matrix, everywhere: Chosen, dimension: int
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64], Matrix, Chosen]]:
+    """Yield rows, the nearest points within the range of nodes (S, n, F) beyond it, and their shares.
+
+    At the edge of the range the activations bend, so they are taken at all points.  Where one feature is missing and
+    the others lie within, the points are two, the ends of its range.
+    """
+    low, high = support
+    ends = np.stack([nodes.min(axis=0), nodes.max(axis=0)])
+    other = ((ends[0] == ends[1]) & ((ends[0] < low) | (ends[0] > high))).any(axis=1) | (dimension != 1)
+    rows = np.flatnonzero(~other)
+    if len(rows):
+        below = (nodes[:, rows] < low).any(axis=2)
+        sides = np.stack([(share[:, rows] * side).sum(axis=0) for side in (below, ~below)])
+        both = NodeInterpolation(np.arange(2), np.eye(2))
+        yield rows, np.clip(ends[:, rows], low, high), sides, Chosen(both, (both, both))
+    rows = np.flatnonzero(other)
+    if len(rows):
+        yield rows, np.clip(nodes[:, rows], low, high), share[:, rows], everywhere
+
+
 @dataclass(frozen=True, eq=False)
 class NodeMixture:
     """The prediction of many members at nodes.  `shift` (K,) as of `Posterior.prediction`, `support` (2, F)."""
@@ -288,12 +310,13 @@ class NodeMixture:
             rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE)
             share[:, rows] -= moved[:, rows]
         sums = self._sums(nodes, share, chosen, fine, designs)
-        if rows.size:
-            # At the edge of the range the activations bend: they are taken at all nodes, whatever rows are asked for.
-            inside = np.clip(nodes[:, rows], low, high)
-            more = self._sums(inside, moved[:, rows], (chosen[0], chosen[0]), fine)
-            for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
-                total[rows] += part
+        if rows.size and self.support is not None:
+            for some, points, weights, own in _inside(
+                nodes[:, rows], moved[:, rows], self.support, chosen[0], dimension
+            ):
+                more = self._sums(points, weights, (own, own), fine)
+                for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
+                    total[rows[some]] += part
         # Inner points are float32, so that the sums are not quite one.
         p = sums.p / sums.p.sum(axis=1, keepdims=True)
         q = of_moments(p, sums.entropy, sums.mean, sums.second)

@@ -33,6 +33,7 @@ from blr.basis.base import Basis, Standardisation, whole
 _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
 _FEW_ROWS, _MANY_ROWS = 400, 2000  # where the smallest leaves of a forest and of boosted trees change
+_FEW = 3  # sets up to which rows go down the trees one by one
 _FOLDS = 5  # of the groups, for boosted trees
 # Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, N / 16 between.
 _RATE, _RIDGE = 0.2, 1.0
@@ -178,6 +179,7 @@ class Forest(Basis):
 
     def leaf_means(self, Z: Matrix, sets: int = 1, trees: NDArray[np.intp] | slice = slice(None)) -> Matrix:
         """Return the mean (n, K) over all trees of the leaves' values at Z (n, F), with 0 for others than `trees`."""
+        sets = sets if sets > _FEW else 1
         n, K = len(Z) // sets, self.value.shape[1]
         if compiled.loops is not None:
             # The points that a row has in the sets lie side by side, in whole eights: they go down the trees together.
