@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,13 +71,31 @@ def answer_until_kept(window: Browser, keys: str, text: str) -> None:
     window.wait_for(kept, f"{text!r} on the page, answered and loaded again")
 
 
-def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_path: Path) -> None:
+def open_reviews(
+    window: Browser,
+    folder: Path,
+    title: str,
+    names: Sequence[str],
+    classes: Sequence[str] = ("early", "late"),
+) -> Path:
+    """Open a page of objects to review; return its table."""
+    one, other = classes
     rows = [
-        listed(REVIEW, name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
-        for name in NAMES
+        listed(REVIEW, name, 10.0, -2.0, one, 0.6, other, 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        for name in names
     ]
-    paths = write_list(REVIEW, rows, tmp_path, "name", ["early", "late"], "Review of m@1")
-    window.open(paths[2].as_uri())
+    table, _, page = write_list(REVIEW, rows, folder, "name", classes, title)
+    window.open(page.as_uri())
+    return table
+
+
+def open_audit(window: Browser, folder: Path, title: str) -> None:
+    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    window.open(write_list(AUDIT_LIST, rows, folder, "name", ["early", "late"], title)[2].as_uri())
+
+
+def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_path: Path) -> None:
+    table = open_reviews(window, tmp_path, "Review of m@1", NAMES)
     window.shows("0 of 3 answered", "low confidence")
     body = window.driver.find_element(By.TAG_NAME, "body")
     body.send_keys("2")
@@ -85,7 +103,7 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
     window.driver.switch_to.active_element.send_keys("3")
     window.shows("2 of 3 answered")
     found = answers(window)
-    with paths[0].open(encoding="utf-8") as stream:
+    with table.open(encoding="utf-8") as stream:
         before = list(csv.DictReader(stream))
     assert [row["label"] for row in found] == ["late", "", "?"]
     assert [row | {"label": ""} for row in found] == [row | {"label": ""} for row in before]
@@ -97,34 +115,19 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
 
 def test_answers_stay_with_their_list_and_their_object(window: Browser, tmp_path: Path) -> None:
     """A later list of the same model, on the same place, has other objects: it opens without an answer."""
-
-    def opened(*names: str) -> Path:
-        rows = [
-            listed(REVIEW, name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
-            for name in names
-        ]
-        csv_file, _, page = write_list(REVIEW, rows, tmp_path, "name", ["early", "late"], "Review of m@2")
-        window.open(page.as_uri())
-        return csv_file
-
-    opened("a", "b", "b")
+    open_reviews(window, tmp_path, "Review of m@2", ("a", "b", "b"))
     window.shows("0 of 3 answered")
     answer_until_kept(window, "21", "2 of 3 answered")
-    opened("c", "a", "d")
+    open_reviews(window, tmp_path, "Review of m@2", ("c", "a", "d"))
     window.shows("0 of 3 answered")
-    opened("a", "b", "b")
+    open_reviews(window, tmp_path, "Review of m@2", ("a", "b", "b"))
     reload_until(window, "2 of 3 answered")
     assert [row["label"] for row in answers(window)] == ["late", "early", ""]
 
 
 def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, tmp_path: Path) -> None:
     names = ("=1+1", "-2+3", "'tis", "a\rb", '@"x"')
-    rows = [
-        listed(REVIEW, name, 10.0, -2.0, "=early", 0.6, "+late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
-        for name in names
-    ]
-    paths = write_list(REVIEW, rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
-    window.open(paths[2].as_uri())
+    open_reviews(window, tmp_path, "Review of m@3", names, ("=early", "+late"))
     for _ in names:
         window.driver.switch_to.active_element.send_keys("2")
     window.shows("5 of 5 answered")
@@ -157,9 +160,7 @@ def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) ->
 
 
 def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> None:
-    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
-    window.open(paths[2].as_uri())
+    open_audit(window, tmp_path, "Audit of m@1")
     window.shows("0 of 3 answered")
     window.driver.find_element(By.TAG_NAME, "body").send_keys("3")
     window.driver.switch_to.active_element.send_keys(Keys.END)
@@ -168,12 +169,10 @@ def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> No
 
 
 def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -> None:
-    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
     refusing = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } });"
     added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refusing})
     try:
-        window.open(paths[2].as_uri())
+        open_audit(window, tmp_path, "Audit of nobody")
         window.shows("0 of 3 answered")
         window.driver.find_element(By.TAG_NAME, "body").send_keys("1")
         window.shows(
@@ -186,9 +185,7 @@ def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -
 
 def test_loading_a_page_erases_no_answers(window: Browser, tmp_path: Path) -> None:
     """What a page could not read for the moment is still there when it is loaded again."""
-    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit read twice")
-    window.open(paths[2].as_uri())
+    open_audit(window, tmp_path, "Audit read twice")
     answer_until_kept(window, "1", "1 of 3 answered")
     unread = "Storage.prototype.getItem = () => null;"
     added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": unread})
