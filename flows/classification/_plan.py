@@ -170,21 +170,21 @@ def find_jobs(
     """Yield the jobs of files, without files that are gone since they were opened."""
     states: dict[Path, FileState] = {}
     uncertain: list[Path] = []
-    for file in files:
-        outputs = (before.find(file.name) if before else None, work.staging.recorded(file.name))
-        known, path = [output.input for output in outputs if output is not None], file.file.path
-        states[path] = file.file.state(() if verify else known)
-        if known and not states[path].sha256:
-            uncertain.append(path)
+    for _, file, _, name in files:
+        outputs = (before.find(name) if before else None, work.staging.recorded(name))
+        known = [output.input for output in outputs if output is not None]
+        states[file.path] = file.state(() if verify else known)
+        if known and not states[file.path].sha256:
+            uncertain.append(file.path)
     found = hashed_on(engine, uncertain) if uncertain else {}
     gone = set(uncertain) - found.keys()
-    catalogues = {catalogue: catalogue.unlisted() for catalogue in {file.catalogue for file in files}}
-    for file in files:
-        path = file.file.path
+    catalogues = {catalogue: catalogue.unlisted() for catalogue in {catalogue for catalogue, *_ in files}}
+    for catalogue, file, partition, name in files:
+        path = file.path
         if path in gone:
             continue
         state = states[path] if path not in found else replace(states[path], sha256=found[path])
-        job = Job(catalogues[file.catalogue], file.file, file.name, file.partition.n_rows, state)
+        job = Job(catalogues[catalogue], file, name, partition.n_rows, state)
         with suppress(FileNotFoundError):
             yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
 
@@ -427,7 +427,7 @@ def make_plan(
     ):
         raise errors[0]
     _check_names_distinct(files, brought)
-    names = {f.name for f in files}
+    names = {name for *_, name in files}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
@@ -542,9 +542,9 @@ def _with_adopted(plan: Plan) -> Plan:
 
 def _check_names_distinct(files: Sequence[OpenedFile], brought: Brought) -> None:
     first = {name: Path("a file at a URL") for name in brought.left_out()}
-    for one in files:
-        path = one.partition.path
-        other = first.setdefault(one.name, path)
+    for *_, partition, name in files:
+        path = partition.path
+        other = first.setdefault(name, path)
         if other != path:
             raise UsageError(
                 f"got {other} and {path}, whose outputs would have the same name, expected different names; "

@@ -601,12 +601,12 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Score
     files, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
     if failed and not files:
         raise next(iter(failed.values()))
-    step = max(1, math.ceil(sum(f.partition.n_rows for f in files) / EM_ROWS))
+    step = max(1, math.ceil(sum(partition.n_rows for *_, partition, _ in files) / EM_ROWS))
     parts = [np.empty((0, len(model.classes)))]
     with single_threaded_blas():
-        for file in files:
-            here = scorer.on(open_source(file.catalogue))
-            batches = thinned(file.partition.batches(here.reader.read), step)
+        for catalogue, _, partition, _ in files:
+            here = scorer.on(open_source(catalogue))
+            batches = thinned(partition.batches(here.reader.read), step)
             parts.extend(here.score(batch)[0].probability for batch in batches)
     p = np.concatenate(parts)
     try:
@@ -616,7 +616,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Score
             f'class_prior: got "em", but the shares cannot be estimated from these rows: {error}'
         ) from error
     rounded = np.round(shares / shares.sum(), DIGITS)
-    first = files[0].catalogue.source.path.name
+    first = files[0][0].source.path.name
     name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
     return Shift(
         class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),

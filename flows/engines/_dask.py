@@ -21,7 +21,7 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 
 from blr import compiled
-from flows.engines.engine import LostError, Tree
+from flows.engines.engine import LostError, tree_sum
 from flows.errors import EngineError, FlowError
 from flows.version import code_version
 
@@ -241,10 +241,8 @@ class DaskEngine:
         def added(parts: Sequence[Future]) -> Future:
             return client.submit(sum_of, list(parts), pure=False)
 
-        tree = Tree(added)
-        for item in items:
-            tree.push(client.submit(part, item, pure=False))
-        result = self._result_of(tree.total())
+        parts = (client.submit(part, item, pure=False) for item in items)
+        result = self._result_of(tree_sum(parts, added))
         if isinstance(result, LostError):
             raise result
         return result

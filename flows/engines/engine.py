@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from flows.errors import EngineError, UsageError
 
@@ -58,7 +58,7 @@ class Engine(Protocol):
         ...
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
-        """Return the sum of the results, added by `add` in a `Tree`: the same bits whoever does the work.
+        """Return the sum of the results, added by `add` as in `tree_sum`: the same bits whoever does the work.
 
         EngineError as for `map`, and where an item's workers were killed each time; ValueError if there is no
         item.
@@ -66,38 +66,31 @@ class Engine(Protocol):
         ...
 
 
-@dataclass
-class Tree(Generic[T]):
-    """Adds parts in their order, up to `FAN_IN` at once, then the sums in the same way, until one is left.
+def tree_sum(parts: Iterable[T], add: Callable[[Sequence[T]], T]) -> T:
+    """Return the sum of parts: up to `FAN_IN` in their order at once, then the sums in the same way, until one is left.
 
-    Its shape depends on the number of parts alone.  It holds fewer than `FAN_IN` parts of each level.
+    The shape of this tree depends on the number of parts alone.  Fewer than `FAN_IN` parts of each level are held.
+    ValueError where there is no part.
     """
+    levels: list[list[T]] = []
 
-    add: Callable[[Sequence[T]], T]
-    _levels: list[list[T]] = field(default_factory=list)
+    def push(part: T, level: int) -> None:
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(part)
+        if len(levels[level]) == FAN_IN:
+            waiting, levels[level] = levels[level], []
+            push(add(waiting), level + 1)
 
-    def push(self, part: T, level: int = 0) -> None:
-        """Take the next part."""
-        if level == len(self._levels):
-            self._levels.append([])
-        waiting = self._levels[level]
-        waiting.append(part)
-        if len(waiting) == FAN_IN:
-            self._levels[level] = []
-            self.push(self.add(waiting), level + 1)
-
-    def total(self) -> T:
-        """Return the sum of all parts; ValueError where there is no part."""
-        level = 0
-        while level < len(self._levels):
-            waiting = self._levels[level]
-            if level == len(self._levels) - 1 and len(waiting) == 1:
-                return waiting[0]
-            self._levels[level] = []
-            if waiting:
-                self.push(waiting[0] if len(waiting) == 1 else self.add(waiting), level + 1)
-            level += 1
-        raise ValueError("got no part, expected at least one")
+    for part in parts:
+        push(part, 0)
+    for level, waiting in enumerate(levels):  # which grow meanwhile
+        if level == len(levels) - 1 and len(waiting) == 1:
+            return waiting[0]
+        levels[level] = []
+        if waiting:
+            push(waiting[0] if len(waiting) == 1 else add(waiting), level + 1)
+    raise ValueError("got no part, expected at least one")
 
 
 @dataclass(frozen=True)
@@ -123,10 +116,7 @@ class ThreadEngine:
         """Return the sum of the results, as `Engine.reduce` says."""
         from blr.threads import ordered_map  # noqa: PLC0415  as above
 
-        tree = Tree(add)
-        for part in ordered_map(work, items, threads=self.threads):
-            tree.push(part)
-        return tree.total()
+        return tree_sum(ordered_map(work, items, threads=self.threads), add)
 
 
 _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)

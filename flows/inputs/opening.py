@@ -42,14 +42,8 @@ from flows.runs.progress import tell
 Check = Callable[[Catalog], None]
 
 
-@dataclass(frozen=True)
-class OpenedFile:
-    """One file that was opened: its state, its partition, and the catalogue as it was opened; `name` is its copy's."""
-
-    catalogue: InputCatalogue
-    file: InputFile
-    partition: Partition
-    name: str
+OpenedFile = tuple[InputCatalogue, InputFile, Partition, str]
+"""A file that was opened: the catalogue as it was opened, the file's state, its partition, and the name of its copy."""
 
 
 def find_files(
@@ -86,7 +80,7 @@ def find_files(
 
 
 def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
-    catalog, opened = open_source(catalogue), []
+    catalog, opened = open_source(catalogue), list[OpenedFile]()
     check(catalog)
     check_links(catalog, catalogue.source)
     for name, partition in copied(catalog, catalogue.form).items():
@@ -96,7 +90,7 @@ def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
                 "would be hidden in the output folder too; rename the file"
             )
         with suppress(FileNotFoundError):  # it has gone since it was opened
-            opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
+            opened.append((catalogue, catalogue.file(partition.path), partition, name))
     return opened
 
 

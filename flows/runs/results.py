@@ -458,65 +458,33 @@ class FileWork(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseResult:
-    """What `reprocess` and `classify` have done in an output folder, or would do.
+    """What `reprocess` and `classify` have done in an output folder, or would do."""
 
-    Attributes
-    ----------
-    status
-        "planned" with `--dry-run`; "nothing to do", since every copy was there already; "waiting", since all inputs
-        were left for the next run; or "done".
-    model
-        The model's `NAME@VERSION`.
-    out, manifest
-        The output folder, and the path of its `manifest.json`.
-    release
-        Number of the release that is in the folder when the work ends; None before the first.
-    files
-        The input files, by the names of their copies.
-    retired
-        Names of the copies that were moved to `_retired`, or would be: mostly those whose input is gone.
-    quarantined
-        Why a file could not be annotated, by the name of its copy.
-    stale
-        Names of the copies that are of an earlier state of their input, which is quarantined or deferred.
-    deferred
-        Why a file is left for the next run, by the name of its copy: for example, it is still being written.
-    advice
-        Advice on large copies, a sentence; '' where none is needed.
-    summary
-        Counts of the annotated files; None where no file is annotated yet.
-    before
-        The release before this work; None for the first release.
-    published
-        URL of the object store where the release is published; None for a folder of this machine.  `out` is then the
-        folder here that it is published from.
-    repeats
-        Sentences on odd files: those with objects in common, or too many to say so, and those without rows.
-    up_to_date
-        Whether the plan has nothing to do; None unless the status is "planned".
-    drifted
-        Names of the features whose distribution is far from the training's; None unless the status is "done".
-    report, difference
-        Path of the release's report, and what the release changes; None for `classify`, which makes no report.
-    """
-
+    # "planned" with `--dry-run`; "nothing to do", since every copy was there already; "waiting", since all inputs were
+    # left for the next run.
     status: Literal["planned", "nothing to do", "waiting", "done"]
-    model: str
-    out: Path
-    manifest: Path
-    release: int | None
-    files: Mapping[str, FileWork]
-    retired: tuple[str, ...]
-    quarantined: Mapping[str, str]
-    stale: tuple[str, ...]
-    deferred: Mapping[str, str]
-    advice: str
-    summary: Summary | None
-    before: ReleaseReference | None
+    model: str  # NAME@VERSION
+    out: Path  # the output folder
+    manifest: Path  # path of its `manifest.json`
+    release: int | None  # number of the release in the folder when the work ends; None before the first
+    files: Mapping[str, FileWork]  # the input files, by the names of their copies
+    retired: tuple[str, ...]  # copies moved to `_retired`, or to be moved: mostly those whose input is gone
+    quarantined: Mapping[str, str]  # why a file could not be annotated, by the name of its copy
+    stale: tuple[str, ...]  # copies of an earlier state of their input, which is quarantined or deferred
+    deferred: Mapping[str, str]  # why a file is left for the next run, by the name of its copy
+    advice: str  # on large copies, a sentence; '' where none is needed
+    summary: Summary | None  # counts of the annotated files; None where no file is annotated yet
+    before: ReleaseReference | None  # the release before this work; None for the first release
+    # URL of the object store where the release is published, from the folder `out`; None for a folder of this machine.
     published: str | None = None
-    repeats: tuple[str, ...] = ()
-    up_to_date: bool | None = None
-    drifted: tuple[str, ...] | None = None
+    repeats: tuple[
+        str, ...
+    ] = ()  # sentences on files with objects in common, or too many to say so, or without rows
+    up_to_date: bool | None = None  # whether the plan has nothing to do; None unless the status is "planned"
+    drifted: tuple[str, ...] | None = (
+        None  # features far from the training's; None unless the status is "done"
+    )
+    # The release's report, and what the release changes; None for `classify`, which makes neither.
     report: Path | None = None
     difference: Difference | None = None
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engines._dask import LARGEST, Waiting
-from flows.engines.engine import FAN_IN, EngineChoice, ThreadEngine, Tree
+from flows.engines.engine import FAN_IN, EngineChoice, ThreadEngine, tree_sum
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.request import chosen_engine
 from flows.specification.specification import specification_hash
@@ -37,10 +37,7 @@ def bracketed(parts: Any) -> Any:
 @given(st.integers(min_value=1, max_value=3 * FAN_IN**2 + 2))
 def test_the_tree_is_that_of_the_levels(n: int) -> None:
     parts = [str(i) for i in range(n)]
-    tree = Tree(bracketed)
-    for part in parts:
-        tree.push(part)
-    assert tree.total() == by_levels(parts, bracketed)
+    assert tree_sum(parts, bracketed) == by_levels(parts, bracketed)
 
 
 def test_threads_add_to_the_same_bits() -> None:
