@@ -522,13 +522,9 @@ def _check_no_audit(out: Path) -> None:
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAsked:
     """Return the questions of a request; those that it leaves out are taken from the earlier census."""
-    before = manifest.census_asked
+    asked = manifest.census_asked
     if request.specification is not None:
         asked = census_asked(model, read_specification(request.specification))
-    elif before is not None:
-        asked = before
-    else:
-        asked = census_asked(model, model.specification)
     if request.assumes is not None:
         asked = replace(asked, assumes=request.assumes)
     if request.by is not None:
@@ -545,7 +541,5 @@ def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) ->
     summary = read_document(Summary, out / SUMMARY).with_census(census)
     write_document(out / SUMMARY, summary)
     report = rewrite_census(out, census)
-    if manifest.totals is not None:
-        totals = manifest.totals.with_census(census)
-        replace(manifest, totals=totals, census_asked=asked).write(out)
+    replace(manifest, totals=manifest.totals.with_census(census), census_asked=asked).write(out)
     return report

@@ -455,7 +455,7 @@ def _prepared(request: MapRequest, folder: Path) -> MapWork:
     for output in manifest.outputs:
         if output.summary.counted:  # the margins of a HATS catalogue repeat objects of the other files
             catalog = annotated_table(manifest.prefix).open(folder / output.name)
-            copies.append(_copy(catalog, request, manifest.position or ObjectColumns(), over, maps))
+            copies.append(_copy(catalog, request, manifest.position, over, maps))
     known, left_out = None, Counter[str]()
     if request.labels is not None:
         identifier = next((name for _, name, *_ in copies if name), None)

@@ -144,13 +144,13 @@ def _state(result: ReleaseResult) -> str:
 def _names_objects(result: ReleaseResult) -> bool:
     """Say whether a review finds a column that names the objects of a release, by its first file."""
     from catalogs.formats import annotated_table
-    from flows.runs.manifest import Manifest, ObjectColumns, identifier_column
+    from flows.runs.manifest import Manifest, identifier_column
 
     manifest = Manifest.read(result.out)
     if manifest is None or not manifest.outputs:
         return True
     catalog = annotated_table(manifest.prefix or "").open(result.out / manifest.outputs[0].name)
-    stated = (manifest.position or ObjectColumns()).id
+    stated = manifest.position.id
     with suppress(UsageError):
         return bool(identifier_column(catalog, asked=None, stated=stated, option="--id"))
     return False

@@ -165,7 +165,7 @@ class _Pass:
     def _rows_of_last(self, last: Opened, number: int) -> Iterator[Array]:
         """Yield the rows of a file of the last release, batch by batch; keep those of the sample."""
         prefix, place, at, id_ = last.manifest.prefix, last.manifest.position, 0, self.contract.id
-        positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
+        positions = place.ra, place.dec
         wanted = (id_, *positions, *(f"{prefix}{part}" for part in ("class", "flags", "p_max")))
         try:
             catalog = annotated_table(prefix).open(last.data / last.manifest.outputs[number].name)

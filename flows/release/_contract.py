@@ -25,7 +25,7 @@ from flows.documents import read_document
 from flows.errors import DocumentError
 from flows.models.model import Model, read_model
 from flows.models.row_files import ROWS_FILE
-from flows.runs.manifest import MANIFEST, SUMMARY, SUMS, FlagDetails, Manifest, ObjectColumns, Output
+from flows.runs.manifest import MANIFEST, SUMMARY, SUMS, FlagDetails, Manifest, Output
 from flows.runs.results import ORDER, Check, Counts, Profile, Summary, Verdict
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
@@ -222,7 +222,7 @@ def derived_contract(
         for name in dict.fromkeys([*names, *inputs, *promised])
         if name not in made and (name in old or name in promised)
     ]
-    position, flags = manifest.position or ObjectColumns(), flag_names()
+    position, flags = manifest.position, flag_names()
     return Contract(
         model=model.label,
         model_id=model.id,
@@ -453,14 +453,14 @@ def check_summaries(opened: Opened, by_file: Mapping[str, Mapping[str, int]], fi
         said |= {"rows": tally.n_rows} | {f"flag {flag}": n for flag, n in tally.flags.items()}
         stated.append((MANIFEST, output.name, said))
     totals = manifest.totals
-    shown: list[tuple[str, str, Counts]] = [] if totals is None else [(MANIFEST, "", totals)]
+    shown: list[tuple[str, str, Counts]] = [(MANIFEST, "", totals)]
     try:
         summary = read_document(Summary, opened.data / SUMMARY)
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
     else:
         shown += [(SUMMARY, "", summary), *((SUMMARY, *of_file) for of_file in summary.files.items())]
-        if totals is not None and summary.totals != totals:
+        if summary.totals != totals:
             other = [key for key, value in vars(totals).items() if getattr(summary.totals, key) != value]
             words = f"{SUMMARY} has other values than {MANIFEST}: {', '.join(other)}"
             findings.stop("summaries", words, SUMMARY)

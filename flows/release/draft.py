@@ -135,7 +135,7 @@ def _with_model(
     stored = store.find(manifest.model)
     model = store.read(stored)
     copy_file(stored.path, folder / MODEL)
-    given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
+    given = dict(manifest.totals.shift.class_priors)
     settings = settings_of(model, stated, given, manifest.specification_hash)
     if settings is None:
         got = "no specification" if stated is None else "one that does not give the run's settings"

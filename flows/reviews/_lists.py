@@ -37,7 +37,7 @@ from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError
 from flows.labels.reader import MARK, harmless, list_hash, list_mark, require_exact
-from flows.runs.manifest import Manifest, ObjectColumns, identifier_column, is_labelled
+from flows.runs.manifest import Manifest, identifier_column, is_labelled
 
 REVIEW: Final = "review"
 AUDIT_LIST: Final = "audit"
@@ -344,7 +344,7 @@ class ObjectTable:
 
 def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> list[ObjectTable]:
     """Return the catalogues of a folder, each row once; UsageError where no column names an object."""
-    prefix, known = manifest.prefix or "", manifest.position or ObjectColumns()
+    prefix, known = manifest.prefix or "", manifest.position
     tables = []
     for output in manifest.outputs:
         if not output.summary.counted:

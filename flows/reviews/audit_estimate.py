@@ -412,6 +412,5 @@ def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manife
         audit = replace(audit, files=(*audit.files, page))
     write_document(folder / AUDIT, audit)
     write_document(folder / SUMMARY, replace(summary, census=audit.census))
-    if manifest.totals is not None:
-        replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
+    replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
     return audit

@@ -455,13 +455,13 @@ class Manifest:
     model_id: int
     specification_hash: str
     versions: Mapping[str, str]
-    totals: Summary | None
+    totals: Summary
     classes: Mapping[str, float] = field(default_factory=dict)
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
-    position: ObjectColumns | None = None
+    position: ObjectColumns
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
-    census_asked: CensusAsked | None = None
+    census_asked: CensusAsked
     quarantined: tuple[Problem, ...]
     table: FileTable | None
     files: str = ""

@@ -477,13 +477,9 @@ class ReleaseResult:
     before: ReleaseReference | None  # the release before this work; None for the first release
     # URL of the object store where the release is published, from the folder `out`; None for a folder of this machine.
     published: str | None = None
-    repeats: tuple[
-        str, ...
-    ] = ()  # sentences on files with objects in common, or too many to say so, or without rows
+    repeats: tuple[str, ...] = ()  # sentences on odd files: with objects in common, or without rows
     up_to_date: bool | None = None  # whether the plan has nothing to do; None unless the status is "planned"
-    drifted: tuple[str, ...] | None = (
-        None  # features far from the training's; None unless the status is "done"
-    )
+    drifted: tuple[str, ...] | None = None  # features far from the training's; None unless "done"
     # The release's report, and what the release changes; None for `classify`, which makes neither.
     report: Path | None = None
     difference: Difference | None = None

@@ -34,12 +34,14 @@ from flows.runs.manifest import (
     SUMMARY,
     FileState,
     Manifest,
+    ObjectColumns,
     Output,
     is_labelled,
     read_labelled_names,
     write_labelled_names,
 )
 from flows.runs.results import (
+    CensusAsked,
     ClassSetRule,
     DoubtfulObject,
     FeatureCounts,
@@ -47,6 +49,7 @@ from flows.runs.results import (
     PredictionSets,
     ShiftRecord,
     SkyCounts,
+    Summary,
     Tally,
 )
 from tests.flows.children import Child
@@ -469,7 +472,11 @@ def manifest(outputs: tuple[Output, ...]) -> Manifest:
         created="",
         release=1,
         versions={"blr": "1"},
-        totals=None,
+        totals=Summary(
+            n_rows=0, n_classified=0, classes={}, flags={}, missing={}, shift=ShiftRecord(), drift={}
+        ),
+        position=ObjectColumns(),
+        census_asked=CensusAsked(),
         quarantined=(),
         table=None,
         outputs=outputs,
