@@ -439,28 +439,21 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
         If the store has not the model that the folder was made by.
     """
     with output_folder(request.out, key="out", publish=not dry_run) as out:
-        return _taken(request, out, dry_run=dry_run)
-
-
-def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
-    """Return the census of a folder of this machine."""
-    manifest = annotated_manifest(out)
-    store = Store.named(manifest.model_store(out, request.store))
-    stored = store.find(manifest.model)
-    model = store.read(stored)
-    asked = _asked(manifest, model, request)
-    census = folder_census(
-        model, stored.path.parent, out, manifest.outputs, asked=asked, selected=manifest.selected
-    )
-    report = None
-    if not dry_run:
-        _check_no_audit(out)
-        with exclusive(out):
-            if annotated_manifest(out) != manifest:
-                raise OutputFolderError(
-                    f"{out}: another run changed this folder during the census; run the same command again"
-                )
-            report = _write(out, manifest, census, asked)
+        manifest = annotated_manifest(out)
+        store = Store.named(manifest.model_store(out, request.store))
+        stored = store.find(manifest.model)
+        model = store.read(stored)
+        asked, selected = _asked(manifest, model, request), manifest.selected
+        census = folder_census(model, stored.folder, out, manifest.outputs, asked=asked, selected=selected)
+        report = None
+        if not dry_run:
+            _check_no_audit(out)
+            with exclusive(out):
+                if annotated_manifest(out) != manifest:
+                    raise OutputFolderError(
+                        f"{out}: another run changed this folder during the census; run the same command again"
+                    )
+                report = _write(out, manifest, census, asked)
     return CensusResult(
         out=out,
         model=manifest.model,

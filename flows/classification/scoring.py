@@ -194,22 +194,18 @@ def _record(
     model: Model, rule: SetRule, source: Literal["left-out", "held-out", "stated"], reason: str
 ) -> PredictionSets:
     stated = source == "stated"
-    return PredictionSets(
-        level=rule.level,
-        source=source,
-        reason=reason,
-        classes={
-            name: ClassSetRule(
-                bit=k,
-                rows=int(rule.rows[k]),
-                effective=float(rule.effective[k]),
-                least=float(rule.least[k]) or None,
-                spread=0.0 if stated else float(rule.spread[k]),
-                remark="" if rule.least[k] > 0 else STATED_ZERO if stated else _too_few(rule, k),
-            )
-            for k, name in enumerate(model.classes)
-        },
-    )
+    classes: dict[str, ClassSetRule] = {}
+    for k, name in enumerate(model.classes):
+        classes[name] = ClassSetRule(
+            bit=k,
+            rows=int(rule.rows[k]),
+            effective=float(rule.effective[k]),
+            least=float(rule.least[k]) or None,
+            spread=0.0 if stated else float(rule.spread[k]),
+        )
+        if not rule.least[k] > 0:
+            classes[name]["remark"] = STATED_ZERO if stated else _too_few(rule, k)
+    return PredictionSets(level=rule.level, source=source, reason=reason, classes=classes)
 
 
 def _too_few(rule: SetRule, k: int) -> str:
@@ -223,7 +219,7 @@ def _too_few(rule: SetRule, k: int) -> str:
 
 def _set_entries(record: PredictionSets, classes: tuple[str, ...]) -> dict[str, str]:
     """Return the entries of a file's metadata on the sets: the level, its source, the class of each bit."""
-    always = [name for name, rule in record.classes.items() if rule.least is None]
+    always = [name for name, rule in record.classes.items() if rule["least"] is None]
     entries = {"set_level": f"{record.level:g}", "set_source": record.source, "set_reason": record.reason}
     if always:
         entries["set_always"] = ", ".join(always)

@@ -401,13 +401,13 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
             columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
             rows=tuple(
                 (
-                    str(c.bit),
+                    str(c["bit"]),
                     name,
-                    f"{c.count:,}",
-                    f"{c.rows:,}",
-                    "0" if c.least is None else f"{c.least:.3g}",
-                    percent(c.spread),
-                    c.remark,
+                    f"{c['count']:,}",
+                    f"{c['rows']:,}",
+                    "0" if c["least"] is None else f"{c['least']:.3g}",
+                    percent(c["spread"]),
+                    c.get("remark", ""),
                 )
                 for name, c in sets.classes.items()
             ),

@@ -133,13 +133,12 @@ class ShiftRecord:
     training_weights: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassSetRule:
+class ClassSetRule(TypedDict):
     """When a class is in a prediction set: where its probability is at least `least`, None for always.
 
     `rows` is the number of labelled rows of the class, and `effective` their effective number with weights.  `spread`
     is the standard deviation, over samples of labels, of the share of the class's objects that keep it.  `remark` says
-    what is special about the class, '' for nothing.  A summary has the `count` of sets that contain the class.
+    what is special about the class, if anything is.  A summary has the `count` of sets that contain the class.
     """
 
     bit: int
@@ -147,8 +146,8 @@ class ClassSetRule:
     effective: float
     least: float | None
     spread: float
-    remark: str = ""
-    count: int | None = None
+    remark: NotRequired[str]
+    count: NotRequired[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +170,7 @@ class PredictionSets:
         """Return the sets with their counts by size (K + 1,) and by class (K,), which are empty without rows."""
         counts = in_sets or (0,) * len(self.classes)
         pairs = zip(self.classes.items(), counts, strict=True)
-        classes = {name: replace(rule, count=count) for (name, rule), count in pairs}
+        classes: dict[str, ClassSetRule] = {name: {**rule, "count": count} for (name, rule), count in pairs}
         return replace(self, sizes=sizes, classes=classes)
 
     def judged_by(self, census: Census | None) -> Self:

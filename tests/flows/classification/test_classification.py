@@ -121,6 +121,13 @@ def test_a_lost_output_is_made_again(work: Path) -> None:
     assert lasting_contents(work / "out") == before
 
 
+def annotated_by_a_rerun(work: Path) -> list[str]:
+    names = []
+    count = lambda given, job: (names.append(job.name), DIRECT.annotate(given, job))[1]  # noqa: E731
+    run(work, steps=replace(DIRECT, annotate=count))
+    return names
+
+
 @pytest.mark.parametrize("step", ["annotate", "finish"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_step_a_rerun_gives_the_same_bytes(
@@ -142,14 +149,7 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(
         run(work, steps=replace(DIRECT, **{step: killed}))
     if (step, when) != ("finish", "after"):
         assert not any(p.suffix in (".fits", ".parquet") for p in (work / "out").glob("*"))
-    counted = []
-    run(
-        work,
-        steps=replace(
-            DIRECT, annotate=lambda given, job: (counted.append(job.name), DIRECT.annotate(given, job))[1]
-        ),
-    )
-    assert len(counted) == {"annotate": 1, "finish": 0}[step]
+    assert len(annotated_by_a_rerun(work)) == {"annotate": 1, "finish": 0}[step]
     assert lasting_contents(work / "out") == expected
 
 
@@ -161,14 +161,7 @@ def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixt
     with pytest.raises(Interrupted, match="run the same command again"):
         run(work, steps=replace(DIRECT, annotate=annotate))
     assert capsys.readouterr().err == "finishing survey.fits; press Ctrl-C again to stop now\n"
-    counted = []
-    run(
-        work,
-        steps=replace(
-            DIRECT, annotate=lambda given, job: (counted.append(job.name), DIRECT.annotate(given, job))[1]
-        ),
-    )
-    assert counted == ["survey.parquet"]
+    assert annotated_by_a_rerun(work) == ["survey.parquet"]
 
 
 def test_ctrl_c_at_the_last_file_says_that_all_is_done(

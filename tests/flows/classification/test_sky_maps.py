@@ -330,9 +330,9 @@ def test_bits_are_classes_above_their_threshold(trained: Path, tmp_path: Path) -
     assert sum(sets.sizes) == known.sum()
     assert sets.sizes[0] == np.sum(frame["blr_set"] == 0)
     assert sets.sizes[-1] == np.sum(frame["blr_set"] == 3)
-    assert sets.classes["late"].count == np.sum(known & (frame["blr_set"] & 2 > 0))
-    assert sets.classes["late"].bit == 1
-    assert np.dot(sets.sizes, range(3)) == sum(of_class.count for of_class in sets.classes.values())
+    assert sets.classes["late"]["count"] == np.sum(known & (frame["blr_set"] & 2 > 0))
+    assert sets.classes["late"]["bit"] == 1
+    assert np.dot(sets.sizes, range(3)) == sum(of_class["count"] for of_class in sets.classes.values())
 
 
 def test_files_name_the_bits_and_the_level(trained: Path, tmp_path: Path) -> None:
