@@ -157,10 +157,10 @@ def count_changes(old: Census | None, new: Census | None) -> dict[str, CountChan
 
 
 def _change(old: ClassCensus, new: ClassCensus) -> CountChange:
-    if None in (old.count, old.low, old.high, new.count, new.low, new.high):
+    known = [float(x) for of in (old, new) for x in (of.count, of.low, of.high) if x is not None]
+    if len(known) < 6:
         return CountChange(change=None, low=None, high=None)
-    was, was_low, was_high = float(old.count or 0), float(old.low or 0), float(old.high or 0)
-    now, now_low, now_high = float(new.count or 0), float(new.low or 0), float(new.high or 0)
+    was, was_low, was_high, now, now_low, now_high = known
     change = now - was
     return CountChange(
         change=change,

@@ -345,7 +345,7 @@ def pose(
             )
         stream = Phi
         if not hasattr(Phi, "accumulate"):
-            stream, classes = _stream(Phi, classes, binary=binary, threads=threads)
+            stream, classes = _stream(Phi, classes, confusion, binary=binary, threads=threads)
         data, names, n_effective, mislabelled = totals(
             stream, binary=binary, classes=classes, confusion=confusion
         )
@@ -379,7 +379,7 @@ def pose(
 
 
 def _stream(
-    source: Any, classes: Sequence[Any] | None, *, binary: bool, threads: int
+    source: Any, classes: Sequence[Any] | None, confusion: ArrayLike | None, *, binary: bool, threads: int
 ) -> tuple[Stream, tuple[Any, ...]]:
     """Return the stream of a source of chunks, and its classes, which the first chunk tells where none are given."""
     if iter(source) is source:
@@ -402,7 +402,11 @@ def _stream(
         raise ValueError(
             "a stream of labels needs classes=, since a chunk may not contain every class; name all classes"
         )
-    start = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes)
+    # A confusion is checked beside the first targets: votes have none.
+    shared = None if np.ndim(np.asarray(confusion)) > 2 else confusion
+    start = resolve_targets(
+        first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=shared
+    )
     return Stream(source, np.shape(first[0])[1], binary, classes, threads), start.classes
 
 
