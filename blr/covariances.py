@@ -244,9 +244,8 @@ def _add_squares(Phi: NDArray[np.floating], U: NDArray[np.floating], packed: Mat
     for b in range(C):
         for c in range(b + 1):  # U is lower triangular
             block = U[b * M : (b + 1) * M, c * M : (c + 1) * M]
-            if (
-                single and b == c
-            ):  # the product with a triangle is half the work; in double precision it is no quicker
+            # The product with a triangle is half the work; in double precision it is no quicker.
+            if single and b == c:
                 np.copyto(Z[c], Phi)
                 strmm(1.0, block.T, Z[c].T, trans_a=1, overwrite_b=1)
             else:

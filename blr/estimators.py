@@ -23,7 +23,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from blr.arrays import Matrix, Vector, column_names, features_of, without_names
+from blr.arrays import Mask, Matrix, Vector, column_names, features_of, without_names
 from blr.basis.kinds import fit_basis
 from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
@@ -66,6 +66,17 @@ class _SurveyClassifier(ClassifierMixin, BaseEstimator):
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         return rows, labels
+
+    def _weights(
+        self, sample_weight: ArrayLike | None, rows: Matrix, labels: NDArray[Any]
+    ) -> tuple[Vector | None, Mask]:
+        """Learn the classes; return the weights (N,) or None, and which rows have one: others move no centre."""
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        seen = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
+        self.classes_ = np.unique(labels[seen])
+        return weight, seen
 
     def _name(self, f: int) -> str:
         return str(self.feature_names_in_[f]) if hasattr(self, "feature_names_in_") else str(f)
@@ -203,14 +214,7 @@ class LaplaceClassifier(_SurveyClassifier):
         """
         self._check_options()
         rows, labels = self._training_rows(X, y)
-        weight = (
-            None
-            if sample_weight is None
-            else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        )
-        # Rows of weight zero are left out: they add no class and move no centre.
-        seen = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
-        self.classes_ = np.unique(labels[seen])
+        weight, seen = self._weights(sample_weight, rows, labels)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"a classifier needs at least two classes, got one class: {self.classes_}; add rows of another class"
@@ -372,17 +376,11 @@ class DefaultClassifier(_SurveyClassifier):
         """
         _check_shared(self.missing, self.n_jobs)
         rows, labels = self._training_rows(X, y)
-        weight = (
-            np.ones(len(rows))
-            if sample_weight is None
-            else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        )
-        seen = weight > 0  # rows of weight zero add no class and move no centre
-        self.classes_ = np.unique(labels[seen])
+        weight, seen = self._weights(sample_weight, rows, labels)
         self.trained_ = fit_default(
             rows[seen],
             labels[seen],
-            sample_weight=None if sample_weight is None else weight[seen],
+            sample_weight=None if weight is None else weight[seen],
             group=None if groups is None else np.asarray(groups)[seen],
             errors=None if errors is None else np.asarray(without_names(errors, "errors"))[seen],
             features=[self._name(f) for f in range(rows.shape[1])],

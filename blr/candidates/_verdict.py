@@ -83,10 +83,8 @@ def computed(
     the compared rows are weighted to be as doubtful as training rows that were `left_out`, by their probabilities
     (N, K) in the mixture: between well separated classes hardly any object lies.
     """
-    served, off = (
-        np.sum([one.member.weight * part for one, part in pairs], axis=0)
-        for pairs in ([(m, m.probability) for m in members], [(m, m.off) for m in members])
-    )
+    served = np.sum([m.member.weight * m.probability for m in members], axis=0)
+    off = np.sum([m.member.weight * m.off for m in members], axis=0)
     zero = np.zeros(len(served))
     noise = np.sqrt(sum(((m.member.weight * m.error) ** 2 for m in members if m.sampled), zero))
     typical = [m.member.weight * m.error for m in members if not m.sampled]

@@ -62,11 +62,7 @@ class Candidate:
 
     def columns(self, features: Sequence[str]) -> tuple[int, ...]:
         """Return the positions of its features among those of a training."""
-        return (
-            tuple(range(len(features)))
-            if self.features is None
-            else tuple(map(features.index, self.features))
-        )
+        return tuple(range(len(features)) if self.features is None else map(features.index, self.features))
 
 
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
@@ -132,9 +128,7 @@ class CandidateRow:
     effective_parameters: float | None
     log_loss: float  # mean over the training rows, each left out, nats
     parts: tuple[CandidatePart, ...]  # the best first
-    verdict: (
-        str | None
-    )  # on the best part's Laplace fit: "green", "amber" or "red"; None where nothing asked for it
+    verdict: str | None  # on the best part's Laplace fit, such as "green"; None where nothing asked for it
     reasons: tuple[str, ...]
     numbers: Mapping[str, float | None]  # the diagnostics behind the verdict
     converged: bool

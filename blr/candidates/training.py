@@ -391,12 +391,11 @@ class TrainedClassifier:
     def table(self) -> Table:
         """Return the candidates as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
         names = ("basis", "n_functions", "share", "log_loss", "loo", "log_evidence", "bic", "verdict")
+        columns = {name: [getattr(row, name) for row in self.candidates] for name in names}
         none = {"verdict": ""}
-        cells = (
-            [none.get(n, np.nan) if x is None else x for x in (getattr(row, n) for row in self.candidates)]
-            for n in names
+        return Table(
+            {n: np.array([none.get(n, np.nan) if x is None else x for x in xs]) for n, xs in columns.items()}
         )
-        return Table({name: np.array(column) for name, column in zip(names, cells, strict=True)})
 
     def score(self, X: ArrayLike, errors: ArrayLike | None = None) -> Scores:
         """Return probabilities, their uncertainty and flags of rows X (N, F), NaN where a feature is missing.

@@ -136,10 +136,8 @@ def _drawn(
     rng = np.random.default_rng(_SEED)
     pi = whole.mean(axis=0)
     spread = _spread(pi)
-    found, error = (
-        _difference(*residuals(pi), place, len(fraction)),
-        _error(*residuals(pi), place, len(fraction), spread),
-    )
+    found = _difference(*residuals(pi), place, len(fraction))
+    error = _error(*residuals(pi), place, len(fraction), spread)
     ridge = _RIDGE * np.eye(len(pi) - 1)
     tau = _TAU[rng.choice(len(_TAU), len(whole), p=_weights(found, error, spread))]
     draws = np.empty((len(whole), *found.shape))

@@ -263,9 +263,7 @@ def find_separation(
         return "unknown", (), ()
     try:
         mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
-    except (
-        np.linalg.LinAlgError
-    ):  # Without a prior, a direction that changes no row's activation is undetermined.
+    except np.linalg.LinAlgError:  # Without a prior, a direction that changes no activation is undetermined.
         return _by_program(data, likelihood, theta, n_classes, n_functions)
     if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
         return "none", (), ()

@@ -292,10 +292,7 @@ Finding = tuple[str, str]
 """A level and what led to it, in words."""
 _FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
 _DIRECTIONS = 64  # slices of the tensor: all of them up to here, beyond a random orthonormal set
-_SLICE_COLUMNS, _FEWEST_COLUMNS = (
-    256,
-    16,
-)  # of each slice, likewise; of very many weights as few as the work allows
+_SLICE_COLUMNS, _FEWEST_COLUMNS = 256, 16  # of each, likewise; of very many weights as few as the work allows
 _CUBE = 10  # products that a cube of a pair of rows costs beside its scalar product
 _HELD = 2**22  # numbers of the tensor held at a time, by a thread
 
@@ -486,15 +483,12 @@ def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
         return []
     if kind == "unknown":
         return [("green", "it is unknown whether the classes are separable: the test would take too long")]
-    level = "red" if problem.prior is None else "green"
+    level, ending = "green", "only the prior keeps the weights finite"
+    if problem.prior is None:
+        level, ending = "red", "there is no maximum likelihood"
     classes = ", ".join(f"{problem.classes[j]} and {problem.classes[k]}" for j, k in pairs[:_NAMED])
     how = "without error" if kind == "complete" else "in part of the rows, without error there"
     what = f"{kind} separation: column(s) {_listed(columns)} tell {classes or 'a class'} apart {how}"
-    ending = (
-        "there is no maximum likelihood"
-        if problem.prior is None
-        else "only the prior keeps the weights finite"
-    )
     return [(level, f"{what}; {ending}")]
 
 
