@@ -6,9 +6,7 @@ The names below load what they need when they are first used: importing `blr` al
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if (
-    TYPE_CHECKING
-):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
+if TYPE_CHECKING:  # and for editors; at run time `__getattr__` below imports a name on its first use
     from blr.basis.base import Basis
     from blr.basis.kinds import fit_basis
     from blr.boundary import decision_boundary

@@ -83,20 +83,14 @@ class Rows:
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Return the rows from `start` to `stop`."""
-        return (
-            self.Phi[start:stop],
-            self.t[start:stop],
-            None if self.weight is None else self.weight[start:stop],
-        )
+        weight = None if self.weight is None else self.weight[start:stop]
+        return self.Phi[start:stop], self.t[start:stop], weight
 
     def every(self, step: int) -> Rows:
         """Return every `step`-th row, contiguous, with weights that make up for the rest."""
-        weight = (
-            np.full(len(self.Phi[::step]), float(step)) if self.weight is None else step * self.weight[::step]
-        )
-        return Rows(
-            np.ascontiguousarray(self.Phi[::step]), np.ascontiguousarray(self.t[::step]), weight, self.threads
-        )
+        Phi, t = (np.ascontiguousarray(x[::step]) for x in (self.Phi, self.t))
+        weight = np.full(len(Phi), float(step)) if self.weight is None else step * self.weight[::step]
+        return Rows(Phi, t, weight, self.threads)
 
     def chosen(self, rows: NDArray[np.bool_]) -> Rows:
         """Return the rows of a mask (N,)."""

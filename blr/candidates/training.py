@@ -207,6 +207,9 @@ class Training:
             calibration_line(shown, outcome, group=group), self.judged.classes
         )
         is_known = known(skill(shown, outcome, class_shares=judged_share, group=group), simple)
+        training, noise = rows.training, dict[str, float]()
+        if rows.errors is not None:
+            noise = training_noise(rows.errors[training], rows.missing[training], self.judged.features)
         return TrainedClassifier(
             classifier=self._corrected(judged if which == "judged" else build(which), self.kept.class_share),
             judged=None if which == "judged" else self._corrected(judged, judged_share),
@@ -221,11 +224,7 @@ class Training:
             group=group,
             class_share=judged_share,
             class_share_kept=self.kept.class_share,
-            noise={}
-            if rows.errors is None
-            else training_noise(
-                rows.errors[rows.training], rows.missing[rows.training], self.judged.features
-            ),
+            noise=noise,
         )
 
     def run(self) -> TrainedClassifier:

@@ -237,11 +237,9 @@ def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float, share:
     None if its precision is not one (a link that is not log-concave).
     """
     mean = q.mean + length * direction
-    moved = (
-        goal.about(mean)  # whose factor is known
-        if share == 1.0
-        else Gaussian(mean, (1 - share) * q.precision + share * goal.precision)
-    )
+    moved = goal.about(mean)  # whose factor is known
+    if share != 1.0:
+        moved = Gaussian(mean, (1 - share) * q.precision + share * goal.precision)
     try:
         _ = moved.cholesky
     except np.linalg.LinAlgError:
