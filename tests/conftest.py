@@ -7,8 +7,9 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -66,6 +67,19 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let chains end early: what they say is tested with their numerics."""
     monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
     monkeypatch.setattr("blr.posterior.sampling._ERROR", 0.05)
+
+
+@pytest.fixture
+def says(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Return what runs a command, expects its exit status, and returns what it prints: `.out` and `.err`."""
+    from flows.cli.app import run
+
+    def say(status: int, *words: object) -> Any:
+        capsys.readouterr()
+        assert run([*map(str, words)]) == status
+        return capsys.readouterr()
+
+    return say
 
 
 @pytest.fixture(scope="session")

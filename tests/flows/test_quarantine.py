@@ -37,15 +37,9 @@ Told = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def told_by(capsys: pytest.CaptureFixture[str]) -> Told:
+def told_by(says: Callable[..., Any]) -> Told:
     """Return what runs a command to its exit status, and returns its JSON."""
-
-    def ask(command: tuple[str, ...], status: int) -> dict[str, Any]:
-        capsys.readouterr()
-        assert run([*command, "--json"]) == status
-        return json.loads(capsys.readouterr().out)
-
-    return ask
+    return lambda command, status: json.loads(says(status, *command, "--json").out)
 
 
 @pytest.fixture
@@ -202,10 +196,9 @@ def test_classify_sets_it_aside_and_ends_with_status_3(told_by: Told, named: lis
 
 
 def test_it_is_shown_and_joins_the_others_once_it_is_whole(
-    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    release: Path, make: SimpleNamespace, says: Any
 ) -> None:
-    assert run([*CLASSIFY]) == 3
-    said = capsys.readouterr().out
+    said = says(3, *CLASSIFY).out
     assert "Files that were not annotated" in said
     assert f"{DAMAGED}" in said
     make.parquet(release / DAMAGED, make.survey(50, seed=1))
@@ -215,7 +208,7 @@ def test_it_is_shown_and_joins_the_others_once_it_is_whole(
 
 
 def test_status_lists_each_file_until_it_is_mended(
-    release: Path, make: SimpleNamespace, told_by: Told, capsys: pytest.CaptureFixture[str]
+    release: Path, make: SimpleNamespace, told_by: Told, says: Any
 ) -> None:
     """A file without a copy, a stale copy of a file damaged later, and current copies; no row changes, no release."""
 
@@ -239,8 +232,7 @@ def test_status_lists_each_file_until_it_is_mended(
     assert second[DAMAGED] == first[DAMAGED], "quarantined since the first run"
     assert second["c.parquet"][0] == "stale"
     assert second["c.parquet"][1] >= first[DAMAGED][1] > "2026"
-    assert run(["status", "out"]) == 3
-    said = capsys.readouterr().out
+    said = says(3, "status", "out").out
     assert "1 quarantined, 1 stale, 1 current" in said
     assert "out is at release 1, 2 quarantined" in said
     page = Path("out/report.html").read_text()
@@ -260,15 +252,13 @@ def test_status_lists_each_file_until_it_is_mended(
     }
 
 
-def test_status_of_a_folder_without_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", str(tmp_path)]) == 2
-    assert "got a folder without a manifest, expected a folder that `blr classify`" in capsys.readouterr().err
+def test_status_of_a_folder_without_a_release(tmp_path: Path, says: Any) -> None:
+    assert "without a manifest, expected a folder that `blr classify`" in says(2, "status", tmp_path).err
 
 
 @pytest.mark.usefixtures("release")
-def test_nothing_but_damaged_files_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["classify", f"release/{DAMAGED}", *HERE]) == 1
-    assert "does not end as a Parquet file does" in capsys.readouterr().err
+def test_nothing_but_damaged_files_is_a_failure(says: Any) -> None:
+    assert "does not end as a Parquet file does" in says(1, "classify", f"release/{DAMAGED}", *HERE).err
     assert not Path("out").exists()
 
 
@@ -411,7 +401,7 @@ def test_a_file_that_has_other_checksums_than_it_states(
 
 
 def test_a_partition_of_the_sky_that_has_other_checksums(
-    sky: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sky: Path, trained: Path, tmp_path: Path, says: Any
 ) -> None:
     """It is set aside as any file is, and `blr inspect` says so of the whole table."""
     bad = sky / "dataset/Norder=1/Dir=0/Npix=45.parquet"
@@ -424,8 +414,7 @@ def test_a_partition_of_the_sky_that_has_other_checksums(
     changed_bytes(bad, b"row 03 of 45")
     told = classify([sky], out=tmp_path / "out", model="morphology", store=trained / "models")
     assert list(told.quarantined) == [bad.relative_to(tmp_path).as_posix()]
-    assert run(["inspect", str(sky)]) == 0
-    assert "has the CRC" in capsys.readouterr().out
+    assert "has the CRC" in says(0, "inspect", str(sky)).out
 
 
 @pytest.mark.parametrize("form", ["fits"])
@@ -448,40 +437,36 @@ def test_sums_that_astropy_copied_from_another_table_are_told_of_only(
 
 @pytest.mark.parametrize("form", ["fits"])
 @pytest.mark.usefixtures("tiles")
-def test_inspect_tells_of_other_checksums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["inspect", str(tmp_path / "tiles" / "b.fits")]) == 0
-    assert "have the DATASUM" in capsys.readouterr().out
-    assert run(["inspect", str(tmp_path / "tiles" / "a.fits"), "--json"]) == 0
-    assert "wrong_checksums" not in json.loads(capsys.readouterr().out)
+def test_inspect_tells_of_other_checksums(tmp_path: Path, says: Any) -> None:
+    assert "have the DATASUM" in says(0, "inspect", tmp_path / "tiles" / "b.fits").out
+    told = json.loads(says(0, "inspect", tmp_path / "tiles" / "a.fits", "--json").out)
+    assert "wrong_checksums" not in told
 
 
 def test_training_refuses_a_catalogue_that_has_other_checksums(
-    tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, make: SimpleNamespace, says: Any
 ) -> None:
     summed_fits(tmp_path / "survey.fits", make.survey(60) | {"note": np.full(60, "as it was")})
     changed_bytes(tmp_path / "survey.fits", b"as it was")
     spec = tmp_path / "spec.toml"
     spec.write_text(make.specification.replace("survey.parquet", "survey.fits"))
-    assert run(["train", str(spec), "--store", str(tmp_path / "models"), "--direct", "-q", "--dry-run"]) == 1
-    assert "DATASUM" in (said := capsys.readouterr().err)
+    command = ("train", spec, "--store", tmp_path / "models", "--direct", "-q", "--dry-run")
+    assert "DATASUM" in (said := says(1, *command).err)
     assert 'checksums = "warn"' in said
     spec.write_text(spec.read_text().replace("[label]", 'checksums = "warn"\n[label]'))
-    assert run(["train", str(spec), "--store", str(tmp_path / "models"), "--direct", "-q", "--dry-run"]) == 0
+    says(0, *command)
 
 
 @pytest.mark.parametrize("named", ["release", "release/*.parquet", "release/d.parquet"])
-def test_a_fifo_among_the_files_is_refused_by_name(
-    release: Path, capsys: pytest.CaptureFixture[str], named: str
-) -> None:
+def test_a_fifo_among_the_files_is_refused_by_name(release: Path, says: Any, named: str) -> None:
     """Opening it would wait for ever."""
     os.mkfifo(release / "d.parquet")
-    assert run(["classify", named, *HERE]) == 1
-    assert "d.parquet is a FIFO, expected a file" in capsys.readouterr().err
+    assert "d.parquet is a FIFO, expected a file" in says(1, "classify", named, *HERE).err
     assert not Path("out").exists()
 
 
 def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
-    tmp_path: Path, trained: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, trained: Path, make: SimpleNamespace, says: Any
 ) -> None:
     """A process of its own classifies the files before it: the file has changed, and the next run says how."""
     folder, out = tmp_path / "tiles", tmp_path / "out"
@@ -498,12 +483,10 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
         (tmp_path / "fifo").rename(folder / "t11.fits")
         assert process.wait(120) in {0, 3}
     assert sorted(path.name for path in out.glob("*.fits")) == [f"t{i:02d}.fits" for i in range(11)]
-    assert run(command) == 1
-    assert "t11.fits is a FIFO, expected a file" in capsys.readouterr().err
+    assert "t11.fits is a FIFO, expected a file" in says(1, *command).err
 
 
-def test_a_hidden_file_is_refused_by_name(release: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hidden_file_is_refused_by_name(release: Path, says: Any) -> None:
     (release / "a.parquet").rename(".a.parquet")
-    assert run(["classify", ".a.parquet", *HERE]) == 2
-    assert ".a.parquet: got a hidden file" in capsys.readouterr().err
+    assert ".a.parquet: got a hidden file" in says(2, "classify", ".a.parquet", *HERE).err
     assert not Path("out/manifest.json").exists()

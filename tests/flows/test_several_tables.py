@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,10 +87,9 @@ def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
         assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
 
 
-def test_inspect_and_init_take_the_name(as_fits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_and_init_take_the_name(as_fits: Path, says: Any) -> None:
     file = str(as_fits / "three.fits")
-    assert run(["inspect", file, "--table", "WIDE", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n_rows"] == 40
+    assert json.loads(says(0, "inspect", file, "--table", "WIDE", "--json").out)["n_rows"] == 40
     assert run(["init", file, "--label", "kind"]) != 0
     out = as_fits / "deep.toml"
     assert run(["init", file, "--label", "kind", "--table", "DEEP", "--out", str(out)]) == 0

@@ -177,13 +177,12 @@ def test_a_word_that_is_new_is_learned(survey: Survey, web: Web) -> None:
     ],
 )
 def test_one_that_does_not_come_is_set_aside(
-    survey: Survey, web: Web, capsys: pytest.CaptureFixture[str], word: str, reason: str
+    survey: Survey, web: Web, says: Any, word: str, reason: str
 ) -> None:
     tagged = web.odd[0]
     web.odd = [tagged, ("b.parquet", word)]
     command = ["reprocess", "spec.toml", "--out", "out", "--direct", "--json", "-q", "--settle", "0"]
-    assert run(command) == 3
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(says(3, *command).out)
     assert re.search(rf"^{survey.url}/{reason}", told["quarantined"]["b.parquet"])
     assert {name for name in output_bytes(survey.out) if name[0] != "_"} == {
         "a.parquet",
@@ -331,7 +330,7 @@ def test_estimated_shares(survey: Survey, web: Web) -> None:
 
 
 def test_secrets_are_kept_nowhere(
-    survey: Survey, web: Web, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    survey: Survey, web: Web, capsys: pytest.CaptureFixture[str], says: Any, tmp_path: Path
 ) -> None:
     web.odd = [*web.odd, ("release", "password")]
     url = survey.url.replace("//", "//user:secret@") + "/a.parquet?X-Amz-Signature=SIGNED"
@@ -346,12 +345,9 @@ def test_secrets_are_kept_nowhere(
     kept = [path.read_bytes() for path in survey.out.rglob("*") if path.is_file()]
     assert not any(word in text for text in (said.out, said.err) for word in ("user:", "secret@", "SIGNED"))
     assert not any(word in content for content in kept for word in (b"secret@", b"SIGNED", b"X-Amz"))
-    assert run([*command, "--direct", "-q"]) == 0
-    assert "Nothing to do" in capsys.readouterr().out
-    assert run(["inspect", url, "--json"]) == 0
-    assert "SIGNED" not in capsys.readouterr().out
-    assert run(["init", url, "--label", "hubble"]) == 2
-    assert "kept in models" in capsys.readouterr().err
+    assert "Nothing to do" in says(0, *command, "--direct", "-q").out
+    assert "SIGNED" not in says(0, "inspect", url, "--json").out
+    assert "kept in models" in says(2, "init", url, "--label", "hubble").err
     text = (tmp_path / "spec.toml").read_text()
     for secret in (url, survey.url.replace("//", "//user:secret@"), f"{survey.url}?SIGNED"):
         (tmp_path / "secret.toml").write_text(text.replace(survey.url, secret))
@@ -362,14 +358,11 @@ def test_secrets_are_kept_nowhere(
 
 @pytest.mark.parametrize("name", ["survey.parquet", "survey.fits"])
 @pytest.mark.usefixtures("survey")
-def test_inspect_init_and_train(
-    web: Web, trained: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_inspect_init_and_train(web: Web, trained: Path, says: Any, name: str) -> None:
     shutil.copy(trained / name, web.folder / name)
     told = {}
     for where in (f"{web.url}/{name}", str(trained / name)):
-        assert run(["inspect", where, "--label", "hubble", "--json"]) == 0
-        told[where] = json.loads(capsys.readouterr().out)
+        told[where] = json.loads(says(0, "inspect", where, "--label", "hubble", "--json").out)
         assert told[where].pop("path") == where
     assert told[f"{web.url}/{name}"] == told[str(trained / name)]
     assert run(["init", f"{web.url}/{name}", "--label", "hubble", "--out", "started.toml"]) == 0
@@ -417,17 +410,15 @@ def test_workers_read_labelled_files_that_were_fetched(
     assert there.candidates == here.candidates
 
 
-def test_inspect_of_several(survey: Survey, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_of_several(survey: Survey, says: Any) -> None:
     told = {}
     survey.write("d.fits")
     survey.write("e.fits", 1)
     for named in ("/*.parquet", "/*.fits"):
-        assert run(["inspect", survey.url + named, "--json"]) == 0
-        told[named] = json.loads(capsys.readouterr().out)
+        told[named] = json.loads(says(0, "inspect", survey.url + named, "--json").out)
     assert [found["n_rows"] for found in told.values()] == [180, 120]
     assert [found["files"] for found in told.values()] == [3, 2]
-    assert run(["inspect", survey.url]) == 1
-    assert "expected files of one format" in capsys.readouterr().err
+    assert "expected files of one format" in says(1, "inspect", survey.url).err
 
 
 @pytest.mark.usefixtures("survey")
@@ -457,8 +448,7 @@ def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch: pytest.Mon
         assert inside.asked == []
 
 
-def test_no_driver(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["inspect", "oss://bucket/a.parquet"]) == 1
-    assert re.search(r"oss://bucket/a.parquet cannot be reached: .*install", capsys.readouterr().err)
-    assert run(["inspect", "nowhere://a.parquet"]) == 1
-    assert "expected one of" in capsys.readouterr().err
+def test_no_driver(says: Any) -> None:
+    said = says(1, "inspect", "oss://bucket/a.parquet").err
+    assert re.search(r"oss://bucket/a.parquet cannot be reached: .*install", said)
+    assert "expected one of" in says(1, "inspect", "nowhere://a.parquet").err

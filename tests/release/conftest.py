@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,12 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def release(verb: str, *words: object) -> int:
     """Run `blr release VERB` with these words; return the exit status."""
     return run(["release", verb, *map(str, words)])
+
+
+@pytest.fixture
+def says(says: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same for the verbs of `blr release`."""
+    return lambda status, verb, *words: says(status, "release", verb, *words)
 
 
 def draft(name: str, version: str, run_folder: Path, survey: Path, *more: object) -> None:

@@ -44,7 +44,7 @@ def log() -> Any:
 
 
 @pytest.mark.usefixtures("here")
-def test_two_releases_and_a_rollback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_releases_and_a_rollback(says: Any) -> None:
     sign()
     assert log()["latest"] == "1"
     assert release("publish", "parquet", "2") == 0
@@ -65,12 +65,11 @@ def test_two_releases_and_a_rollback(capsys: pytest.CaptureFixture[str]) -> None
     assert log()["latest"] == "1"
     assert log()["events"][-1].items() >= {"who": "Grace", "why": "noise in field 4"}.items()
     assert folder.is_dir()
-    capsys.readouterr()
-    assert release("rollback", "parquet", "--why", "again") == 2
-    assert "--to: got 'nothing', expected one of: 1, 2" in capsys.readouterr().err
+    said = says(2, "rollback", "parquet", "--why", "again").err
+    assert "--to: got 'nothing', expected one of: 1, 2" in said
 
 
-def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, says: Any) -> None:
     monkeypatch.setattr("flows.release.draft.utc_now", lambda: "2026-11-28T12:00:00+00:00")
     drafted(here)
     assert release("check", "parquet", "2") == 0
@@ -80,14 +79,10 @@ def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert release("publish", "parquet", "2") == 1  # not signed
     monkeypatch.delenv("BLR_SIGNER")
     monkeypatch.setenv("LOGNAME", "root")
-    capsys.readouterr()
-    assert release("sign", "parquet", "2") == 2
-    assert "--by: got no name, and the user is root" in capsys.readouterr().err
+    assert "--by: got no name, and the user is root" in says(2, "sign", "parquet", "2").err
     assert release("sign", "parquet", "2", "--by", "Ada", "--refuse") == 2  # without a reason
     assert release("sign", "parquet", "2", "--by", "Ada", "--refuse", "--why", "too noisy") == 0
-    capsys.readouterr()
-    assert release("publish", "parquet", "2") == 1
-    assert "Ada has refused it: too noisy" in capsys.readouterr().err
+    assert "Ada has refused it: too noisy" in says(1, "publish", "parquet", "2").err
     assert log()["latest"] == "1"
 
 
@@ -111,17 +106,15 @@ def test_a_stop_is_overridden_by_name_and_with_a_reason() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_what_changes_after_the_signature_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_changes_after_the_signature_is_not_published(says: Any) -> None:
     sign()
     with (DRAFT / "README.md").open("a") as file:
         file.write("PS\n")
-    capsys.readouterr()
-    assert release("publish", "parquet", "2") == 1
-    assert "README.md: other bytes than were signed" in capsys.readouterr().err
+    assert "README.md: other bytes than were signed" in says(1, "publish", "parquet", "2").err
     assert log()["latest"] == "1"
 
 
-def test_a_published_version_never_changes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_published_version_never_changes(here: Path, says: Any) -> None:
     assert release("draft", "parquet", "1", "--run", here / "parquet-2" / "run") == 2
     folder = Path("releases/parquet/1")
     for path in (folder / "data" / "field-3.parquet", folder / "columns.csv"):
@@ -129,34 +122,27 @@ def test_a_published_version_never_changes(here: Path, capsys: pytest.CaptureFix
         path.write_bytes(path.read_bytes() + b" ")
     (folder / "extra.txt").write_text("x")
     (folder / "CITATION.cff").unlink()
-    capsys.readouterr()
-    assert release("verify", folder, "--json") == 1
-    faults = " ".join(json.loads(capsys.readouterr().out)["faults"])
+    faults = " ".join(json.loads(says(1, "verify", folder, "--json").out)["faults"])
     for said in ("data/field-3.parquet: other bytes", "columns.csv: other", "extra.txt: it was added"):
         assert said in faults
     assert "CITATION.cff: it is missing" in faults
 
 
-def test_what_was_drafted_before_another_version_was_published_is_not(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_drafted_before_another_version_was_published_is_not(here: Path, says: Any) -> None:
     """It is compared with the version before that one."""
     sign()
     publish("parquet", "3", here / "parquet-2" / "run", here)
-    capsys.readouterr()
-    assert release("publish", "parquet", "2") == 1
-    assert "3 was published after this was drafted" in capsys.readouterr().err
+    assert "3 was published after this was drafted" in says(1, "publish", "parquet", "2").err
     assert log()["latest"] == "3"
 
 
 @pytest.mark.usefixtures("here")
-def test_no_rollback_to_a_version_whose_files_changed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_rollback_to_a_version_whose_files_changed(says: Any) -> None:
     sign()
     assert release("publish", "parquet", "2") == 0
     path = Path("releases/parquet/1/data/field-3.parquet")
     path.unlink()
-    assert release("rollback", "parquet", "--why", "noise") == 1
-    assert "data/field-3.parquet: it is missing" in capsys.readouterr().err
+    assert "data/field-3.parquet: it is missing" in says(1, "rollback", "parquet", "--why", "noise").err
     shutil.rmtree("releases/parquet/1")
     assert release("rollback", "parquet", "--why", "noise") == 1
     assert log()["latest"] == "2"
@@ -164,15 +150,14 @@ def test_no_rollback_to_a_version_whose_files_changed(capsys: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("lost", ["releases.json", "1/profile.json", "1/contract.json"])
-def test_a_lost_last_release_is_told(lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_last_release_is_told(lost: str, says: Any) -> None:
     """Not as another run's doing, and never passed over."""
     Path("releases/parquet", lost).unlink()
-    assert release("check", "parquet", "2") == 1
-    assert "releases/parquet: got a release 1" in capsys.readouterr().err
+    assert "releases/parquet: got a release 1" in says(1, "check", "parquet", "2").err
 
 
 @pytest.mark.usefixtures("here")
-def test_a_key_signs_and_verifies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_signs_and_verifies(says: Any) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
     Path("key.pem").write_bytes(
@@ -189,50 +174,44 @@ def test_a_key_signs_and_verifies(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("releases/parquet/2/signature.json")
     path.chmod(0o644)
     path.write_text(path.read_text().replace("Ada Lovelace", "Charles Babbage"))
-    capsys.readouterr()
-    assert release("verify", "releases/parquet/2") == 1
-    assert "its Ed25519 signature does not fit" in capsys.readouterr().out
+    assert "its Ed25519 signature does not fit" in says(1, "verify", "releases/parquet/2").out
 
 
-def test_a_killed_draft_is_begun_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_draft_is_begun_again(here: Path, says: Any) -> None:
     (DRAFT / "release.json").unlink()  # it is written last
     (DRAFT / "data" / "field-1.parquet").write_bytes(b"half")
-    capsys.readouterr()
-    assert release("check", "parquet", "2") == 2
-    assert "which has no draft" in capsys.readouterr().err
+    assert "which has no draft" in says(2, "check", "parquet", "2").err
     drafted(here)
     assert release("check", "parquet", "2") == 0
 
 
 @pytest.mark.usefixtures("here")
-def test_the_second_of_two_at_once_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_of_two_at_once_is_told(says: Any) -> None:
     sign()
     with exclusive(Path("releases/parquet")):
-        assert release("publish", "parquet", "2") == 1
-    assert "another run is writing to" in capsys.readouterr().err
+        assert "another run is writing to" in says(1, "publish", "parquet", "2").err
     assert log()["latest"] == "1"
 
 
-def test_a_file_and_a_model_are_enough_for_a_replay(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_and_a_model_are_enough_for_a_replay(here: Path, says: Any) -> None:
     (model,) = (here / "models" / "types").glob("*/model.asdf")
     shutil.copy(here / "parquet-2" / "run" / "field-2.parquet", "one.parquet")
     assert release("replay", "one.parquet", "--model", model) == 0
     file = File(Path("one.parquet"))
     file.columns["blr_p_early"][3], file.columns["blr_p_late"][3] = 0.5, 0.5
     file.write()
-    capsys.readouterr()
-    assert release("replay", "one.parquet", "--model", model, "--json") == 1
-    assert json.loads(capsys.readouterr().out)["differ"] == {"blr_p_early": 1, "blr_p_late": 1}
+    said = says(1, "replay", "one.parquet", "--model", model, "--json").out
+    assert json.loads(said)["differ"] == {"blr_p_early": 1, "blr_p_late": 1}
     shutil.copy(here / "parquet-2" / "run" / "field-2.parquet", "one.parquet")
     file = File(Path("one.parquet"))
     unsure = int((file.columns["blr_flags"] & 1).sum())
     file.columns["blr_flags"] &= ~1
     file.write()
-    assert release("replay", "one.parquet", "--model", model, "--json") == 1
-    assert json.loads(capsys.readouterr().out)["differ"] == {"blr_flags": unsure}
+    said = says(1, "replay", "one.parquet", "--model", model, "--json").out
+    assert json.loads(said)["differ"] == {"blr_flags": unsure}
 
 
-def test_labels_that_are_known(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_that_are_known(here: Path, says: Any) -> None:
     table = pq.read_table(here / "labelled.parquet", columns=["name", "hubble"])
     early, late = {"E", "E-S0", "S0", "S0-a"}, {"Sb", "Sc", "SBb", "SBc", "Sa"}
     labels = ["early" if h in early else "late" if h in late else "" for h in table["hubble"].to_pylist()]
@@ -242,14 +221,13 @@ def test_labels_that_are_known(here: Path, capsys: pytest.CaptureFixture[str]) -
         ("inverted", [{"early": "late", "late": "early"}.get(x, "") for x in labels]),
     ):
         pq.write_table(pa.table({"name": table["name"], "label": words}), f"{name}.parquet")
-    capsys.readouterr()
-    assert release("check", "parquet", "2", "--truth", "right.parquet", "--json") == 0
-    truth = json.loads(capsys.readouterr().out)["truth"]
+    truth = json.loads(says(0, "check", "parquet", "2", "--truth", "right.parquet", "--json").out)["truth"]
     value, low, high = truth["completeness of early"]
     assert 0.5 < low < value < high < 1
     assert "right since the last release" in truth
-    assert release("check", "parquet", "2", "--truth", "inverted.parquet", "--json") == 1
-    checks = json.loads(capsys.readouterr().out)["checks"]
+    checks = json.loads(says(1, "check", "parquet", "2", "--truth", "inverted.parquet", "--json").out)[
+        "checks"
+    ]
     assert any(c["name"] == "truth" and c["verdict"] == "stop" for c in checks)
 
 
@@ -266,16 +244,12 @@ def test_a_companion_in_another_order_deserves_a_look(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_folder_that_is_not_the_published_one_is_told(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_not_the_published_one_is_told(says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft, another release's files under the name, from within too, and a list that is no text."""
     sign()
 
     def verified(folder: str, fault: str) -> None:
-        capsys.readouterr()
-        assert release("verify", folder) == 1
-        assert fault in capsys.readouterr().out
+        assert fault in says(1, "verify", folder).out
 
     verified(str(DRAFT), "releases.json: it lists no release in this folder")
     assert release("publish", "parquet", "2") == 0
@@ -317,7 +291,7 @@ def test_a_file_with_another_type_is_named_and_the_others_are_checked(here: Path
 
 
 @pytest.mark.usefixtures("here")
-def test_a_collection_of_hats_is_released_with_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_collection_of_hats_is_released_with_its_margin(says: Any) -> None:
     """Rows of a margin are there twice by right; what HATS says of its files is compared with them."""
     root = write_collection(Path("sky/survey"))
     for path in sorted(root.rglob("Npix=*.parquet")):
@@ -335,17 +309,14 @@ def test_a_collection_of_hats_is_released_with_its_margin(capsys: pytest.Capture
     assert any("stars_7200arcs" in name for name in done.files)
     publish("sky", "1", Path("sky/run"), Path("sky"))
     draft("sky", "2", Path("sky/run"), Path("sky"))
-    capsys.readouterr()
-    assert release("check", "sky", "2", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(says(0, "check", "sky", "2", "--json").out)
     assert (told["n_rows"], told["compared"]) == (done.summary.n_rows, done.summary.n_rows)
     for properties in Path("releases/sky/.2.draft/data").rglob("*properties"):
         properties.write_text(properties.read_text().replace("nrows=100", "nrows=99"))
-    assert release("check", "sky", "2") == 1
-    assert "hats_nrows says 99 rows" in capsys.readouterr().out
+    assert "hats_nrows says 99 rows" in says(1, "check", "sky", "2").out
 
 
-def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_patch_changes_listed_rows_only(here: Path, says: Any) -> None:
     shutil.copytree(here / "parquet-1" / "survey", "mended/survey")
     file = File(Path("mended/survey/field-5.parquet"))
     names = [str(name) for name in file.columns["name"][:3]]
@@ -354,8 +325,7 @@ def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixt
     words = ("patch", "parquet", "1.1", "--run", classified_again(here, "mended"))
     words = (*words, "--store", here / "models", "--rows")
     pq.write_table(pa.table({"name": names[:2]}), "few.parquet")
-    assert release(*words, "few.parquet") == 1
-    assert "1 rows change that are not listed, first row 2" in capsys.readouterr().err
+    assert "1 rows change that are not listed, first row 2" in says(1, *words, "few.parquet").err
     pq.write_table(pa.table({"name": names}), "rows.parquet")
     assert release(*words, "rows.parquet", "--why", "wrong B") == 0
     assert release("sign", "parquet", "1.1") == 0
