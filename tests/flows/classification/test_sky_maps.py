@@ -394,9 +394,9 @@ def test_few_labels_of_a_class_fill_the_sets_and_it_is_said(trained: Path) -> No
     wanted = parse_specification(SPECIFICATION + "\n[output]\nsets = 0.998\n", source="spec")
     record, _ = sets_of(model, wanted)
     early = record.classes["early"]
-    assert early.least is None
-    assert early.spread == 0
-    assert re.fullmatch(r"in every set: \d+ labelled rows, at least 499 are needed at 0.998", early.remark)
+    assert early["least"] is None
+    assert early["spread"] == 0
+    assert re.fullmatch(r"in every set: \d+ labelled rows, at least 499 are needed at 0.998", early["remark"])
 
 
 def test_rows_weighted_by_density_state_no_sets(trained: Path) -> None:
