@@ -290,7 +290,7 @@ def census_of(
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
-    `folder` is that of the model, with its unseen rows.  A file has no rows (None) if an earlier version annotated it.
+    `folder` is that of the model, with its unseen rows.  A file whose rows are lost has None.
     """
     assumes = asked.assumes
     parts = [part for part in rows if part is not None]

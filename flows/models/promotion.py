@@ -91,9 +91,7 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
         if ours is not None and theirs is not None and (gain := compare_losses(ours, theirs)):
             common, classes = SkillSummary.of(gain), compare_classes(ours, theirs, challenger.classes)
     vetoes = standing_vetoes(place.history(stored.name), stored.version)
-    against = _alone(challenger, vetoes)
-    if champion:
-        against = (*against, *_against(challenger, champion, common, request.margin))
+    against = _against(challenger, champion, vetoes, common, request.margin)
     metrics, before = challenger.metrics, champion.metrics if champion else None
     return Comparison(
         challenger=challenger.label,
@@ -125,24 +123,21 @@ def _report(stored: StoredModel) -> str | None:
     return str(path) if path.is_file() else None
 
 
-def _alone(challenger: Model, vetoes: tuple[Promotion, ...]) -> tuple[str, ...]:
-    """Return the reasons against a model that hold for every champion."""
+def _against(
+    challenger: Model,
+    champion: Model | None,
+    vetoes: tuple[Promotion, ...],
+    common: SkillSummary | None,
+    margin: float,
+) -> tuple[str, ...]:
+    """Return what speaks against a model, for every champion and in the place of this one."""
     reasons = [veto_words(veto) for veto in vetoes]
     if challenger.trust.verdict == "red":
         reasons.append(f"its verdict is red: {'; '.join(challenger.trust.reasons)}")
     if not math.isfinite(challenger.metrics.log_loss):
         reasons.append(f"its {challenger.metrics.judged_by} log loss is not finite")
-    return tuple(reasons)
-
-
-def _against(
-    challenger: Model,
-    champion: Model,
-    common: SkillSummary | None,
-    margin: float,
-) -> tuple[str, ...]:
-    """Return what speaks against a model in the place of this champion."""
-    reasons = []
+    if champion is None:
+        return tuple(reasons)
     if challenger.classes != champion.classes:
         reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
     if common is not None:

@@ -301,7 +301,7 @@ def _pictures(report: ClassificationReport) -> Iterator[Picture]:
     if report.sky is not None and len(report.sky["pixels"]):
         yield _sky(report.sky)
     elif report.flagged is not None:
-        yield _flagged(found, report.flagged, report.units)
+        yield _flagged(report.flagged, report.units)
     elif found.flags:
         yield _flag_shares(found)
     if report.features:
@@ -366,7 +366,7 @@ def _sky(sky: SkyCounts) -> Picture:
     )
 
 
-def _flagged(found: Summary, flagged: FlaggedByInput, units: Units) -> Picture:
+def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
     """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
     label, short, inverse = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
     edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
@@ -380,16 +380,11 @@ def _flagged(found: Summary, flagged: FlaggedByInput, units: Units) -> Picture:
         f"above {texts[-1]}",
         "no value",
     )
-    part = (
-        f" Counted are {sum(n):,} objects: an earlier version classified the others."
-        if sum(n) < found.n_classified
-        else ""
-    )
     return drawn(
         axes,
         f"What needs a look, by {short}",
         "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
-        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.{part}",
+        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.",
         f"Share of objects flagged, by {label}: "
         + "; ".join(
             f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of

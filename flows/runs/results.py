@@ -414,7 +414,7 @@ class CensusResult:
     """The census of an output folder, with the model and the release that it is of.
 
     `written` is the path of the file with the census; None where it was not written.  `report` is the path of the
-    report that shows it; None where nothing was written, or where an earlier version wrote the report.
+    report that shows it; None where none was written.
     """
 
     out: Path
