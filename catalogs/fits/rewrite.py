@@ -9,8 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +22,7 @@ from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order,
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import CatalogError, brief
 from catalogs.files import atomic_path
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, PLAIN, STORED, FitsColumn, Table
+from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, PLAIN, STORED, Table
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.fits_cards import (
     empty_primary,
@@ -40,62 +39,34 @@ from catalogs.metadata.fits_cards import (
 # Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the cards of the others.
 
 
-@dataclass(frozen=True)
 class Rewriting:
     """Puts old rows and new columns together.
 
     `names` are the columns that stay, all where it is None; of a `slim` copy the other HDUs go too, and a heap that
-    nobody needs.
+    nobody needs.  `numbers` leads from the old numbers of the columns that stay, which count from 1, to the new ones.
     """
 
-    table: Table
-    names: frozenset[str] | None
-    slim: bool
-    fields: tuple[NewField, ...]
-
-    @cached_property
-    def columns(self) -> tuple[FitsColumn, ...]:
-        """The columns that stay, in the file's order."""
-        return tuple(c for c in self.table.columns if self._stays(c))
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The names of those that do not."""
-        return tuple(c.name for c in self.table.columns if not self._stays(c))
-
-    @cached_property
-    def numbers(self) -> dict[int, int]:
-        """From the old numbers, which count from 1, of the columns that stay to their new ones."""
-        old = (n for n, c in enumerate(self.table.columns, 1) if self._stays(c))
-        return {n: i for i, n in enumerate(old, 1)}
-
-    @property
-    def keeps_heap(self) -> bool:
-        """Whether the heap stays: always, but in a slim copy without a column that needs it."""
-        return not self.slim or any(c.heap for c in self.columns)
-
-    @cached_property
-    def runs(self) -> tuple[tuple[int, int], ...]:
-        """Places and lengths in the old row of the bytes that stay; neighbours are one."""
-        return tuple(merged((c.offset, c.n_bytes) for c in self.columns))
-
-    @property
-    def old_row(self) -> np.dtype[Any]:
-        """The old row as the fields `old0`, `old1`, ... of its runs."""
-        return np.dtype(
+    def __init__(
+        self, table: Table, names: frozenset[str] | None, fields: Sequence[NewField], *, slim: bool
+    ) -> None:
+        self.table, self.fields, self.slim = table, fields, slim
+        staying = [(n, c) for n, c in enumerate(table.columns, 1) if names is None or c.name in names]
+        self.columns = [c for _, c in staying]
+        self.dropped = [c.name for c in table.columns if not (names is None or c.name in names)]
+        self.numbers = {n: i for i, (n, _) in enumerate(staying, 1)}
+        self.keeps_heap = not slim or any(c.heap for c in self.columns)
+        # The bytes that stay are fields of the old row, neighbours one, and come first in the new row, unaligned.
+        runs = merged((c.offset, c.n_bytes) for c in self.columns)
+        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(runs)]
+        self.row = np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(fields))])
+        self.old_row = np.dtype(
             {
-                "names": [f"old{i}" for i in range(len(self.runs))],
-                "formats": [f"V{size}" for _, size in self.runs],
-                "offsets": [place for place, _ in self.runs],
-                "itemsize": self.table.row_bytes,
+                "names": [name for name, _ in old],
+                "formats": [form for _, form in old],
+                "offsets": [place for place, _ in runs],
+                "itemsize": table.row_bytes,
             }
         )
-
-    @cached_property
-    def row(self) -> np.dtype[Any]:
-        """The new row: what stays of the old one as it is, then the new fields, unaligned."""
-        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(self.runs)]
-        return np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(self.fields))])
 
     def write_before(self, source: Source, stream: IO[bytes]) -> int:
         """Write everything before the table; return where the table begins."""
@@ -142,9 +113,6 @@ class Rewriting:
         stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
         if not self.slim:
             _copy(source, stream, min(hdu.end, source.size), source.size)
-
-    def _stays(self, column: FitsColumn) -> bool:
-        return self.names is None or column.name in self.names
 
 
 def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -391,7 +359,7 @@ def write_annotated(
     kept = table.columns if partition.kept is None else [c for c in table.columns if c.name in partition.kept]
     check_names((c.name for c in kept), annotation.columns)
     fields = tuple(map(NewField, annotation.columns))
-    rewriting = Rewriting(table, partition.kept, partition.slim, fields)
+    rewriting = Rewriting(table, partition.kept, fields, slim=partition.slim)
     cards = annotated_cards(rewriting, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)
     with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
