@@ -242,7 +242,7 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_create.Layout(self.fields(rows, new), tuple(map(NewField, new)), self.source.n_rows)
+        layout = fits_create.Layout(self.fields(rows, new), [*map(NewField, new)], self.source.n_rows)
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
@@ -262,7 +262,7 @@ class Converting:
             self.tell(sentence)
         return {**texts, **more}
 
-    def fields(self, rows: int, new: Sequence[NewColumn]) -> tuple[fits_create.FitsField, ...]:
+    def fields(self, rows: int, new: Sequence[NewColumn]) -> list[fits_create.FitsField]:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
         # Durations have the unit of their numbers.
         stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in self.columns]
@@ -276,7 +276,7 @@ class Converting:
         for field, name in zip(fields, self.fits_names(new), strict=True):
             field.name = name
             field.settle()
-        return tuple(fields)
+        return fields
 
     def fits_names(self, new: Sequence[NewColumn]) -> Sequence[str]:
         """Return the old columns' names as FITS has them; tell which are others."""

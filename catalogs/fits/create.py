@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -351,29 +350,15 @@ def encoded_text(values: pa.Array, width: int) -> Stored:
     return np.frombuffer(padded.buffers()[2] or b"", f"S{width}", len(padded))
 
 
-@dataclass(frozen=True)
 class Layout:
     """The columns of a new table, the old ones first."""
 
-    old: tuple[FitsField, ...]
-    new: tuple[NewField, ...]
-    n_rows: int
-
-    @property
-    def heap_bytes(self) -> int:
-        """Bytes in the heap."""
-        return sum(field.heap_bytes for field in self.old)
-
-    @property
-    def descriptor(self) -> str:
-        """The code of descriptors of variable length: Q where 32 bits do not do."""
-        return "P" if self.heap_bytes <= SMALL_HEAP else "Q"
-
-    @cached_property
-    def row(self) -> np.dtype[Any]:
-        """A row, unaligned."""
-        fields: list[Any] = [(f"old{i}", f.stored(self.descriptor)) for i, f in enumerate(self.old)]
-        return np.dtype([*fields, *((f"new{i}", f.stored) for i, f in enumerate(self.new))])
+    def __init__(self, old: Sequence[FitsField], new: Sequence[NewField], n_rows: int) -> None:
+        self.old, self.new, self.n_rows = old, new, n_rows
+        self.heap_bytes = sum(field.heap_bytes for field in old)
+        self.descriptor = "P" if self.heap_bytes <= SMALL_HEAP else "Q"  # Q where 32 bits do not do
+        fields: list[Any] = [(f"old{i}", f.stored(self.descriptor)) for i, f in enumerate(old)]
+        self.row = np.dtype([*fields, *((f"new{i}", f.stored) for i, f in enumerate(new))])  # unaligned
 
     def cards(self, name: str, remarks: Sequence[bytes], *, summed: bool) -> list[bytes]:
         """Return the cards of the header, the checksums still blank."""
