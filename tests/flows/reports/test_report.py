@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy.special import softmax
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
 from blr.trust.verdict import TrustAnswer
@@ -50,17 +51,13 @@ def make_picture(n_classes: int, rng: np.random.Generator) -> BoundaryPicture:
     x, y = np.linspace(0, 5, 61), np.linspace(0, 1, 51)
     gx, gy = np.meshgrid(x, y)
     logits = np.stack([k * (gx - 2.5) - 2 * k * (gy - 0.5) for k in range(n_classes)], axis=-1)
-
-    def softmax(a: np.ndarray) -> np.ndarray:
-        return np.exp(a) / np.exp(a).sum(axis=-1, keepdims=True)
-
     n = 300
     return BoundaryPicture(
         x_name="b_j",
         y_name="axis_ratio",
         x=x,
         y=y,
-        moderated=softmax(0.7 * logits),
+        moderated=softmax(0.7 * logits, axis=-1),
         point_x=rng.normal(2.5, 0.8, n),
         point_y=rng.uniform(0.1, 1, n),
         point_class=rng.integers(0, n_classes, n),
@@ -394,18 +391,10 @@ def test_without_reviews_or_boundary() -> None:
     assert "Where the classes meet" not in render_report(report)
 
 
-def left_out() -> TrainReport:
-    report = make_report()
-    return changed(
-        report,
-        judged_by="left-out",
-        n=report.model.training.n_training,
-        held_out_counts=(0, 0),
-    )
-
-
 def test_a_model_that_left_out_rows_judged_says_so_everywhere() -> None:
-    report = left_out()
+    report = make_report()
+    n = report.model.training.n_training
+    report = changed(report, judged_by="left-out", n=n, held_out_counts=(0, 0))
     for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
         assert "left-out log loss" in text
         assert "Left-out objects" in text
