@@ -18,6 +18,21 @@ from scipy.special import ndtri, stdtrit
 
 from blr.arrays import Matrix, Places, Vector, require_finite
 
+__all__ = [
+    "BrierParts",
+    "CalibrationLine",
+    "ReliabilityCurve",
+    "brier_parts",
+    "brier_score",
+    "calibration_error",
+    "calibration_error_interval",
+    "calibration_line",
+    "log_loss",
+    "log_losses",
+    "reliability_curve",
+    "reliability_curves",
+    "share_interval",
+]
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""
 _SLOPES = 2.0 ** np.linspace(-3, 3, 37)

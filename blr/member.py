@@ -63,7 +63,7 @@ _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
 # Weight of a row's nodes beyond the training set's range, below which they are left as they are.
-_LITTLE = 5e-3
+_LITTLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)

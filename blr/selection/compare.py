@@ -31,6 +31,21 @@ from blr.predictive.softmax import softmax_exact
 from blr.sums import Terms, activations, chunk_rows, in_classes, many_classes
 from blr.threads import single_threaded_blas
 
+__all__ = [
+    "Comparison",
+    "LeaveOneOut",
+    "Row",
+    "against_records",
+    "average",
+    "compare",
+    "highest",
+    "leave_one_out",
+    "leave_one_out_probability",
+    "rank",
+    "recorded_shares",
+    "weights",
+]
+
 _SIZES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 1 << 30])  # of classes that share a curvature
 _NO_SHARE = 1e-7  # share of its curvature that a class may have for nothing
 _NUMBERS, _FEWEST_ROWS = 2**20, 64  # covariances of many classes that are held at a time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["SCALES", "ScaleFit", "fit_scales", "log_hyperprior"]
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
