@@ -276,19 +276,6 @@ def test_imports_run_downward_between_rooms(module: Module) -> None:
     complain(module, faults)
 
 
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_no_circle_between_rooms(package: str) -> None:
-    graph: dict[str, set[str]] = {name: set() for name in rooms(package)}
-    for name, module in modules().items():
-        if name.startswith(f"{package}."):
-            inside = {found.target for found in module.imports() if found.target.startswith(f"{package}.")}
-            graph.setdefault(room(name), set()).update({room(target) for target in inside} - {room(name)})
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
-
-
 @each_module()
 def test_private_modules_are_private(module: Module) -> None:
     """A module whose name begins with an underscore is for the modules of its own folder."""
@@ -453,62 +440,36 @@ def test_packages_are_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
+SLOW = {"prefect", "scipy", "pandas", "sklearn", "astropy", "pyarrow", "matplotlib"}
+HELP = """
+sys.argv = ["blr", "--help"]
+from flows.cli.app import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
+UNNEEDED = {"matplotlib", "pandas", "sklearn", "scipy.stats", "astropy.coordinates", "astropy_healpix"}
+
+
 @pytest.mark.parametrize(
-    "command",
+    "starts",
     [
-        pytest.param("import blr", id="import blr"),
-        pytest.param(
-            "import sys; sys.argv = ['blr', '--help']\n"
-            "from flows.cli.app import main\n"
-            "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code",
-            id="blr --help",
-        ),
+        {"import blr": SLOW},
+        {HELP: SLOW},
+        {
+            "import flows.cli._list": {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"} | UNNEEDED,
+            "import flows.classification.steps": {"prefect"} | UNNEEDED,
+            "from flows.deployed import classify, reprocess": {"flows.training.steps"} | UNNEEDED,
+        },
+        {"import flows.training.steps": {"prefect"} | UNNEEDED},
     ],
+    ids=["import blr", "blr --help", "work", "training"],
 )
-def test_starts_without_what_is_slow_to_import(command: str) -> None:
-    slow = {"prefect", "scipy", "pandas", "sklearn", "astropy", "pyarrow", "matplotlib"}
-    report = "\nimport sys\nprint(*(name for name in sys.modules if '.' not in name), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", command + report], capture_output=True, text=True, check=False
-    )
+def test_starts_without_what_is_slow_to_import(starts: dict[str, set[str]]) -> None:
+    """A process imports one after the other; beside each stands what is not there then."""
+    script = "import sys\n" + "".join(f"{start}\nprint(*sys.modules, file=sys.stderr)\n" for start in starts)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert not slow & set(done.stderr.split()), "imported at the start"
-
-
-AT_WORK = (
-    ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
-    ("import flows.classification.steps", {"prefect"}),
-    ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
-)
-"""What is imported one after the other in a process, and what is not there then."""
-
-
-@cache
-def loaded(starts: tuple[str, ...]) -> list[set[str]]:
-    """Return the modules that are there after each of the imports in a process of their own."""
-    script = "import sys\n" + "".join(f"{start}\nprint(*sys.modules)\n" for start in starts)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return [set(line.split()) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("starts", "unneeded"),
-    [
-        *((tuple(start for start, _ in AT_WORK[: n + 1]), AT_WORK[n][1]) for n in range(len(AT_WORK))),
-        (("import flows.training.steps",), {"prefect"}),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
-)
-def test_work_waits_for_no_import_that_it_does_not_need(starts: tuple[str, ...], unneeded: set[str]) -> None:
-    unneeded = unneeded | {
-        "matplotlib",
-        "pandas",
-        "sklearn",
-        "scipy.stats",
-        "astropy.coordinates",
-        "astropy_healpix",
-    }
-    every = tuple(start for start, _ in AT_WORK)
-    found = loaded(every if starts[0] in every else starts)
-    assert found[len(starts) - 1]
-    assert not unneeded & found[len(starts) - 1]
+    for (start, unneeded), loaded in zip(starts.items(), done.stderr.splitlines(), strict=True):
+        assert not unneeded & set(loaded.split()), start
