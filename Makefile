@@ -29,7 +29,7 @@ PROCESSORS = $(shell $(BIN)/python -c 'import os; print(min(4, os.cpu_count() or
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
 END_TO_END = tests/e2e tests/flows/demo tests/flows/orchestration tests/flows/test_cluster.py tests/flows/test_killed.py \
   tests/flows/test_urls.py tests/flows/test_release_store.py tests/flows/test_hats_outputs.py \
-  tests/release/test_killed.py tests/release/test_store.py tests/release/test_errata.py tests/release/test_tutorial.py
+  tests/release/test_killed.py tests/release/test_store.py tests/release/test_errata.py
 test: dev ## all checks, and beside them all tests but the long ones and those from end to end
 	@$(MAKE) --no-print-directory --jobs=2 run-tests check
 

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,6 +26,9 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 WORK = (
     "flows.classification.steps",
     "flows.cli.app",
+    "flows.cli._release",
+    "flows.release.draft",
+    "flows.reports.release_page",
 )
 """What the runs import: here once for all of them."""
 CHANGES = frozenset(
@@ -36,7 +39,7 @@ CHANGES = frozenset(
 
 @dataclass
 class Zygote:
-    """The process that forks, seen from outside: one child at a time."""
+    """The process that forks, seen from outside."""
 
     process: subprocess.Popen[bytes]
 
@@ -48,14 +51,15 @@ class Zygote:
         log: Path,
         step: int = 0,
         number: int = signal.SIGKILL,
+        environment: Mapping[str, str] | None = None,
     ) -> int:
         """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told."""
         told = {"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step, "number": number}
-        return int(self._ask(told))
+        return int(self._ask(told | {"environment": {**(environment or {})}}))
 
-    def wait(self) -> int:
-        """Return the exit status of the child, negative for a signal, once it has ended."""
-        return int(self._ask({}))
+    def wait(self, pid: int = 0) -> int:
+        """Return the exit status of a child, the last or this one, negative for a signal, once it has ended."""
+        return int(self._ask({"wait": pid}))
 
     def run(self, arguments: list[str], **told: Any) -> int:
         """Start, with what `start` takes, and wait."""
@@ -123,6 +127,7 @@ def _child(told: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
     os.chdir(told["cwd"])
+    os.environ.update(told["environment"])
     log = Path(told["log"])
     quiet = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -139,17 +144,18 @@ def _child(told: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Fork a child for each line; an empty request waits for it."""
+    """Fork a child for each line, or wait for one."""
     for module in WORK:
         import_module(module)
     pid = 0
     for line in sys.stdin.buffer:
         told = json.loads(line)
-        if told:
-            pid = os.fork()
+        if "wait" in told:
+            answer = os.waitstatus_to_exitcode(os.waitpid(told["wait"] or pid, 0)[1])
+        else:
+            answer = pid = os.fork()
             if pid == 0:
                 _child(told)
-        answer = pid if told else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
 

@@ -5,6 +5,7 @@ The outputs in `docs/tutorial.md` are those of the commands, numbers aside.  `BL
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -29,11 +30,15 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
 
 
-def commands(text: str) -> list[list[str]]:
-    found = [shlex.split(line, comments=True) for line in text.replace("\\\n", " ").splitlines()]
-    found = [words for words in found if words and words[0] not in {"pip", "python"}]
-    assert all(words[0] == "blr" for words in found)
-    return [words[1:] for words in found]
+def commands(text: str) -> list[tuple[list[str], int]]:
+    """Return each command of `blr`, without its name, and the exit status that a comment states."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words, status = shlex.split(line, comments=True), re.search(r"# exit status (\d)$", line)
+        if words and words[0] not in {"pip", "python"}:
+            assert words[0] == "blr"
+            found.append((words[1:], int(status[1]) if status else 0))
+    return found
 
 
 def work_through(page: str, said: Callable[[], str]) -> list[tuple[str, str]]:
@@ -53,8 +58,8 @@ def work_through(page: str, said: Callable[[], str]) -> list[tuple[str, str]]:
             assert (where or "") in there
             Path(name).write_text(there.replace(where, f"{where}\n{text}") if where else text)
         elif kind == "sh":
-            for words in commands(text):
-                assert run(words) == 0, words
+            for words, status in commands(text):
+                assert run(words) == status, words
                 told.append((shlex.join(words), said()))
     return told
 
@@ -133,6 +138,21 @@ def test_a_release_is_kept_up_to_date(capsys: pytest.CaptureFixture[str]) -> Non
     assert [path.name for path in Path("annotated/_retired").rglob("*.fits")] == ["night2.fits"]
 
 
+def test_releases_are_drafted_published_and_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
+    monkeypatch.chdir(tmp_path)
+    said = work_through("releases.md", lambda: capsys.readouterr().out)
+    assert "identifiers are there again" in "".join(words for _, words in said)
+    log = json.loads(Path("releases/types/releases.json").read_text())
+    assert [(e["what"], e["version"]) for e in log["events"]] == [
+        ("published", "1.0"),
+        ("published", "1.1"),
+        ("rolled back", "1.0"),
+    ]
+
+
 def test_the_commands_of_the_page_on_reviewing(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,8 +166,8 @@ def test_the_commands_of_the_page_on_reviewing(
             options = text.removeprefix("[label]\n")
             parse_specification(specification.replace("[label]\n", f"[label]\n{options}"), source="the page")
             continue
-        for words in commands(text):
-            assert run([*words, "--direct"]) == 0
+        for words, status in commands(text):
+            assert run([*words, "--direct"]) == status
             tried += 1
     assert tried == 2
     assert Path("annotated/review.html").exists()

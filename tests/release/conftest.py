@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from flows.cli.app import run
 from flows.demo.steps import write_parquet
+from tests.campaign.zygote import Zygote, zygote
 from tests.flows.conftest import s3, s3_endpoint  # noqa: F401 - fixtures
 from tests.flows.verbs import reprocess, train
 from tests.release.fields import SPECIFICATION, galaxies, season, write_fields
 
 pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
 
-FORKING = """
-import contextlib, json, os, sys
-from flows.cli.app import run
-import flows.cli._release, flows.release.draft, flows.reports.release_page
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "wait" in asked:
-        answer = os.waitstatus_to_exitcode(os.waitpid(asked["wait"], 0)[1])
-    else:
-        answer = os.fork()
-        if answer == 0:
-            os.chdir(asked["folder"])
-            os.environ.update(asked["environment"])
-            with open(asked["log"], "w", buffering=1) as said, contextlib.redirect_stdout(said):
-                os.dup2(said.fileno(), 2)
-                status = run(asked["words"])
-            os._exit(status)
-    print(answer, flush=True)
-"""
-
-
-class Processes:
-    """Processes that run commands; the modules are loaded before they are forked, so that they begin at once."""
-
-    def __init__(self) -> None:
-        self.parent = subprocess.Popen(
-            [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def _ask(self, **asked: Any) -> int:
-        assert self.parent.stdin is not None
-        assert self.parent.stdout is not None
-        print(json.dumps(asked), file=self.parent.stdin, flush=True)
-        return int(self.parent.stdout.readline())
-
-    def start(self, words: list[str], folder: Path, log: str = "said.txt", **environment: str) -> int:
-        """Start a command in a folder; return the process's number."""
-        return self._ask(words=words, folder=str(folder), log=log, environment=environment)
-
-    def wait(self, pid: int) -> int:
-        """Wait for the end of a process; return its exit status, negative for a signal."""
-        return self._ask(wait=pid)
-
 
 @pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    """Return what starts processes."""
-    made = Processes()
-    yield made
-    made.parent.communicate()
+def processes() -> Iterator[Zygote]:
+    """Return what starts processes of the command line."""
+    with zygote() as forks:
+        yield forks
+
+
+def told_by(log: Path) -> str:
+    """Return what a process has said to its user."""
+    return log.read_text() + log.with_suffix(".err").read_text()
 
 
 def classified(folder: Path, table: object, form: str, name: str) -> Path:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from flows.cli.app import run
-from tests.release.conftest import Processes
+from tests.campaign.zygote import Zygote
+from tests.release.conftest import told_by
 
 RELEASES = Path("releases/parquet")
 RNG = random.Random(43)  # noqa: S311 - of moments
@@ -38,10 +39,10 @@ def verify() -> None:
         assert run(["release", "verify", str(RELEASES / version)]) == 0
 
 
-def killed(processes: Processes, words: list[str], longest: float) -> bool:
+def killed(processes: Zygote, words: list[str], longest: float) -> bool:
     """Start a command and kill it at a random moment, reading beside it; say whether it was killed."""
     until = time.monotonic() + RNG.uniform(0, longest)
-    pid = processes.start(words, Path.cwd())
+    pid = processes.start(words, cwd=Path.cwd(), log=Path("said").absolute())
     while time.monotonic() < until:
         see()
     os.kill(pid, signal.SIGKILL)
@@ -52,11 +53,11 @@ REPEATS = [4, pytest.param(60, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("n", REPEATS)
-def test_a_draft_killed_anywhere_is_begun_again(here: Path, processes: Processes, n: int) -> None:
+def test_a_draft_killed_anywhere_is_begun_again(here: Path, processes: Zygote, n: int) -> None:
     words = ["release", "draft", "parquet", "2", "--run", str(here / "parquet-2" / "run")]
     words += ["--store", str(here / "models")]
     begun = time.monotonic()
-    assert processes.wait(processes.start(words, Path.cwd())) == 0
+    assert processes.wait(processes.start(words, cwd=Path.cwd(), log=Path("said").absolute())) == 0
     longest = time.monotonic() - begun
     kills = sum(killed(processes, words, longest) for _ in range(n))
     assert kills
@@ -68,7 +69,7 @@ def test_a_draft_killed_anywhere_is_begun_again(here: Path, processes: Processes
 
 @pytest.mark.parametrize("n", REPEATS)
 @pytest.mark.usefixtures("here")
-def test_a_publication_killed_anywhere_goes_on(processes: Processes, n: int) -> None:
+def test_a_publication_killed_anywhere_goes_on(processes: Zygote, n: int) -> None:
     assert run(["release", "sign", "parquet", "2"]) == 0
     words = ["release", "publish", "parquet", "2"]
 
@@ -78,7 +79,7 @@ def test_a_publication_killed_anywhere_goes_on(processes: Processes, n: int) -> 
         (RELEASES / "releases.json").write_text(json.dumps(first))
 
     begun = time.monotonic()
-    assert processes.wait(processes.start(words, Path.cwd())) == 0
+    assert processes.wait(processes.start(words, cwd=Path.cwd(), log=Path("said").absolute())) == 0
     longest, kills = time.monotonic() - begun, 0
     begin_again()
     for k in range(n):
@@ -97,7 +98,7 @@ def test_a_publication_killed_anywhere_goes_on(processes: Processes, n: int) -> 
 
 @pytest.mark.parametrize("n", REPEATS)
 @pytest.mark.usefixtures("here")
-def test_a_rollback_killed_anywhere_has_happened_or_not(processes: Processes, n: int) -> None:
+def test_a_rollback_killed_anywhere_has_happened_or_not(processes: Zygote, n: int) -> None:
     assert run(["release", "sign", "parquet", "2"]) == 0
     assert run(["release", "publish", "parquet", "2"]) == 0
     kills = 0
@@ -115,13 +116,17 @@ def test_a_rollback_killed_anywhere_has_happened_or_not(processes: Processes, n:
 
 
 @pytest.mark.usefixtures("here")
-def test_of_many_who_publish_at_once_one_wins(processes: Processes) -> None:
+def test_of_many_who_publish_at_once_one_wins(processes: Zygote) -> None:
     assert run(["release", "sign", "parquet", "2"]) == 0
     words = ["release", "publish", "parquet", "2"]
     people = range(6)
-    pids = [processes.start([*words, "--by", f"person {k}"], Path.cwd(), f"said-{k}.txt") for k in people]
+    logs = [Path.cwd() / f"said-{k}" for k in people]
+    pids = [
+        processes.start([*words, "--by", f"person {k}"], cwd=Path.cwd(), log=log)
+        for k, log in enumerate(logs)
+    ]
     status = [processes.wait(pid) for pid in pids]
-    said = [Path(f"said-{k}.txt").read_text() for k in people]
+    said = [told_by(log) for log in logs]
     won = [k for k in people if "was published by" in said[k]]
     assert len(won) == 1, said
     assert [e["who"] for e in see()["events"]] == ["Ada Lovelace", f"person {won[0]}"]

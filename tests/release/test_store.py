@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from flows.cli.app import run
-from tests.release.conftest import Processes
+from tests.campaign.zygote import Zygote
+from tests.release.conftest import told_by
 
 RELEASES = "s3://survey/releases"
 
@@ -26,7 +27,7 @@ def signed(survey: Path, machine: Path, season: int, monkeypatch: pytest.MonkeyP
 
 
 def test_of_two_machines_that_publish_at_once_one_wins(
-    survey: Path, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, processes: Processes
+    survey: Path, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, processes: Zygote
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for k in (1, 2):
@@ -35,13 +36,16 @@ def test_of_two_machines_that_publish_at_once_one_wins(
     words = ["release", "publish", "types", "1", "--releases", RELEASES]
     pids = [
         processes.start(
-            words, tmp_path, f"said-{k}.txt", **os.environ | {"BLR_STAGING": str(tmp_path / f"machine-{k}")}
+            words,
+            cwd=tmp_path,
+            log=tmp_path / f"said-{k}",
+            environment=os.environ | {"BLR_STAGING": str(tmp_path / f"machine-{k}")},
         )
         for k in (1, 2)
     ]
     status = [processes.wait(pid) for pid in pids]
     assert sorted(status) == [0, 1]
-    told = (tmp_path / f"said-{1 + status.index(1)}.txt").read_text()
+    told = told_by(tmp_path / f"said-{1 + status.index(1)}")
     assert "another person has published" in told or "is published with other bytes" in told
     log = json.loads(s3.cat("survey/releases/types/releases.json"))
     (event,) = log["events"]
@@ -57,7 +61,7 @@ def test_an_upload_that_is_killed_shows_no_half_release(
     tmp_path: Path,
     s3: Any,
     monkeypatch: pytest.MonkeyPatch,
-    processes: Processes,
+    processes: Zygote,
     says: Any,
 ) -> None:
     """Killed when the store has some of the files, and more of them each time; then the same command goes on."""
@@ -73,7 +77,7 @@ def test_an_upload_that_is_killed_shows_no_half_release(
         return len(s3.find(RELEASES))
 
     for least in (1, 2 * n_files // 3):
-        pid = processes.start(words, tmp_path, **os.environ)
+        pid = processes.start(words, cwd=tmp_path, log=tmp_path / "said", environment=os.environ)
         while there() < least:
             pass
         os.kill(pid, signal.SIGKILL)
