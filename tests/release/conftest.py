@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
