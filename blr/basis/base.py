@@ -109,7 +109,7 @@ class Basis(ABC):
     def unmixed(self, Z: Matrix, sets: int = 1) -> Matrix:
         """Return the functions U (N, L) of standardised features, whose linear combinations Φ = `mixed(U)` are.
 
-        Mean activations Φ wᵀ are U `unmixed_weights(w)`ᵀ, without Φ.  The functions of most bases are Φ itself.
+        Mean activations are products of U and `unmixed_weights`, without Φ.  The functions of most bases are Φ itself.
         """
         return self.of_standardised(Z, sets)
 
