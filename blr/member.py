@@ -107,7 +107,7 @@ class Member:
 
     @cached_property
     def unmixed_weights(self) -> Matrix:
-        """The same for the basis's `unmixed` functions, (K, L)."""
+        """Mean weights (K, L) of the basis's `unmixed` functions: they give the activations of `class_weights`."""
         return self.basis.unmixed_weights(self.class_weights)
 
     @cached_property

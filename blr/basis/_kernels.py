@@ -353,7 +353,7 @@ class Nystroem(Basis):
         return np.concatenate([U[:, :1], U[:, 1:] @ self.components], axis=1)
 
     def unmixed_weights(self, W: Matrix) -> Matrix:
-        """Return the weights (K, 1 + c) of the `unmixed` functions that do what W (K, M) does of Φ."""
+        """Return the weights (K, 1 + c) that give U the activations which W (K, M) gives Φ."""
         return np.concatenate([W[:, :1], W[:, 1:] @ self.components.T], axis=1)
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:

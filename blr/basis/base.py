@@ -107,9 +107,10 @@ class Basis(ABC):
         return self._by_blocks(Z, lambda block: block)
 
     def unmixed(self, Z: Matrix, sets: int = 1) -> Matrix:
-        """Return the functions U (N, L) of standardised features, whose linear combinations Φ = `mixed(U)` are.
+        """Return functions U (N, L) of standardised features: the columns of Φ = `mixed(U)` are linear in them.
 
-        Mean activations are products of U and `unmixed_weights`, without Φ.  The functions of most bases are Φ itself.
+        U and `unmixed_weights` give mean activations without Φ, which saves a product of matrices.  Most bases have
+        U = Φ.  Z and `sets` are as in `of_standardised`.
         """
         return self.of_standardised(Z, sets)
 
@@ -118,7 +119,7 @@ class Basis(ABC):
         return U
 
     def unmixed_weights(self, W: Matrix) -> Matrix:
-        """Return the weights (K, L) of the `unmixed` functions that do what W (K, M) does of Φ."""
+        """Return the weights (K, L) that give U the activations which W (K, M) gives Φ."""
         return W
 
     def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:

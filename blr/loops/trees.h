@@ -376,8 +376,8 @@ static ALWAYS_INLINE unsigned long long FN(beyond)(const float *x, long S, float
     return bits;
 }
 
-/* Take the first of the points left in each of some sets down a tree, with those that pass all tests alike.  The sets
- * go side by side, so that no branch depends on the data: `at` is where they end, `share` are the points that do. */
+/* Take one point of each set down a tree: the first that is left.  `at` is its leaf, `share` are the points that pass the
+ * same tests, so that they reach it too.  Sets go side by side, and no branch depends on the data. */
 static ALWAYS_INLINE void FN(descend)(const float *X, long N, long all, long S, const int *nodes, int root, int depth,
                                       const Left *left, int sets, int *at, unsigned long long *share)
 {
@@ -405,7 +405,7 @@ static ALWAYS_INLINE void FN(descend)(const float *X, long N, long all, long S, 
     }
 }
 
-/* The same of up to `SETS` sets, with their number and that of their points known to the compiler where they are common. */
+/* The same of up to `SETS` sets.  The compiler knows their number, and common numbers of points. */
 static void FN(descend_some)(const Sets *sets, long s, long S, const int *nodes, int root, int depth, const Left *left,
                              int some, int *at, unsigned long long *share)
 {
