@@ -1,6 +1,7 @@
 """What the tests catch: small faults are put into the three packages, one at a time.
 
     python benchmarks/bench_mutation.py [--code FOLDER] [--mutants 200] [--seed 1] [--minutes 60] [--table-only]
+                                        [--again COMMIT ...]
 
 A mutant is one changed expression: another comparison, operator, number or truth value, a condition turned round, or a
 statement that is gone.  Places are drawn by a seed, each as probable as any other, but for texts, annotations and what
@@ -9,6 +10,8 @@ is run at import alone.  Asked are the five files of tests beside the module (`t
 until one fails; a run of more than a quarter of an hour counts as caught.  Others may catch what these miss.
 Each result is a line of `results-mutation/COMMIT.jsonl`, so that a run goes on where the one before ended.  The page
 MUTATION.md compares commits.  `--code` is a checkout of another commit: its packages and its own tests are asked.
+With `--again`, no places are drawn: those that were judged in the named commits are judged once more, where the same
+line still stands in a function of the same name.  So two sets of tests are compared by the same faults.
 """
 
 from __future__ import annotations
@@ -221,22 +224,56 @@ def drawn(root: Path, n: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(found, min(n, len(found)))  # noqa: S311
 
 
-def run(code: Path, n: int, seed: int, minutes: float) -> None:
+def place(mutant: Mutant, text: bytes) -> tuple[object, ...]:
+    """Return what tells a fault in any commit: function, line and column within it, kind and new text."""
+    start = text.rfind(b"\n", 0, mutant.start) + 1
+    line = text[start:].split(b"\n", 1)[0]
+    column = mutant.start - start - (len(line) - len(line.lstrip()))
+    return mutant.names[-1], line.strip(), column, mutant.kind, mutant.new
+
+
+def judged_before(root: Path, commits: list[str]) -> dict[Mutant, bool]:
+    """Return the mutants of a copy that stand where those of other commits' results stood, and which were caught.
+
+    Those come first.
+    """
+    asked: dict[object, bool] = {}
+    for commit in commits:
+        for r in results(RESULTS / f"{commit}.jsonl"):
+            fields = {key: value for key, value in r.items() if key not in ("result", "seconds", "before")}
+            mutant = Mutant(**{**fields, "names": tuple(r["names"])})
+            text = git(HERE, "show", f"{commit}:{mutant.path}").encode()
+            asked[place(mutant, text)] = r["result"] == "caught"
+    there: dict[object, list[Mutant]] = defaultdict(list)
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        text = path.read_text()
+        for mutant in Source(str(path.relative_to(root)), text).mutants():
+            if (key := place(mutant, text.encode())) in asked:
+                there[key].append(mutant)
+    alone = [(found[0], asked[key]) for key, found in there.items() if len(found) == 1]
+    return dict(sorted(alone, key=lambda judged: not judged[1]))
+
+
+def run(code: Path, n: int, seed: int, minutes: float, again: list[str]) -> None:
     """Judge mutants that have no result yet, until the time is up."""
     commit = git(code, "rev-parse", "--short=8", "HEAD").strip()
     RESULTS.mkdir(exist_ok=True)
-    file, end = RESULTS / f"{commit}.jsonl", time.monotonic() + 60 * minutes
+    file = RESULTS / f"{commit}{'-again' if again else ''}.jsonl"
+    end = time.monotonic() + 60 * minutes
     known = {(r["path"], r["start"], r["new"]) for r in results(file)}
     with tempfile.TemporaryDirectory() as name:
         root = copied(code, Path(name))
         stamp = int(time.time())
-        for mutant in drawn(root, n, seed):
+        before = judged_before(root, again)
+        for mutant in before or drawn(root, n, seed):
             if (mutant.path, mutant.start, mutant.new) in known:
                 continue
             if time.monotonic() > end:
                 break
             stamp += 2
             result = judged(mutant, root, stamp)
+            if before:
+                result["before"] = "caught" if before[mutant] else "missed"
             with file.open("a") as out:
                 out.write(json.dumps(result) + "\n")
             print(
@@ -270,9 +307,17 @@ def write_page() -> None:
             lines.append(
                 f"| {package} | {len(caught)} | {sum(caught)} | {100 * sum(caught) / max(len(caught), 1):.0f} % |"
             )
+        if "before" in rows[0]:
+            once = [r["result"] for r in rows if r["before"] == "caught"]
+            now, late = once.count("caught"), sum(by["all"]) - once.count("caught")
+            lines += [
+                "",
+                f"Of {len(once)} that earlier tests caught, {now} are caught; of {len(rows) - len(once)} more, {late}.",
+            ]
         lines += ["", "Missed:", ""]
         lines += [
             f"- `{r['path']}:{r['line']}` ({', '.join(r['names'])}) {r['kind']}: `{r['old']}` becomes `{r['new']}`"
+            + (", once caught" if r.get("before") == "caught" else "")
             for r in rows
             if r["result"] == "missed"
         ]
@@ -288,9 +333,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--again", nargs="+", default=[], help="commits whose faults are judged once more")
     asked = parser.parse_args()
     if not asked.table_only:
-        run(asked.code, asked.mutants, asked.seed, asked.minutes)
+        run(asked.code, asked.mutants, asked.seed, asked.minutes, asked.again)
     write_page()
     return 0
 
