@@ -32,12 +32,6 @@ def _expression(text: str) -> str:
     return text
 
 
-def _template(text: str) -> str:
-    if text.count("{}") != 1:
-        raise ValueError("expected one {} in the place of the magnitude's name")
-    return text
-
-
 def _filter_expression(text: str) -> str:
     if "number" not in re.compile(_expression(text)).groupindex:
         raise ValueError("expected a group (?P<number>\\d+) for the filter's wavelength")
@@ -179,7 +173,6 @@ class ErrorParts(Table):
     removed: Expressions = ()
     first_words: Words = ()
     last_words: Words = ()
-    templates: tuple[Annotated[str, AfterValidator(_template)], ...] = ()
     flux_words: Expressions = ()
     flux_endings: Expressions = ()
 
@@ -205,13 +198,10 @@ class Votes(Table):
 
     endings: Expressions = ()
     others: Words = ()
-    counts: Expressions = ()
     alone: Expressions = ()
 
     pattern = _pattern(r"(?P<stem>.+)_(?P<kind>{endings})")
     """The groups `stem` and `kind` of a name in small letters."""
-    counted = _pattern(r"_(?:{counts})$")
-    """The end of a name of numbers of votes."""
     whole = _pattern(r"(?:.+_)?(?:{alone})")
     """The name in small letters of a column that is of votes whatever lies beside it."""
 
@@ -316,7 +306,6 @@ class ColumnNames(Table):
     flux: Naming = Field(default_factory=Naming)
     magnitude: Naming = Field(default_factory=Naming)
     bands: Bands = Field(default_factory=Bands)
-    lines: dict[Word, Expressions] = Field(default_factory=dict)
     error: Naming = Field(default_factory=Naming)
     sure_error: Naming = Field(default_factory=Naming)
     position_error: Naming = Field(default_factory=Naming)
@@ -325,7 +314,6 @@ class ColumnNames(Table):
     limits: Limits = Field(default_factory=Limits)
     distance: Naming = Field(default_factory=Naming)
     dust: Naming = Field(default_factory=Naming)
-    transmission: Naming = Field(default_factory=Naming)
     observation: Naming = Field(default_factory=Naming)
     dates: Naming = Field(default_factory=Naming)
     conditions: tuple[Condition, ...] = ()

@@ -20,7 +20,7 @@ from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
-from catalogs.profile.quality import about_a_flux, about_an_error, about_dust, is_magnitude
+from catalogs.profile.quality import about_a_flux, about_an_error, is_magnitude
 from catalogs.sky.photometry import (
     ZERO_POINT,
     asinh_magnitude,
@@ -35,8 +35,6 @@ MISSING = 0.2
 RARE = 0.5
 """Share of missing values that a remark tells."""
 FEWEST_BANDS = 3
-APART = 0.12
-"""Logarithm of the ratio of two wavelengths from which they are not of one band."""
 ALIKE, FEWEST_ROWS = 0.8, 50
 """Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
 
@@ -112,7 +110,7 @@ def kinds(names: Sequence[str]) -> list[list[str]]:
         band, kind = band_and_kind(name)
         key = kind if band else "?"
         by_kind.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
-    ordered = [[name for _, _, name in sorted(group)] for group in _chained(_across_instruments(by_kind))]
+    ordered = [[name for _, _, name in sorted(group)] for group in by_kind.values()]
     return sorted(ordered, key=lambda group: -len(group))
 
 
@@ -120,49 +118,6 @@ def most_bands(names: Sequence[str]) -> int:
     """Return the number of bands of the kind that has most."""
     banded = [name for name in names if band_and_kind(name)[0] is not None]
     return max((len({band_and_kind(name)[0] for name in group}) for group in kinds(banded)), default=0)
-
-
-def _across_instruments(
-    by_kind: Mapping[str, list[tuple[float, int, str]]],
-) -> list[list[tuple[float, int, str]]]:
-    """Return the groups with those made one that differ by an instrument only, where each has bands of its own."""
-    merged: dict[str, list[str]] = {}
-    for kind in by_kind:
-        rest = "_".join(
-            word for word in kind.split("_") if column_names().bands.instrument.fullmatch(word) is None
-        )
-        merged.setdefault(rest, []).append(kind)
-    groups = []
-    for kinds_of_one in merged.values():
-        whole: list[tuple[float, int, str]] = []
-        for kind in sorted(kinds_of_one, key=lambda kind: (kind == "?", -len(by_kind[kind]))):
-            if kind == "?" or {band for band, _, _ in whole} & {band for band, _, _ in by_kind[kind]}:
-                groups.append(by_kind[kind])
-            else:
-                whole += by_kind[kind]
-        if whole:
-            groups.append(whole)
-    return groups
-
-
-def _chained(groups: Sequence[list[tuple[float, int, str]]]) -> list[list[tuple[float, int, str]]]:
-    """Return the groups, with the bands of others put to the largest where most of theirs are far from its own.
-
-    Between the optical and the infrared a colour tells most, and a catalogue has them from two surveys.
-    """
-    first, *others = sorted(groups, key=len, reverse=True) or [[]]
-    rest = []
-    for group in others:
-        new = [b for b in group if all(_apart(a, b) for a in first)]
-        first = [*first, *new] if 2 * len(new) > len(group) else first
-        rest.append([b for b in group if b not in first])
-    return [group for group in (first, *rest) if group]
-
-
-def _apart(a: tuple[float, int, str], b: tuple[float, int, str]) -> bool:
-    """Say whether two columns are in bands far from each other; of elements nobody knows the wavelengths."""
-    known = a[0] > 0 and b[0] > 0 and not isinstance(a[2], Element) and not isinstance(b[2], Element)
-    return known and abs(math.log(a[0] / b[0])) > APART
 
 
 def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[tuple[str, str, str]]:
@@ -201,7 +156,6 @@ def _nearest(names: Sequence[str], band: str | None) -> str:
     return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))
 
 
-REDDENING = re.compile(r"e_?\(?b[_-]?m?v", re.IGNORECASE)
 MOSTLY = 0.9
 """Share of positive values from which what is called a flux is taken for one."""
 
@@ -214,7 +168,6 @@ class FluxBand:
     flux: str
     unit: str
     error: str | None = None
-    dust: str | None = None
 
     def magnitudes(self, rows: Mapping[str, Floats]) -> Floats:
         """Return magnitudes (n,) on the scale that the table asks for.
@@ -247,12 +200,6 @@ class FluxBand:
         else:
             key = "inverse_variance" if self.is_inverse else "error"
             yield f"{key} = {quoted[self.error]}"
-        if self.dust is not None:
-            through = _is_transmission(self.dust)
-            dust_key = "transmission" if through else "e_bv"
-            coefficient = 3.2 if _in_band(self.dust, None) else 1  # the extinction in the band itself
-            more = "" if through else f", coefficient = {coefficient}"
-            yield f"# extinction = {{ {dust_key} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
 
 
 def is_flux(column: Column) -> bool:
@@ -307,7 +254,7 @@ def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand])
         magnitude += "_"
     error = next((c.name for c in every if about_an_error(c) and _of(c.name, str(band), kind)), None)
     unit = flux_unit(seen.columns[name].column.unit)
-    return FluxBand(magnitude, name, str(unit), error, _dust(every, str(band)))
+    return FluxBand(magnitude, name, str(unit), error)
 
 
 def _of(error: str, band: str, kind: str) -> bool:
@@ -319,20 +266,3 @@ def _of(error: str, band: str, kind: str) -> bool:
     # The name of a vector of fluxes has no band, beside which `flux` says nothing.
     rest = "_".join(w for w in kind.split("_") if w != "flux")
     return theirs == band and "_".join(w for w in plain if w not in {"", "flux"}) == rest
-
-
-def _dust(columns: Sequence[Column], band: str) -> str | None:
-    """Return the column of the dust before a band: its own transmission or extinction, else E(B-V)."""
-    dusty = [c.name for c in columns if about_dust(c)]
-    own = sorted((n for n in dusty if _in_band(n, band)), key=lambda n: not _is_transmission(n))
-    every = [n for n in dusty if not _is_transmission(n) and _in_band(n, None)]
-    return next(iter([*own, *every]), None)
-
-
-def _in_band(name: str, band: str | None) -> bool:
-    """Say whether the dust is that in a band, or in none: E(B-V) is no extinction in V."""
-    return (None if REDDENING.search(name) else band_and_kind(name)[0]) == band
-
-
-def _is_transmission(name: str) -> bool:
-    return column_names().transmission.fits(name, name_words(name))

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from blr.arrays import Floats, Mask, Places
 from blr.selection.grouping import group_classes, softmax_quickly
-from catalogs.catalog.catalog import Column, Element
-from catalogs.column_names import column_names
+from catalogs.catalog.catalog import Element
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.profile.columns import Profile, unread_numbers
-from catalogs.profile.leaks import Leak, spans_decades
-from catalogs.profile.quality import about_a_flux, about_an_error
+from catalogs.profile.leaks import spans_decades
+from catalogs.profile.quality import about_a_flux
 from flows.draft import _bands
 from flows.draft._bands import FluxBand
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
@@ -59,59 +58,6 @@ def _values(evidence: Evidence, name: str) -> Floats:
     for place, element in elements.items():
         whole[:, place] = evidence.rows[element]
     return whole
-
-
-# Ratios of the fluxes of emission lines: what ionises the gas, as in the diagrams of Baldwin, Phillips and Terlevich.
-#
-# [N II]/Halpha, [O III]/Hbeta, [S II]/Halpha and [O I]/Halpha: the lines of each are neighbours in wavelength, so that
-# dust in the galaxy hardly changes them (1981, doi:10.1086/130766; Veilleux and Osterbrock 1987, doi:10.1086/191166).
-
-RATIOS = (
-    (("nii",), "h_alpha"),
-    (("oiii",), "h_beta"),
-    (("sii_1", "sii_2"), "h_alpha"),
-    (("sii",), "h_alpha"),
-    (("oi",), "h_alpha"),
-)
-"""Lines whose fluxes are added, and the line that they are divided by."""
-MOSTLY = 0.5
-"""Share of positive values from which the logarithm of a flux is worth taking."""
-
-
-def line_ratios(
-    columns: Mapping[str, Column], names: Sequence[str], rows: Mapping[str, Floats]
-) -> dict[str, tuple[str, list[str]]]:
-    """Return the ratios of the lines among `names`, each an expression with the columns above its bar.
-
-    The values (n,) of all are mostly positive, and their units are the same.
-    """
-    lines = _lines(columns, names)
-    ratios = {}
-    for above, below in RATIOS:
-        used = [lines[line] for line in above if line in lines]
-        if len(used) < len(above) or below not in lines:
-            continue
-        every = [*used, lines[below]]
-        positive = all(np.mean(rows[n][np.isfinite(rows[n])] > 0) > MOSTLY for n in every)
-        if positive and len({columns[n].unit for n in every}) == 1:
-            total = " + ".join(map(quoted, used))
-            text = f"log10({f'({total})' if len(used) > 1 else total} / {quoted(lines[below])})"
-            ratios[f"log_{above[0].removesuffix('_1')}_{below}"] = (text, used)
-    return ratios
-
-
-def _lines(columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    """Return the column of each line's flux, the first one of several."""
-    found: dict[str, str] = {}
-    for name in names:
-        column = columns[name]
-        plain = re.sub(r"flux|[^a-z0-9]", "", name.lower())
-        if isinstance(name, Element) or about_an_error(column) or not about_a_flux(column):
-            continue
-        for line, expressions in column_names().lines.items():
-            if any(re.fullmatch(e, plain, re.IGNORECASE) for e in expressions):
-                found.setdefault(line, name)
-    return found
 
 
 FEWEST_ROWS = 5
@@ -271,8 +217,6 @@ def _folds(t: Places, rng: np.random.Generator) -> Places:
     return fold
 
 
-MOST_SETS = 5
-"""Sets of columns that tell more together, in a comment."""
 MOST_FEATURES, MOST_WEIGHTS = 100, 600
 """Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
 APPARENT = "apparent brightness: it shows, to the census too, where a target is deeper than the labels"
@@ -297,11 +241,9 @@ class Chosen:
     left_out: dict[str, Reason] = field(default_factory=dict)
     spare: dict[str, tuple[str, str]] = field(default_factory=dict)
     suspects: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
-    together: list[Leak] = field(default_factory=list)
-    # Columns that are left out, the share of the information on the class that each gives, and features to use it.
-    offers: list[tuple[str, float, dict[str, str]]] = field(default_factory=list)
+    # Columns that are left out though they tell the class, with the share of the information on it that each gives.
+    told: dict[str, float] = field(default_factory=dict)
     alike: str = ""
     groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES
@@ -353,11 +295,6 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
         if reason is not None:
             chosen.left_out.setdefault(name, reason)
     chosen.left_out = {n: chosen.left_out[n] for n in seen.columns if n in chosen.left_out}
-    chosen.together = [
-        leak
-        for leak in evidence.leaks
-        if len(leak.columns) > 1 and not leak.derived and not set(leak.columns) & set(chosen.left_out)
-    ][:MOST_SETS]
     return chosen
 
 
@@ -415,7 +352,6 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     _account_for(chosen, names)
     if chosen.features and K > 2:
         chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
-    _note_errors(chosen, seen)
     return chosen
 
 
@@ -480,10 +416,6 @@ def _add_others(chosen: Chosen, seen: Profile, evidence: Evidence, names: Sequen
     rows = evidence.rows
     left = sorted(names, key=lambda n: -round(evidence.gain(n), 2))
     logs = {n for n in left if spans_decades(rows[n])}
-    for name, (text, used) in line_ratios({n: c.column for n, c in seen.columns.items()}, left, rows).items():
-        chosen.add(name, text, "ratio of lines: what ionises the gas")
-        # The flux of two lines together, or one that may be negative, says more than the ratio.
-        left = [n for n in left if len(used) > 1 or n not in used or n not in logs]
     for smaller, larger in _nested(seen, rows, [n for n in names if n in logs and n in left]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
@@ -543,21 +475,3 @@ def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
             del chosen.features[feature]
         else:
             chosen.measured = chosen.measured | np.isfinite(values)
-
-
-def _note_errors(chosen: Chosen, seen: Profile) -> None:
-    """Find the error columns of the magnitudes that features are made of."""
-    errors = {n.lower(): n for n, c in seen.columns.items() if about_an_error(c.column)}
-    errors |= {f"{band.name}_err": f"{band.name}_err" for band in chosen.bands if band.error}
-    for feature, (expression, _) in chosen.features.items():
-        parts = [p.strip("` ") for p in expression.split(" - ")]
-        known = [_error_of(p, errors) for p in parts]
-        if all(known):
-            names = [quoted(k) for k in known if k is not None]
-            chosen.errors[feature] = names[0] if len(names) == 1 else f"hypot({names[0]}, {names[1]})"
-
-
-def _error_of(name: str, errors: Mapping[str, str]) -> str | None:
-    word, bracket, place = name.lower().partition("[")
-    guesses = [text.replace("{}", word).lower() for text in column_names().error_parts.templates]
-    return next((errors[e] for g in guesses for e in [f"{g}{bracket}{place}"] if e in errors), None)

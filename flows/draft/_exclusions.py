@@ -250,7 +250,6 @@ class Evidence:
     ours: Collection[str] = ()
     alone: Mapping[str, Leak] = field(default_factory=dict)
     derived: Mapping[str, Leak] = field(default_factory=dict)
-    leaks: Sequence[Leak] = ()
     gains: Mapping[str, float] = field(default_factory=dict)
     presence: Mapping[str, Presence] = field(default_factory=dict)
     # Columns that rows without a label lack, in a file that is to be classified.
@@ -259,8 +258,6 @@ class Evidence:
     shares: Mapping[str, str] = field(default_factory=dict)
     # Columns of the number of votes of which the label is a fraction.
     totals: Collection[str] = ()
-    # Columns that order the rows as a coordinate does, each with that one.
-    places: Mapping[str, str] = field(default_factory=dict)
     # Coordinates, and angles of orientation.
     on_the_sky: Collection[str] = ()
     # Why a column is no feature, None where it may be one.
@@ -312,7 +309,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     flag = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
-    place, beside = evidence.places.get(name), _beside_a_coordinate(name, rows)
+    beside = _beside_a_coordinate(name, rows)
     reasons = {
         (
             "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]",
@@ -323,7 +320,6 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
             column, values, rows, columns
         ),
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
-        (f"{ON_THE_SKY}: it orders the rows as {place} does", "places on the sky"): place is not None,
         (f"{ON_THE_SKY}, together with {beside}", "places on the sky"): beside is not None,
         (f"{flag}, by its name not a measurement", "flags and codes"): not magnitude
         and is_flag(name, values, column.description),

@@ -8,12 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
-from catalogs.catalog.catalog import Catalog, Element, annotated_names
-from catalogs.column_names import column_names
+from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief, counted
 from catalogs.expressions.expression import parse
 from catalogs.formats import all_suffixes
@@ -25,9 +23,9 @@ from catalogs.profile.quality import (
     suspected_sentinels,
 )
 from flows.draft._columns import Chosen, quoted
-from flows.draft._exclusions import Reason, same_question, vector_name
+from flows.draft._exclusions import Reason, vector_name
 from flows.draft.inspection import MOST_CLASSES, PositionSummary, StartingClasses
-from flows.specification.specification import Candidate, Output
+from flows.specification.specification import Candidate
 from flows.specification.toml_file import toml_text
 
 
@@ -78,12 +76,6 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
                 f"Left out: {len(some)} {what} with {sum(some.values()):,} of {total:,} labelled rows "
                 f"({_named(some)}){why}"
             )
-    if classes.possible_counts is not None:
-        least, most = classes.possible_counts
-        yield (
-            f"The labels are whole numbers from {least} to {most}. If they count votes, they are no classes: "
-            "[label.votes] takes a column of counts for each class"
-        )
     if classes.cut is not None:
         yield (
             f"The labels are many numbers, and were cut in two at {classes.cut:g}: a guess. If each number is a class, "
@@ -104,14 +96,11 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
     return f"Left out: {left} ({kinds}); each with its reason under [features]"
 
 
-def _offers(chosen: Chosen) -> Iterator[str]:
-    for name, gain, _ in chosen.offers[:MOST_NAMED]:
-        kind = chosen.left_out[name].kind
-        yield (
-            f"Left out, but tells {gain:.0%} of the class: {name} ({kind}); lines to use it stand under [features]"
-        )
-    if len(chosen.offers) > MOST_NAMED:
-        yield f"Left out, but tell of the class: {len(chosen.offers) - MOST_NAMED} more columns"
+def _told(chosen: Chosen) -> Iterator[str]:
+    for name, gain in [*chosen.told.items()][:MOST_NAMED]:
+        yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name].kind})"
+    if len(chosen.told) > MOST_NAMED:
+        yield f"Left out, but tell of the class: {len(chosen.told) - MOST_NAMED} more columns"
 
 
 def _suspects(chosen: Chosen) -> Iterator[str]:
@@ -137,7 +126,6 @@ def reasons_of_vectors(left_out: Mapping[str, Reason], seen: Profile) -> dict[st
 
 
 BUDGET = 0.1
-PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 
@@ -179,7 +167,7 @@ class Page:
             *_labels(self.classes),
             *([alike] if chosen.groups else []),
             _columns(chosen, self.other, n_columns),
-            *_offers(chosen),
+            *_told(chosen),
             *_suspects(chosen),
         ]
         if self.seen.repeated_rows:
@@ -225,7 +213,6 @@ class Page:
         yield from self._features()
         yield from self._flags()
         yield from self._candidates()
-        yield from self._output()
         yield from self._target()
 
     def _target(self) -> Iterator[str]:
@@ -242,17 +229,6 @@ class Page:
             yield "# [target]"
         yield f'# columns = {{ {name} = "..." }}'
         yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
-
-    def _output(self) -> Iterator[str]:
-        """Yield another prefix, where columns that somebody else made are called as ours would be."""
-        ours = annotated_names(self.catalog.metadata)
-        theirs = [n for n in self.catalog.names if n.lower().startswith(PREFIX) and n not in ours]
-        if theirs:
-            taken = {n.lower() for n in theirs}
-            free = next(p for i in count(2) for p in [f"blr{i}_"] if not any(t.startswith(p) for t in taken))
-            yield ""
-            yield "[output]"
-            yield f"prefix = {toml_text(free)}  # since {comment_text(theirs[0])} is not of an earlier annotation"
 
     def _name(self) -> str:
         name = self.catalog.path.name
@@ -304,19 +280,10 @@ class Page:
             values = ", ".join(map(toml_mark, sorted({s.value for s in those_of}, key=str)))
             yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
         for name in (n for n in marked if not isinstance(n, Element)):
-            some, those = marks[name], texts[name]
-            values = ", ".join([*map(toml_text, those), *(toml_mark(s.value) for s in some)])
-            rows = "; ".join(f"{n:,} rows" for n in those.values())
-            what = (
-                "a limit, better as not_detected"
-                if any(t[0] in "<>" for t in those)
-                else "a text among numbers"
-            )
-            why = [f"{rows}: {what}"] if those else []
-            for s in some:
-                mark = s.value if isinstance(s.value, str) else f"{s.value:g}"
-                why.append(f"{mark}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}")
-            yield f"{toml_text(name)} = [{values}]  # {'; '.join(why)}"
+            values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
+            why = [f"{text}: {n:,} rows, a text among numbers" for text, n in texts[name].items()]
+            why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
+            yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
 
     def _label(self) -> Iterator[str]:
         yield "[label]"
@@ -332,15 +299,10 @@ class Page:
             if len(spellings) > 1:
                 each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
                 comment += f" ({each}): upper and lower case alone do not make a class"
-            same = [other for other, text in first.items() if text.casefold() == first[name].casefold()]
-            others = ", ".join(toml_text(other) for other in same if other != name)
-            if others:
-                comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if name != first[name] and self.classes.cut is None:
                 comment += "; renamed, since its columns would have the names of other columns"
             yield f"{toml_text(name)} = {toml_texts(spellings)}  # {comment}"
         yield from self._other_labels()
-        yield from self._votes()
         yield ""
 
     def _other_labels(self) -> Iterator[str]:
@@ -353,9 +315,6 @@ class Page:
             yield f"# {toml_text(name)} = [{toml_text(name)}]  # left out: {n:,} rows"
         if len(dropped) > MOST_SHOWN:
             yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
-        if 1 < len(dropped) <= MOST_SHOWN:
-            yield "# All that are left out, as one class:"
-            yield f'# "any other" = {toml_texts(dropped)}  # {sum(dropped.values()):,} rows'
         if self.groups:
             yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
             yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in self.groups.items())
@@ -363,16 +322,6 @@ class Page:
             some = list(self.classes.doubtful.items())[:8]
             comment = ", ".join(f"{toml_text(text)} ({n:,} rows)" for text, n in some)
             yield f"# In no class, since they mean doubt or 'not known': {comment}"
-
-    def _votes(self) -> Iterator[str]:
-        """Yield the counts of the label's own question, which say more than a class cut out of them."""
-        counted = column_names().votes.counted
-        counts = [n for n in self.seen.columns if same_question(self.label, n) and counted.search(n)]
-        if len(counts) > 1:
-            yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
-            yield "# [label.votes]"
-            for name in counts:
-                yield f"# {toml_text(counted.sub('', name)[-40:].strip('_'))} = {toml_text(name)}"
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
@@ -413,21 +362,7 @@ class Page:
         yield "# Columns left out, and why:" if some else "# No column is left out."
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
-        if self.chosen.offers:
-            yield "# Left out, but they tell the class. Remove the # to use them, if the target has them made so too:"
-        for column, gain, features in self.chosen.offers:
-            for name, expression in features.items():
-                share = comment_text(f"{column} tells {gain:.0%} of the class")
-                yield f"# {toml_text(name)} = {toml_text(expression)}  # {share}"
-        if self.chosen.together:
-            yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
-            for leak in self.chosen.together:
-                yield f"#   {comment_text(leak.combination)}: {leak.gain:.0%} of the class"
         yield ""
-        if self.chosen.errors:
-            yield "# [errors]  # one-sigma errors, where the target's are larger than those of the training rows"
-            yield from (f"# {toml_text(n)} = {toml_text(e)}" for n, e in self.chosen.errors.items())
-            yield ""
 
     def _candidates(self) -> Iterator[str]:
         yield "[select]"

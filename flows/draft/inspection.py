@@ -451,16 +451,6 @@ class StartingClasses:
         reader = LabelReader.of_lists({name: [*spellings] for name, spellings in self.kept.items()})
         return np.asarray(names[reader.read(texts) + 1])
 
-    @property
-    def possible_counts(self) -> tuple[int, int] | None:
-        """Least and greatest label, where all are whole numbers, none is negative, and they are many for codes."""
-        texts = [*(text for spellings in self.kept.values() for text in spellings), *self.dropped]
-        numbers = [number for text in texts for number in [_number(text)] if number is not None]
-        if self.cut is not None or len(texts) <= MOST_NUMBERED or len(numbers) < len(texts):
-            return None
-        whole = min(numbers) >= 0 and all(number.is_integer() for number in numbers)
-        return (int(min(numbers)), int(max(numbers))) if whole else None
-
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""
         gone = {next(iter(self.kept[name])): n for name, n in self.rows.items() if name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,9 +13,9 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from blr.arrays import Floats, Mask, mid_ranks
+from blr.arrays import Floats, mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
-from catalogs.arrays import plain_texts, stripped_texts
+from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, Element, annotated_names
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.errors import brief
@@ -24,7 +23,6 @@ from catalogs.files import atomic_path
 from catalogs.formats import TableChoice
 from catalogs.profile import split
 from catalogs.profile.columns import (
-    ANOTHER_NOTATION,
     Profile,
     as_numbers,
     shares_of_one,
@@ -34,14 +32,14 @@ from catalogs.profile.columns import (
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
-from flows.draft._columns import Chosen, choose_columns, quoted, telling
+from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
 from flows.draft._page import LEAST_OF_TARGET, Page, Split
 from flows.draft.inspection import (
+    LONGEST_NAME,
     PositionSummary,
     StartedSpecification,
     StartingClasses,
-    can_name,
     check_label,
     described_positions,
     fewest_rows,
@@ -76,16 +74,6 @@ def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, s
     return copies
 
 
-def places_by_order(rows: Mapping[str, Floats], coordinates: Mapping[str, Floats]) -> dict[str, str]:
-    """Return the columns (n,) that order the rows as one of the coordinates (n,) does, each with that one.
-
-    No measurement follows a coordinate so closely, but the same place in another unit does, or at another time.
-    """
-    known = {name: _Order(x) for name, x in coordinates.items()}
-    found = {name: _Order(x).like(known) for name, x in rows.items() if known and name not in coordinates}
-    return {name: other for name, other in found.items() if other is not None}
-
-
 class _Order:
     """The order of the first rows by a column (n,)."""
 
@@ -116,64 +104,14 @@ def _centred_ranks(x: Floats) -> Floats:
 
 
 TELLS = 0.05
-"""Share of the information on the class from which a column is offered."""
+"""Share of the information on the class from which it is told of a column that is left out."""
 KINDS = frozenset({"texts", "flags and codes", "others' answers"})
-MOST_VALUES = 12
-"""Different values of a column, each of which may be a feature."""
-LONGEST = 40
-"""Characters of such a text."""
-
-
-def offered(
-    seen: Profile, evidence: Evidence, labelled: Mask, chosen: Chosen
-) -> list[tuple[str, float, dict[str, str]]]:
-    """Return which columns left out are offered, what each tells, and its features; those that tell most first.
-
-    The lines stand in comments: a person knows whether the target has these columns made in the same way.  `labelled`
-    are the chosen rows (n,) that have a class.
-    """
-    some = []
-    for name, reason in chosen.left_out.items():
-        gain = evidence.gains.get(name, 0.0)
-        if reason.kind in KINDS and gain >= TELLS and not isinstance(name, Element):
-            features = _features(name, seen.chosen[name][labelled], evidence)
-            some += [(name, gain, features)] if features else []
-    return sorted(some, key=lambda offer: -offer[1])
-
-
-def _features(name: str, values: Any, evidence: Evidence) -> dict[str, str]:
-    """Return expressions: the column itself where it has many numbers or is yes or no, else one for each value."""
-    if name in evidence.rows:
-        numbers = evidence.rows[name]
-        known = np.unique(numbers[np.isfinite(numbers)])
-        if not 2 < len(known) <= MOST_VALUES or (known != np.trunc(known)).any():
-            return {_word(name): quoted(name)}
-        where = {f"{value:g}": numbers == value for value in known}
-        return {_word(f"{name}_{v}"): f"{quoted(name)} == {v}" for v in _those_that_tell(where, evidence)}
-    texts = np.array(stripped_texts(values), dtype=object)
-    distinct = sorted(set(texts.tolist()) - {""})
-    if not 1 < len(distinct) <= MOST_VALUES or max(map(len, distinct)) > LONGEST:
-        return {}
-    quotable = [t for t in distinct if t.isprintable() and not set(t) & {"'", "\\"}]
-    where = {text: np.asarray(texts == text) for text in quotable}
-    return {_word(f"{name}_{t}"): f"{quoted(name)} == '{t}'" for t in _those_that_tell(where, evidence)}
-
-
-def _those_that_tell(where: dict[str, Mask], evidence: Evidence) -> list[str]:
-    """Return the values whose rows (n,) tell the class; of two one, since the other one says the same."""
-    found = telling(where, evidence.classes)
-    opposite = len(found) == 2 and bool((where[found[0]] ^ where[found[1]]).all())
-    return found[:1] if opposite else found
-
-
-def _word(text: str) -> str:
-    return "_".join("".join(c if c.isalnum() else " " for c in text.lower()).split()) or "feature"
 
 
 FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""
 MOST_TOLD = 4
-"""Reasons, and columns of one reason, in an error."""
+"""Columns that an error names."""
 FEW_OTHERS = 0.01
 """Share of the rows without a label that have a value, beside that of labelled rows, below which it came with them."""
 FEWEST_MEASURED = 0.1
@@ -258,7 +196,7 @@ def starting_specification(
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out | notes)}), "
             "expected columns of numbers that carry information but do not give the class away; "
-            + _remedy_of_texts([*left_out.values(), *notes.values()])
+            + _remedy([*left_out.values(), *notes.values()])
         )
     unlabelled = counts[""] + sum(classes.doubtful.values())
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
@@ -278,58 +216,32 @@ def starting_specification(
     )
 
 
-def _remedy_of_texts(reasons: Sequence[str]) -> str:
-    """Return what to do about a catalogue without features, by what keeps its columns from being numbers."""
-    if any(re.search(r"but not .*'--+'", reason) for reason in reasons):
-        return (
-            "the rows of units and of dashes below the names come from VizieR: use its FITS or VOTable "
-            "output, or remove those two rows"
-        )
+def _remedy(reasons: Sequence[str]) -> str:
+    """Return what to do about a catalogue without features, for these reasons against its columns."""
     if LABELS_ALONE.issuperset(reasons):
         return (
             "this is a table of labels only: name the catalogue with the measurements, and join these labels "
             "to it by table = { ... } under [label]"
         )
-    elements = [
-        found[1] for reason in reasons for found in [re.search("an element is written (.+)", reason)] if found
-    ]
-    if elements:
-        return (
-            f"write features of elements, such as {elements[0]}, under [features] of your own specification"
-        )
-    odd = [reason for reason in reasons if ANOTHER_NOTATION in reason]
-    if any(re.search(r"\d,\d", reason) for reason in odd):
-        return (
-            "convert those numbers to have a decimal point: "
-            "`pandas.read_csv(..., sep=';', decimal=',').to_csv('points.csv', index=False)` does"
-        )
-    return "convert those numbers" if odd else "write the specification by hand"
+    return "convert texts to numbers, or write [features] of your own, of elements of vectors too, such as flux[0]"
 
 
 def _some_reasons(left_out: Mapping[str, str]) -> str:
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        by_reason.setdefault(brief(reason), []).append(f"'{brief(name)}'")
-    notes = [
-        f"{', '.join(names[:MOST_TOLD])}{', ...' if len(names) > MOST_TOLD else ''}: {reason}"
-        for reason, names in by_reason.items()
-    ]
+    notes = [f"'{brief(name)}': {brief(reason)}" for name, reason in left_out.items()]
     more = ["..."] if len(notes) > MOST_TOLD else []
     return "; ".join([*notes[:MOST_TOLD], *more]) or "there is no column beside the label"
 
 
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
     if len(classes.kept) < 2:
-        some = [(text, n) for text, n in Counter(counts).most_common(7) if text][:6]
-        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some) or "none"
-        unsaid = ", ".join(repr(brief(text)) for text, _ in some if text in classes.doubtful)
-        odd = ", ".join(repr(brief(text)) for text, _ in some if not can_name(text))
-        notes = f" ({unsaid}: read as 'not known')" if unsaid else ""
-        notes += f" ({odd}: too long, or with characters that the name of a class cannot have)" if odd else ""
+        some = [
+            (text, n) for text, n in Counter(counts).most_common() if text and text not in classes.doubtful
+        ]
+        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some[:6]) or "none"
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
-            f"rows or more{notes}; choose the column of the class, or name the classes in your own specification, "
-            f'as classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
+            f"rows or more, printable and of {LONGEST_NAME} letters at most; choose the column of the class, or name "
+            'the classes in your own specification, as classes = { name = ["label"] } under [label]'
         )
     return classes
 
@@ -338,7 +250,10 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
     """Return the features, and the classes of which hardly any row has one."""
     evidence = _evidence(catalog, seen, label, labels)
     chosen = choose_columns(seen, evidence)
-    chosen.offers = offered(seen, evidence, labels != "", chosen)
+    told = {n: evidence.gain(n) for n, reason in chosen.left_out.items() if reason.kind in KINDS}
+    chosen.told = {
+        name: gain for name, gain in sorted(told.items(), key=lambda one: -one[1]) if gain >= TELLS
+    }
     if not chosen.features:
         return chosen, set()
     known_labels = labels[labels != ""]
@@ -356,7 +271,6 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     ]
     rows = {name: as_numbers(without_sentinels(seen, name))[labels != ""] for name in numbers}
     numbered = label_numbers(seen.chosen[label][labels != ""])
-    sky = on_the_sky(seen)
     evidence = Evidence(
         label=label,
         rows=rows,
@@ -365,17 +279,13 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         ours=annotated_names(catalog.metadata),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
         derived=leaking_column(leaks),
-        leaks=leaks,
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
         with_label=_of_labelled_rows(seen, label, numbers),
         shares=shares_of_one(rows),
         totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
-        places=places_by_order(
-            rows, _coordinates(catalog, seen, labels, {n: x for n, x in rows.items() if n in sky})
-        ),
-        on_the_sky=sky,
+        on_the_sky=on_the_sky(seen),
     )
     against = {name: reason_against(seen, name, evidence) for name in seen.columns if name != label}
     usable = [name for name in numbers if against[name] is None]
@@ -393,18 +303,6 @@ def _of_labelled_rows(seen: Profile, label: str, numbers: Sequence[str]) -> set[
         return set()
     present = {name: np.isfinite(as_numbers(without_sentinels(every, name))) for name in numbers}
     return {name for name, x in present.items() if x[~known].mean() < FEW_OTHERS * x[known].mean()}
-
-
-def _coordinates(
-    catalog: Catalog, seen: Profile, labels: Any, numbers: Mapping[str, Floats]
-) -> dict[str, Floats]:
-    """Return the coordinates (n,) of the rows with a class: columns of `numbers`, and texts in degrees."""
-    found = dict(numbers)
-    place = described_positions(catalog, seen)
-    if place is not None and place.unit and place.ra and place.dec:
-        sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
-        found |= {place.ra: sky.ra[labels != ""], place.dec: sky.dec[labels != ""]}
-    return found
 
 
 def _split(

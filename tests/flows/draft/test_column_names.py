@@ -122,7 +122,6 @@ def test_names_of_new_bands_are_words_of_columns(tmp_path: Path) -> None:
             "[[conditions]]\nwords = ['x']\nlow = 0",
             "conditions.high, entry 1: this key is missing",
         ),
-        ("[error_parts]\ntemplates = ['err']", "expected one {}"),
         ("[sentinels]\nnumbers = [nan]", "sentinels.numbers, entry 1: got nan, expected a finite number"),
     ],
 )

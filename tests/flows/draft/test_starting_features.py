@@ -322,7 +322,7 @@ def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
     columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "kind": kind}
     start = started(tmp_path, columns)
     assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
-    assert '"SII_FLUX_ERR" = [-1.0]  # -1: 6 rows, repeated, and no error is negative' in start.text
+    assert '"SII_FLUX_ERR" = [-1.0]  # -1.0: 6 rows, repeated, and no error is negative' in start.text
 
 
 @pytest.mark.parametrize("negative", [-1.0, -6860.0])

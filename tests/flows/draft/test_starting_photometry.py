@@ -202,18 +202,6 @@ def test_magnitudes_that_are_not_called_so_make_colours(tmp_path: Path) -> None:
     )
 
 
-def test_bands_of_several_surveys_make_one_chain(tmp_path: Path) -> None:
-    s = survey()
-    m = s["magnitudes"]
-    columns = {f"LS_{b}": m[b] for b in "gr"} | {"LS_z": m["z"], "W1": m["z"] - 0.3, "Gaia_G": m["g"] + 0.1}
-    columns["W1"] = columns["W1"] + s["rng"].normal(0, 0.1, N)
-    assert list(started(tmp_path, s, columns).features.values())[:3] == [
-        "LS_g - LS_r",
-        "LS_r - LS_z",
-        "LS_z - W1",
-    ]
-
-
 def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
     """Probabilities and fractions of votes sum to one; T types and the ends of intervals are no measurements either."""
     s = survey()
@@ -273,7 +261,7 @@ def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_p
     ]
     odd = [",,,mag,mag", "-,-,-,------,------"]
     (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
-    with pytest.raises(TrainingError, match="from VizieR: use its FITS or VOTable"):
+    with pytest.raises(TrainingError, match="convert texts to numbers"):
         starting.start_of(tmp_path / "x.csv", "type")
 
 
@@ -320,16 +308,6 @@ def test_twelve_bands_in_a_vector_make_colours(tmp_path: Path) -> None:
     assert list(started(tmp_path, s, columns).features.values()) == [*colours, "MAG_AUTO[5]"]
 
 
-def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain() -> None:
-    """6dFGS has B and R of plates beside 2MASS's J, H, K: the colours between them told most, and were not tried."""
-    assert kinds(["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]) == [["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]]
-    names = ["w1mpro", "w2mpro", "j_m_2mass", "k_m_2mass"]
-    assert kinds(names) == [["j_m_2mass", "k_m_2mass", "w1mpro", "w2mpro"]]
-    cosmos = [f"HSC_{b}_MAG" for b in "grizy"] + [f"UVISTA_{b}_PSFMAG" for b in ("Y", "J", "Ks")]
-    assert kinds(cosmos) == [[*cosmos[:5], *cosmos[6:]], [cosmos[5]]]
-    assert kinds(["mag_g", "mag_r", "mag_i", "Gaia_G_psfmag"])[0] == ["mag_g", "mag_r", "mag_i"]
-
-
 def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path: Path) -> None:
     """NGC 67A beside NGC 68: such names are no measurements that could not be read."""
     s = survey()
@@ -373,7 +351,7 @@ def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path: Path)
     start = started(tmp_path, s, m | {"odd": odd})
     written = tomllib.loads(start.text)["catalog"]["sentinels"]
     assert written == {f"mag_{b}": [-9999.0] for b in "grz"}
-    assert "-9999: 1 row, far from all others, and it marks missing values in other columns" in start.text
+    assert "-9999.0: 1 row, far from all others, and it marks missing values in other columns" in start.text
 
 
 @pytest.mark.parametrize(

@@ -411,24 +411,6 @@ def field(n: int = 500) -> tuple[np.random.Generator, np.ndarray, dict[str, Any]
     return rng, late, columns
 
 
-@pytest.mark.parametrize("sexagesimal", [False, True])
-def test_a_column_that_follows_a_coordinate_is_a_place_whatever_it_is_called(
-    tmp_path: Path, *, sexagesimal: bool
-) -> None:
-    """As Kepler's flux-weighted centroids: right ascension in hours, declination in degrees, both with an error."""
-    rng, _, columns = field()
-    columns["koi_fwm_sra"] = columns["ra"] / 15 + rng.normal(0, 1e-4, 500)
-    columns["mean_width"] = columns["dec"] + rng.normal(0, 1e-3, 500)  # a name decides nothing
-    columns["koi_fwm_srao"] = rng.normal(0, 1, 500)  # an offset is a measurement
-    if sexagesimal:
-        columns["ra"] = [f"{int(h)}:{int(h * 60 % 60):02d}:{h * 3600 % 60:05.2f}" for h in columns["ra"] / 15]
-        columns["dec"] = [f"+{int(d)}:{int(d * 60 % 60):02d}:{d * 3600 % 60:04.1f}" for d in columns["dec"]]
-    start = starting_specification(opened(tmp_path, columns), "kind", folder=tmp_path)
-    assert start.left_out["koi_fwm_sra"] == "a place or a direction on the sky: it orders the rows as ra does"
-    assert start.left_out["mean_width"] == "a place or a direction on the sky: it orders the rows as dec does"
-    assert {"size", "koi_fwm_srao"} <= set(start.features)
-
-
 def test_without_other_coordinates_two_columns_are_a_place_by_names_and_values(tmp_path: Path) -> None:
     _, late, columns = field()
     columns["cen_sra"], columns["cen_sdec"] = columns.pop("ra") / 15, columns.pop("dec")

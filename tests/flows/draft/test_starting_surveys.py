@@ -73,7 +73,6 @@ def test_elements_of_vectors_are_columns_with_their_sentinels_and_errors(tmp_pat
     assert expressions[:4] == [f"MODELMAG[{i}] - MODELMAG[{i + 1}]" for i in range(4)]
     assert expressions[5:7] == ["PETROR50[2] / PETROR90[2]", "log10(PETROR90[2])"]
     assert len(expressions) == 5 + 2 * 5
-    assert '= "hypot(MODELMAGERR[0], MODELMAGERR[1])"' in start.text
     assert "#   MODELMAGERR: an error of MODELMAG, not a measurement" in start.text
 
 
@@ -143,23 +142,6 @@ def test_columns_that_end_in_votes_are_no_features(tmp_path: Path) -> None:
         tmp_path / "zoo.parquet", columns | {"smooth_votes": smooth, "votes_mag": g["mags"][:, 1]}
     )
     assert {n for n, why in start.left_out.items() if why.startswith("votes: ")} == {"NVOTE", "smooth_votes"}
-
-
-def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
-    g = galaxies()
-    columns = {
-        "id": g["id"],
-        "type": g["type"],
-        "u": g["mags"][:, 0],
-        "g": g["mags"][:, 1],
-        "": g["mags"][:, 2],
-    }
-    start, written = started(
-        tmp_path / "foreign.parquet", columns | {"BLR_Class": g["type"], "a`b": g["ra"], "c\nd": g["ra"]}
-    )
-    assert written["output"] == {"prefix": "blr2_"}
-    for name in ("", "a`b", "c\nd"):
-        assert start.left_out[name] == "its name cannot be written in an expression"
 
 
 def test_a_vector_is_no_label(tmp_path: Path) -> None:

@@ -38,15 +38,13 @@ def spread(text: str, folder: Path, feature: str) -> float:
     return float(rows.X[:, [*tomllib.loads(text)["features"]].index(feature)].std())
 
 
-def test_what_is_called_a_selection_is_left_out_and_offered_where_it_tells(tmp_path: Path) -> None:
+def test_what_is_called_a_selection_is_left_out_and_told_of_where_it_tells(tmp_path: Path) -> None:
     start = started(tmp_path, {"is_primary": RNG.random(N) < 0.5, "dust_flag": DUST})
     assert start.left_out["is_primary"].startswith("yes or no")
     assert start.left_out["dust_flag"].startswith("yes or no")
     (told,) = [line for line in start.summary if "tells" in line]
     assert told.startswith("Left out, but tells ")
-    assert told.endswith("of the class: dust_flag (flags and codes); lines to use it stand under [features]")
-    assert '\n# "dust_flag" = "dust_flag"  # dust_flag tells ' in start.text
-    assert '# "is_primary"' not in start.text
+    assert told.endswith("of the class: dust_flag (flags and codes)")
 
 
 def test_a_description_may_say_that_it_is_a_flag(tmp_path: Path) -> None:
@@ -55,20 +53,6 @@ def test_a_description_may_say_that_it_is_a_flag(tmp_path: Path) -> None:
     schema = pa.schema([("x", pa.float64()), field, ("kind", pa.string())])
     pq.write_table(pa.table(columns, schema=schema), tmp_path / "x.parquet")
     assert "noisy" in starting.start_of(tmp_path / "x.parquet").left_out
-
-
-@pytest.mark.parametrize("yes", ["T", "PSF"])
-def test_texts_of_few_values_are_offered(tmp_path: Path, yes: str) -> None:
-    """T and F, and types of models: a line for each value that tells; of two the other one says the same."""
-    text = np.where(DUST, yes, "F")
-    odd = RNG.choice(["a", "b", "c"], N)
-    start = started(tmp_path, {"Code": text, "telescope": odd})
-    line = '"code_f" = "Code == \'F\'"'
-    assert f"\n# {line}  # Code tells " in start.text
-    assert f"\"Code == '{yes}'\"" not in start.text
-    assert "telescope ==" not in start.text
-    used = start.text.replace(f"# {line}", line)
-    assert spread(used, tmp_path, "code_f") > 0.4
 
 
 def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:
