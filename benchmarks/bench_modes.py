@@ -17,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import blr
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
+from blr.member import Member
 
 ROWS, REPEATS, LABELLED = 8192, 3, 4000
 Options = Mapping[str, Any]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Literal, overload
 
 import numpy as np
 from contourpy import LineType, contour_generator
@@ -32,40 +31,6 @@ _ROOT = 1e-9  # of a log odds: the probability's error is at most a quarter of i
 _MOST_STEPS = 100
 
 
-@overload
-def decision_boundary(
-    q: Posterior,
-    basis: Basis,
-    level: float = ...,
-    *,
-    kind: Literal["plugin", "moderated"] = ...,
-    of: int | None = ...,
-    axes: tuple[int, int] = ...,
-    at: ArrayLike | None = ...,
-    extent: Extent | None = ...,
-    resolution: int = ...,
-    n_samples: int = ...,
-    rng: np.random.Generator | None = ...,
-) -> list[Matrix]: ...
-
-
-@overload
-def decision_boundary(
-    q: Posterior,
-    basis: Basis,
-    level: float = ...,
-    *,
-    kind: Literal["sampled"],
-    of: int | None = ...,
-    axes: tuple[int, int] = ...,
-    at: ArrayLike | None = ...,
-    extent: Extent | None = ...,
-    resolution: int = ...,
-    n_samples: int = ...,
-    rng: np.random.Generator | None = ...,
-) -> list[list[Matrix]]: ...
-
-
 def decision_boundary(
     q: Posterior,
     basis: Basis,
@@ -79,7 +44,7 @@ def decision_boundary(
     resolution: int = 200,
     n_samples: int = 20,
     rng: np.random.Generator | None = None,
-) -> list[Matrix] | list[list[Matrix]]:
+) -> list[Matrix]:
     """Return the curves on which a class has probability `level`, each (n, 2), in the units of the features.
 
     Parameters
@@ -87,7 +52,7 @@ def decision_boundary(
     q, basis
         The posterior of the weights, and the basis that its design matrix is of.
     kind
-        "plugin", "moderated", or "sampled": then one list of curves for each of `n_samples` draws with `rng`.
+        "plugin", "moderated", or "sampled": the curves of all of `n_samples` draws of the weights with `rng`.
     of
         Index of the class; for two classes the second.  For more, None gives the ties of the two largest
         probabilities, whatever `level`.
@@ -121,9 +86,9 @@ def decision_boundary(
     if kind == "sampled":
         if rng is None:
             raise ValueError(
-                "kind 'sampled' draws weights at random and needs rng, got None; pass a numpy.random.Generator"
+                "kind 'sampled' draws weights and needs rng, got None; pass a numpy.random.Generator"
             )
-        return [_curves(plane, _drawn(q, w), level, of) for w in q.sample(n_samples, rng)]
+        return [c for w in q.sample(n_samples, rng) for c in _curves(plane, _drawn(q, w), level, of)]
     return _curves(plane, lambda Phi: np.asarray(q.predict_proba(Phi, _KINDS[kind])), level, of)
 
 

@@ -19,7 +19,6 @@ from scipy.special import ndtri, stdtrit
 from blr.arrays import Matrix, Places, Vector, require_finite
 
 __all__ = [
-    "BrierParts",
     "CalibrationLine",
     "ReliabilityCurve",
     "brier_parts",
@@ -30,11 +29,13 @@ __all__ = [
     "log_loss",
     "log_losses",
     "reliability_curve",
-    "reliability_curves",
     "share_interval",
 ]
+_REPLICAS = 200
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""
+_FEWEST = 10
+LEVEL = 0.95
 _SLOPES = 2.0 ** np.linspace(-3, 3, 37)
 _MOST_ROWS = 5000  # of a calibration line; of more, every n-th
 # Standard deviation of the offsets' prior: of rows without an error they would be infinite.
@@ -66,28 +67,18 @@ def brier_score(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) 
     return float(w @ ((P - T) ** 2).sum(axis=1)) / both
 
 
-@dataclass(frozen=True)
-class BrierParts:
-    """The Brier score in parts, on bins; summed over the classes.
+def brier_parts(
+    p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None
+) -> dict[str, float]:
+    """Return the parts of `brier_score` on at most `bins` bins of equal weight a class, summed over the classes.
 
-    score = reliability - resolution + uncertainty + within_variance - within_covariance (Murphy 1973,
+    Score = reliability - resolution + uncertainty + within_variance - within_covariance (Murphy 1973,
     doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2; the terms within bins, which are left out where forecasts
     take few values, after Stephenson et al. 2008, doi:10.1175/2007WAF2006116.1).
 
     `reliability`: mean square of a bin's mean p less its share seen, 0 is best; `resolution`: variance of the bins'
     shares, large is best; `uncertainty`: variance of the outcome.
     """
-
-    score: float
-    reliability: float
-    resolution: float
-    uncertainty: float
-    within_variance: float
-    within_covariance: float
-
-
-def brier_parts(p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None) -> BrierParts:
-    """Return the parts of `brier_score` on at most `bins` bins of equal weight a class."""
     P, T, w = _checked(p, t, weight)
     columns = [1] if np.ndim(p) == 1 else range(P.shape[1])
     total = np.zeros(5)
@@ -104,7 +95,8 @@ def brier_parts(p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike
             within @ q,
             2 * (within @ o),
         ]
-    return BrierParts(brier_score(p, t, weight=weight), *(float(x) for x in total))
+    names = ("reliability", "resolution", "uncertainty", "within_variance", "within_covariance")
+    return dict(zip(names, total.tolist(), strict=True))
 
 
 def calibration_error(
@@ -120,30 +112,20 @@ def calibration_error(
 
 
 def calibration_error_interval(
-    p: ArrayLike,
-    t: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    bins: int = 15,
-    weight: ArrayLike | None = None,
-    level: float = 0.9,
-    n_bootstrap: int = 200,
+    p: ArrayLike, t: ArrayLike, *, rng: np.random.Generator, bins: int = 15, weight: ArrayLike | None = None
 ) -> tuple[float, float]:
-    """Return a bootstrap interval of `calibration_error` over the rows.
+    """Return a 90 % bootstrap interval of `calibration_error` over the rows.
 
     Absolute values grow under resampling, so the interval is reflected about the estimate, which takes most of that
     bias out, and ends at 0 at the least.
     """
     P, T, w = _checked(p, t, weight)
-    _require_level(level)
     places = [_equal_mass(q, w, bins) for q in P.T]
-    estimate = _calibration_error(P, T, w, places)
-    N = len(w)
-    replicas = np.empty(n_bootstrap)
-    for b in range(n_bootstrap):
+    N, replicas = len(w), []
+    for _ in range(_REPLICAS):
         drawn = w * np.bincount(rng.integers(N, size=N), minlength=N)
-        replicas[b] = _calibration_error(P, T, drawn / drawn.sum(), places)
-    low, high = 2 * estimate - np.quantile(replicas, [(1 + level) / 2, (1 - level) / 2])
+        replicas.append(_calibration_error(P, T, drawn / drawn.sum(), places))
+    low, high = 2 * _calibration_error(P, T, w, places) - np.quantile(replicas, [0.95, 0.05])
     return max(float(low), 0.0), max(float(high), 0.0)
 
 
@@ -164,16 +146,14 @@ class CalibrationLine:
     excess_of: int
 
 
-def calibration_line(
-    p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = None, level: float = 0.95, fewest: int = 10
-) -> CalibrationLine:
+def calibration_line(p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = None) -> CalibrationLine:
     """Return the slope and the offset of calibration (Cox 1958, doi:10.1093/biomet/45.3-4.562).
 
     The true classes have the logits b ln p_k + c_k, with one slope b and an offset c_k a class.  The slope's interval
     is that of the profile likelihood, which holds where rows without an error make the best slope infinite.
 
-    `p` (N, K) are of rows that no fit saw.  Rows of an equal `group` (N,) count as one.  Classes of fewer rows than
-    `fewest` are pooled for the slope.
+    `p` (N, K) are of rows that no fit saw.  Rows of an equal `group` (N,) count as one.  Classes of fewer than ten
+    rows are pooled for the slope.  The interval is one of 95 %.
     """
     P, T, _ = _checked(p, t, None)
     labels = np.arange(len(P)) if group is None else np.asarray(group)
@@ -185,11 +165,11 @@ def calibration_line(
     sums = np.stack([np.bincount(place, weights=column) for column in (P - T - excess).T])
     error = np.sqrt((sums**2).sum(axis=1)) / len(P)
     k = int(np.argmax(np.abs(excess) / np.maximum(error, 1e-12)))
-    rare = T.sum(axis=0) < fewest
+    rare = T.sum(axis=0) < _FEWEST
     if rare.sum() > 1 and len(rare) > 2:
         P, T = (np.column_stack([x[:, ~rare], x[:, rare].sum(axis=1)]) for x in (P, T))
     best = 2 * independent * _profile(np.log(np.maximum(P, 1e-12)), T)
-    near = best > best.max() - ndtri((1 + level) / 2) ** 2
+    near = best > best.max() - ndtri((1 + LEVEL) / 2) ** 2
     ends = np.flatnonzero(near)[[0, -1]]
     low, high = _SLOPES[np.clip(ends + np.array([-1, 1]), 0, len(_SLOPES) - 1)] * 0.5 + _SLOPES[ends] * 0.5
     slope = _SLOPES[int(best.argmax())]
@@ -241,9 +221,7 @@ def reliability_curve(
     number of rows of a bin is the effective one, (Σw)² / Σw².
     """
     if np.ndim(p) != 1:
-        raise ValueError(
-            f"p has shape {np.shape(p)}; expected (N,), or use reliability_curves for all classes"
-        )
+        raise ValueError(f"p has shape {np.shape(p)}; expected (N,); give the probabilities of one class")
     P, T, w = _checked(p, t, weight)
     _require_level(level)
     place = _equal_mass(P[:, 1], w, bins)
@@ -252,21 +230,9 @@ def reliability_curve(
     return ReliabilityCurve(said, seen, low, high, mass, np.bincount(place))
 
 
-def reliability_curves(
-    p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None, level: float = 0.9
-) -> tuple[ReliabilityCurve, ...]:
-    """Return the reliability curve of each class against the rest, K of them, for p (N, K)."""
-    P, T, _ = _checked(p, t, weight)
-    pairs = zip(P.T, T.T, strict=True)
-    return tuple(reliability_curve(q, o, bins=bins, weight=weight, level=level) for q, o in pairs)
-
-
 def share_interval(count: ArrayLike, n: ArrayLike, *, level: float = 0.95) -> tuple[Vector, Vector]:
     """Return the ends of Wilson's interval of a share, `count` of `n` objects, of equal shapes; 0 to 1 where n is 0."""
-    _require_level(level)
     count, n = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
-    if not np.all((count >= 0) & (count <= n)):
-        raise ValueError(f"got counts {count} of {n}; each count must lie between 0 and n")
     some = np.maximum(n, np.finfo(np.float64).tiny)
     low, high = _wilson(count / some, np.where(n > 0, n, 1.0), level)
     return np.where(n > 0, low, 0.0), np.where(n > 0, high, 1.0)
@@ -382,9 +348,8 @@ def skill(
     class_shares: ArrayLike,
     weight: ArrayLike | None = None,
     group: ArrayLike | None = None,
-    level: float = 0.95,
 ) -> Skill:
-    """Return the gain in log loss over the class shares, with Student's t interval of its mean.
+    """Return the gain in log loss over the class shares, with the 95 % interval of its mean by Student's t.
 
     The difference of the two losses is taken row by row, since both find the same rows hard.  Rows of a group count
     as one observation (variance of the groups' sums, Liang and Zeger 1986, doi:10.1093/biomet/73.1.13).
@@ -392,67 +357,45 @@ def skill(
     `probability` (N, K) is by models that have not seen the row, `outcome` class indices (N,) or shares of each class
     (N, K), such as of votes.  `class_shares` are those of the rows that were fitted: (K,), or (N, K) where they differ
     by row, as between folds.  Rows of an equal `group` (N,) belong together, as duplicates and neighbours do.
-    ValueError if shapes differ, or a probability, a share or the level is not between 0 and 1.
+    ValueError if shapes differ, or a probability or a share is not between 0 and 1.
     """
-    P = np.asarray(probability, dtype=np.float64)
-    shares = np.asarray(class_shares, dtype=np.float64)
-    if P.ndim != 2 or shares.shape not in (P.shape, P.shape[1:]):
-        raise ValueError(
-            f"got probability of shape {P.shape} and class_shares of shape {shares.shape}, expected (N, K) and (K,) "
-            "or (N, K); give a probability and a share of each class"
-        )
-    _require_level(level)
-    loss, w = log_losses(P, outcome, weight=weight)
-    base, _ = log_losses(np.broadcast_to(shares, P.shape), outcome, weight=weight)
-    return _paired(loss, base, w, group, level)
+    loss, w = log_losses(probability, outcome, weight=weight)
+    base, _ = log_losses(np.broadcast_to(class_shares, np.shape(probability)), outcome, weight=weight)
+    return _paired(loss, base, w, group)
 
 
-def paired_gain(
-    loss: ArrayLike, baseline: ArrayLike, *, group: ArrayLike | None = None, level: float = 0.95
-) -> Skill:
+def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = None) -> Skill:
     """Return by how much the losses (N,) are smaller than those of another model on the same rows.
 
     Its interval is Student's t of the mean, as of `skill`; so is `group`.
-    ValueError if the shapes differ, there are no rows, or the level is not between 0 and 1.
     """
-    own, other = np.asarray(loss, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
-    if own.ndim != 1 or own.shape != other.shape or not own.size:
-        raise ValueError(
-            f"got losses of shapes {own.shape} and {other.shape}, expected (N,) of one row or more for both; give the "
-            "two models' losses of the same rows"
-        )
-    _require_level(level)
-    return _paired(own, other, np.full(len(own), 1 / len(own)), group, level)
+    return _paired(loss, baseline, np.full(len(loss), 1 / len(loss)), group)
 
 
-def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, level: float) -> Skill:
+def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None) -> Skill:
     gain = base - loss
     mean = float(w @ gain)
     labels = np.arange(len(gain)) if group is None else np.asarray(group)
-    if labels.shape != gain.shape:
-        raise ValueError(
-            f"got group of shape {labels.shape}, expected {gain.shape}; give each row its group's label"
-        )
     # The groups' weight and their weighted sum of deviations, (G,) each; groups of no weight are left out.
     place = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
     mass, scatter = (np.bincount(place, weights=x[w > 0]).astype(float) for x in (w, w * (gain - mean)))
-    half = _half_width(mass, scatter, level)
+    half = _half_width(mass, scatter)
     return Skill(
         gain=mean,
         low=mean - half,
         high=mean + half,
         baseline=float(w @ base),
-        level=level,
+        level=LEVEL,
         n=int(np.count_nonzero(w)),
         n_groups=len(mass),
     )
 
 
-def _half_width(mass: Vector, scatter: Vector, level: float) -> float:
+def _half_width(mass: Vector, scatter: Vector) -> float:
     """Return half of the interval's width, of groups' weights that sum to one."""
     effective = 1 / float(mass @ mass)  # as many equal groups would know as much
     if len(mass) < 2 or effective <= 1:
         return float("inf")
     variance = effective / (effective - 1) * float(scatter @ scatter)
     # With n equal groups this is Student's interval, n - 1 degrees of freedom.
-    return float(stdtrit(effective - 1, (1 + level) / 2) * np.sqrt(variance))
+    return float(stdtrit(effective - 1, (1 + LEVEL) / 2) * np.sqrt(variance))

@@ -36,7 +36,6 @@ from blr.predictive.mixture import (
     with_rows,
 )
 
-__all__ = ["Classifier", "Member"]
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many

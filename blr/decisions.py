@@ -8,7 +8,6 @@ probabilities, are never flagged and always rejected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntFlag
 from types import MappingProxyType
 
@@ -95,8 +94,8 @@ def flag_confidence(
 ) -> NDArray[np.int32]:
     """Return LOW_CONFIDENCE and CLOSE_CALL of p (N, K) as bits, (N,).
 
-    LOW_CONFIDENCE: a pairwise confidence below `low_confidence`; for a review budget, that is `budget_threshold` of a
-    reference sample.  CLOSE_CALL: the two largest probabilities are at most `close_call` apart.
+    LOW_CONFIDENCE: a pairwise confidence below `low_confidence`.
+    CLOSE_CALL: the two largest probabilities are at most `close_call` apart.
     """
     first, second = _two_largest(_probabilities(p))
     # Multiplied out, so that NaN compares false instead of warning.
@@ -109,29 +108,8 @@ def flag_confidence(
 def flag_flipped(moderated: ArrayLike, plugin: ArrayLike) -> NDArray[np.int32]:
     """Return FLIPPED, (N,), where the largest of `moderated` (N, K) is not the largest of `plugin` (N, K)."""
     p, p0 = _probabilities(moderated), _probabilities(plugin)
-    if p.shape != p0.shape:
-        raise ValueError(
-            f"moderated probabilities have shape {p.shape} but plug-in ones {p0.shape}; give equal shapes"
-        )
     flipped = (most_probable(p) != most_probable(p0)) & ~np.isnan(p @ np.ones(p.shape[1]))
     return np.where(flipped, np.int32(Flag.FLIPPED), np.int32(0))
-
-
-def budget_threshold(confidence: ArrayLike, budget: float) -> float:
-    """Return the confidence below which lies at most the fraction `budget` of the sample `confidence` (N,).
-
-    It is the `low_confidence` that spends a review budget; NaN, rows without probabilities, are left out.
-    """
-    if not 0 <= budget <= 1:
-        raise ValueError(f"budget is {budget}; give the fraction of rows to review, between 0 and 1")
-    c = np.sort(np.asarray(confidence, dtype=np.float64))
-    c = c[: np.count_nonzero(~np.isnan(c))]
-    if c.size == 0:
-        raise ValueError(
-            "no row has probabilities, so the review threshold cannot be set; give at least one row with probabilities"
-        )
-    spent = int(budget * c.size)
-    return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
 
 
 def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDArray[np.intp]:
@@ -179,35 +157,15 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
     return np.where(lost, REJECTED, decision)
 
 
-@dataclass(frozen=True, eq=False)
-class RiskCoverage:
-    """Error rate among the rows kept, as ever less certain ones are kept.
+def risk_coverage(confidence: ArrayLike, wrong: ArrayLike) -> tuple[Vector, Vector, Vector]:
+    """Return the error rate among the rows kept, as ever less certain ones are kept: coverage, risk and threshold.
 
-    At each distinct confidence c of the sample, falling: `threshold` c, `coverage` the fraction of rows with
-    confidence >= c, `risk` the fraction of those that are wrong; all (T,).
+    `confidence` and `wrong` are (N,), the latter 0 or 1 or in between.  At each distinct confidence c, falling: the
+    fraction of rows with confidence >= c, the fraction of those that are wrong, and c; all (T,).
     """
-
-    coverage: Vector
-    risk: Vector
-    threshold: Vector
-
-    @property
-    def area(self) -> float:
-        """Mean risk over coverage; within ties, errors come at their mean rate."""
-        errors = np.concatenate([[0.0], self.coverage * self.risk])
-        kept = np.concatenate([[0.0], self.coverage])
-        slope = np.diff(errors) / np.diff(kept)
-        # Within a tie errors are e0 + slope (c - c0), so risk is slope + (e0 - slope c0) / c.
-        intercept = errors[:-1] - slope * kept[:-1]
-        log_ratio = np.log(kept[1:] / np.where(kept[:-1] > 0, kept[:-1], kept[1:]))
-        return float(np.sum(slope * np.diff(kept) + intercept * log_ratio))
-
-
-def risk_coverage(confidence: ArrayLike, wrong: ArrayLike) -> RiskCoverage:
-    """Return the risk-coverage curve of rows with `confidence` (N,) that are `wrong` (N,), 0 or 1 or in between."""
     c, count, errors = _by_confidence(confidence, wrong)
     kept, lost = np.cumsum(count[::-1]), np.cumsum(errors[::-1])
-    return RiskCoverage(coverage=kept / kept[-1], risk=lost / kept, threshold=c[::-1])
+    return kept / kept[-1], lost / kept, c[::-1]
 
 
 def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike) -> Vector:
@@ -218,8 +176,6 @@ def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike)
     """
     _, count, errors = _by_confidence(confidence, wrong)
     f = np.asarray(fractions, dtype=np.float64)
-    if not np.all((f >= 0) & (f <= 1)):
-        raise ValueError(f"fractions are {f}; give the fractions of rows to review, each between 0 and 1")
     if errors.sum() == 0:
         return np.ones_like(f)
     reviewed = np.concatenate([[0.0], np.cumsum(count) / count.sum()])

@@ -227,13 +227,9 @@ def nearest_rows(
     """Return the n rows of X (N, F) that are nearest to x (F,), and their distances; NaN is a missing feature.
 
     The nearest is first.  Distances (n,) are in typical differences; last is how many features were compared (n,).
-    Rows that share fewer than half of the features of x are left out while others are there.  ValueError if the shapes
-    are not of the classifier's features.
+    Rows that share fewer than half of the features of x are left out while others are there.
     """
     row, rows = np.asarray(x, dtype=np.float64), np.asarray(X, dtype=np.float64)
-    F = len(classifier.features)
-    if row.shape != (F,) or rows.ndim != 2 or rows.shape[1] != F:
-        raise ValueError(f"expected x and X of {F} features, got shapes {row.shape} and {rows.shape}")
     difference = rows - row
     shared = np.isfinite(difference)
     compared = shared.sum(axis=1)

@@ -25,25 +25,23 @@ from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
-_EM_STEPS = 1000
+_EM_STEPS, _EM_TOLERANCE = 1000, 1e-10
 
 
-def em_shares(
-    odds: Matrix, weight: Vector, start: Vector, tolerance: float = 1e-7
-) -> tuple[Vector, int, bool]:
-    """Return the shares (K,) that are most probable, by EM from `start`; the steps, and whether they sufficed.
+def em_shares(odds: Matrix, weight: Vector, start: Vector, tolerance: float = 1e-7) -> Vector:
+    """Return the shares (K,) that are most probable, by EM from `start`.
 
     `odds` (N, K) are the probabilities over the shares that they hold for.  Saerens, Latinne and Decaestecker (2002),
     doi:10.1162/089976602753284446.
     """
     shares, total = start.copy(), weight.sum()
-    for n_iter in range(1, _EM_STEPS + 1):
+    for _ in range(_EM_STEPS):
         new = shares * (odds.T @ (weight / (odds @ shares))) / total
         change = np.abs(new - shares).max()
         shares = new
         if change < tolerance:
-            return shares, n_iter, True
-    return shares, _EM_STEPS, False
+            break
+    return shares
 
 
 def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:
@@ -54,23 +52,11 @@ def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:
     return np.asarray(np.log(new / new.sum()) - np.log(old / old.sum()))
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPriors:
-    """Class shares of a target (K,), and ln of them over the training shares: the shift of the activations."""
-
-    prior: Vector
-    log_shift: Vector
-    n_iter: int
-    converged: bool
-
-
-def class_priors(
-    probability: ArrayLike, training_prior: ArrayLike, *, tolerance: float = 1e-10
-) -> ClassPriors:
-    """Return the class shares of a target from its objects' probabilities under a model of the training shares.
+def class_priors(probability: ArrayLike, training_prior: ArrayLike) -> Vector:
+    """Return the class shares (K,) of a target from its objects' probabilities under a model of the training shares.
 
     EM of Saerens, Latinne and Decaestecker (2002), doi:10.1162/089976602753284446.  `probability` is (N, K), rows with
-    NaN left out; `training_prior` (K,).
+    NaN left out; `training_prior` (K,).  No share is less than half an object's: no class is excluded for ever.
 
     Raises
     ------
@@ -80,24 +66,19 @@ def class_priors(
     Examples
     --------
     >>> p = [[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30
-    >>> shares = blr.class_priors(p, training_prior=[0.5, 0.5])
-    >>> shares.prior.round(2).tolist()
+    >>> blr.class_priors(p, training_prior=[0.5, 0.5]).round(2).tolist()
     [0.75, 0.25]
     """
-    p = np.asarray(probability, dtype=np.float64)
-    if p.ndim != 2:
-        raise ValueError(f"probability has shape {p.shape}, expected (N, K), one column for each class")
-    p = p[~np.isnan(p).any(axis=1)]
-    old = as_vector(training_prior, "training_prior")
+    p, old = np.asarray(probability, dtype=np.float64), as_vector(training_prior, "training_prior")
+    p = p[~np.isnan(p).any(axis=1)] if p.ndim == 2 else p
     if p.ndim != 2 or p.shape[1] != len(old) or len(p) == 0 or old.min() <= 0:
         raise ValueError(
             f"expected probabilities (N, {len(old)}) of some rows and a positive share of each class, got "
-            f"{p.shape[0]} usable rows of shape {np.shape(probability)} and shares {old}"
+            f"{len(p)} usable rows of shape {np.shape(probability)} and shares {old}"
         )
     old = old / old.sum()
-    prior, n_iter, converged = em_shares(p / old, np.ones(len(p)), old, tolerance)
-    floor = 0.5 / len(p)  # a share of half an object: no class is excluded for ever
-    return ClassPriors(prior, log_prior_shift(np.maximum(prior, floor), old), n_iter, converged)
+    shares = np.maximum(em_shares(p / old, np.ones(len(p)), old, _EM_TOLERANCE), 0.5 / len(p))
+    return np.asarray(shares / shares.sum())
 
 
 FOLDS = 2

@@ -14,7 +14,8 @@ import pytest
 
 import blr
 import catalogs
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
+from blr.member import Member
 from catalogs.arrays import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError

@@ -25,9 +25,10 @@ from blr.basis.kinds import fit_basis, known_kind
 from blr.candidates.candidate import Candidate, CandidatePart, CandidateRow, Selection
 from blr.candidates.choice import LeftOut
 from blr.candidates.rows import TrainingSet
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.targets import label_likelihood, resolve_targets
+from blr.member import Member
 from blr.missing.moments import Domain, excess_spread
 from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior, averaged
 from blr.posterior.laplace import fit

@@ -59,9 +59,10 @@ from blr.candidates.rows import (
     overdispersion,
     wrong_labels,
 )
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
+from blr.member import Member
 from blr.missing.patterns import excess, training_noise
 from blr.predictive.mixture import Scores, estimate_temperature
 from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
@@ -260,7 +261,7 @@ class Training:
             used = self._used(classifier)
             X, missing = self.target
             p = classifier.score(X[:, used], missing[:, used]).probability
-            return replace(classifier, log_prior_shift=class_priors(p, share).log_shift)
+            return replace(classifier, log_prior_shift=log_prior_shift(class_priors(p, share), share))
         if set(prior) != set(classifier.classes):
             raise ValueError(
                 f"got shares of {', '.join(prior)}, expected one share for each class: "

@@ -175,22 +175,8 @@ def audited_share(
     hit nor a miss was seen.
     """
     N, n = strata
-    if n.shape != N.shape or (n < 1).any() or (n > N).any():
-        raise ValueError(
-            f"strata: got {n.tolist()} answers of {N.tolist()} objects, expected between 1 and all objects of each "
-            "stratum; join small strata first (`joined_strata`)"
-        )
     a, b = np.asarray(hits, dtype=np.float64), np.asarray(misses, dtype=np.float64)
     H = len(N)
-    if a.shape != b.shape or a.shape[-1:] != (H,):
-        raise ValueError(f"hits, misses: got shapes {a.shape} and {b.shape}, expected (..., {H}) for both")
-    if (a < 0).any() or (b < 0).any() or (a + b > n).any():
-        raise ValueError(
-            "hits, misses: got counts that are negative or whose sum is larger than the number seen; expected counts "
-            "of the objects that were seen"
-        )
-    if not 0 < level < 1:
-        raise ValueError(f"level: got {level}, expected a number between 0 and 1")
     every = np.ones(H, dtype=bool)
     known = possible or (every, every, ~every)
     flat_a, flat_b = a.reshape(-1, H), b.reshape(-1, H)

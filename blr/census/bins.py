@@ -75,13 +75,9 @@ def bin_shares(
 ) -> BinShares:
     """Return the shares of the classes in bins, under the assumption of the counts of the whole.
 
-    `labelled_bin` (n,) and `target_bin` (N,) are the rows' bins.  ValueError if the counts of the whole cannot be said.
+    `labelled_bin` (n,) and `target_bin` (N,) are the rows' bins.
     """
-    if counted.shares is None:
-        raise ValueError(
-            "got a census without counts for the whole, expected its class shares, since the bins are parts "
-            "of the whole; audit the output"
-        )
+    assert counted.shares is not None  # noqa: S101  the bins are parts of a whole that is counted
     labelled, bins = counted.labelled, (labelled_bin, target_bin, n_bins)
     if counted.alternatives:
         under_each = tuple(bin_shares(target, part, *bins) for part in counted.alternatives)

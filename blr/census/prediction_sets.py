@@ -65,19 +65,7 @@ def learn_sets(
     level / (1 - level) is in every set.
     """
     n, K = probability.shape
-    if target.shape != (n,) or (weight is not None and weight.shape != (n,)):
-        raise ValueError(
-            f"got probabilities of {n} rows, true classes of shape {target.shape}"
-            + ("" if weight is None else f" and weights of shape {weight.shape}")
-            + ", expected one class and one weight for each row"
-        )
-    if not 0 < level < 1:
-        raise ValueError(f"got level {level}, expected a number between 0 and 1, as in 0.9")
-    w = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
-    if not np.all(np.isfinite(w) & (w >= 0)):
-        raise ValueError(
-            "got weights that are negative or not finite, expected finite numbers of 0 or more; leave such rows out"
-        )
+    w = np.ones(n) if weight is None else weight
     known = np.isfinite(probability).all(axis=1) & (w > 0)
     rows = [known & (target == k) for k in range(K)]
     thresholds = [_quantile(probability[of_k, k], w[of_k], 1 - level) for k, of_k in enumerate(rows)]

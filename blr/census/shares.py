@@ -55,21 +55,12 @@ class LabelledRows:
 
     `y` (n,) is the place of the class, `weight` (n,) how much a row counts, `X` (n, F) the features, NaN where one is
     missing.
-    ValueError if the arrays do not fit each other, or probabilities are not finite.
     """
 
     probability: Matrix
     y: NDArray[np.intp]
     weight: Vector
     X: Matrix
-
-    def __post_init__(self) -> None:
-        """Check the shapes."""
-        n, K = _checked(self.probability, self.weight, self.X)
-        if self.y.shape != (n,) or (n and not 0 <= self.y.min() <= self.y.max() < K):
-            raise ValueError(
-                f"got classes of shape {self.y.shape}, expected ({n},) with values from 0 to {K - 1}"
-            )
 
     @property
     def n_classes(self) -> int:
@@ -125,17 +116,12 @@ class TargetRows:
     """A sample of a target's `n_objects` classified objects: probabilities (N, K) at the training's class shares.
 
     `weight` (N,) is how many objects a row stands for, `X` (N, F) its features, NaN where one is missing.
-    ValueError if the arrays do not fit each other, or probabilities are not finite.
     """
 
     probability: Matrix
     weight: Vector
     X: Matrix
     n_objects: int
-
-    def __post_init__(self) -> None:
-        """Check the shapes."""
-        _checked(self.probability, self.weight, self.X)
 
     @property
     def n_effective(self) -> float:
@@ -145,21 +131,6 @@ class TargetRows:
     def mean(self, values: Matrix) -> Vector:
         """Return the mean over objects of values (N, M)."""
         return np.asarray(self.weight @ values / self.weight.sum())
-
-
-def _checked(probability: Matrix, weight: Vector, X: Matrix) -> tuple[int, int]:
-    if probability.ndim != 2 or probability.shape[1] < 2 or not np.isfinite(probability).all():
-        raise ValueError(
-            f"got probabilities of shape {probability.shape}, expected finite numbers for two classes or "
-            "more; leave out rows without probabilities"
-        )
-    n, K = probability.shape
-    if weight.shape != (n,) or len(X) != n or (n and not (weight.min() >= 0 and weight.sum() > 0)):
-        raise ValueError(
-            f"got weights of shape {weight.shape} and features of shape {X.shape}, expected {n} rows in "
-            "each, and weights of 0 or more that are not all zero"
-        )
-    return n, K
 
 
 def learned_scaling(probability: Matrix, y: np.ndarray, weight: Vector) -> Vector:
@@ -265,7 +236,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     scaling = labelled.scaling
     before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
     odds = scaled(target.probability, scaling) / before
-    at = _inside(em_shares(odds, target.weight, before)[0], target)
+    at = _inside(em_shares(odds, target.weight, before), target)
     first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
     # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
     at = _inside(first.mean(axis=0), target)

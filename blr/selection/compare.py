@@ -561,27 +561,10 @@ def stacking_weights(
     `left_out` (J, N, K) are the probabilities of each row under each model without the row, as of
     `leave_one_out_probability`; `share` (N, K) the classes' shares in each row, `weight` (N,) is the rows' with their
     trials, and `prior_probability` (J,) the models'.
-    ValueError if the shapes differ, there are no models or rows, or a number is negative or not finite.
     """
     p, t = np.asarray(left_out, dtype=np.float64), np.asarray(share, dtype=np.float64)
     w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)
     prior = np.ones(len(p)) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
-    if (
-        p.ndim != 3
-        or 0 in p.shape
-        or t.shape != p.shape[1:]
-        or w.shape != t.shape[:1]
-        or prior.shape != p.shape[:1]
-    ):
-        raise ValueError(
-            f"expected probabilities (J, N, K), shares (N, K), weights (N,) and priors (J,), got shapes {p.shape}, "
-            f"{t.shape}, {w.shape} and {prior.shape}; give each model's left-out probabilities of the same rows"
-        )
-    if not all(np.isfinite(x).all() and (x >= 0).all() for x in (p, t, w, prior)) or not prior.min() > 0:
-        raise ValueError(
-            "expected finite numbers of 0 or more, and positive priors, got others among the probabilities, shares, "
-            "weights or priors; leave out models whose left-out probabilities could not be computed"
-        )
     mass = (w[:, None] * t).ravel()
     rows = np.maximum(p.reshape(len(p), -1)[:, mass > 0], _TINY)  # (J, outcomes that were seen)
     mass = mass[mass > 0]

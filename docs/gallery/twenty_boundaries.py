@@ -26,6 +26,6 @@ def draw() -> SvgAxes:
     plot_objects(
         axes, X[:, 0], X[:, 1], late.astype(int), ["early", "late"], names=("first feature", "second feature")
     )
-    plot_boundaries(axes, [curve for curves in draws for curve in curves])
+    plot_boundaries(axes, draws)
     axes.set(xlim=extent[:2], ylim=extent[2:])
     return axes

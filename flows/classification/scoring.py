@@ -606,12 +606,12 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Score
             parts.extend(here.score(batch)[0].probability for batch in batches)
     p = np.concatenate(parts)
     try:
-        shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
+        shares = class_priors(p, prior_shares(model))
     except ValueError as error:
         raise UsageError(
             f'class_prior: got "em", but the shares cannot be estimated from these rows: {error}'
         ) from error
-    rounded = np.round(shares / shares.sum(), DIGITS)
+    rounded = np.round(shares, DIGITS)
     first = files[0][0].source.path.name
     name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
     return Shift(

@@ -96,14 +96,10 @@ def test_sampled_boundaries_scatter_about_the_plugin(linear: Any) -> None:
     sampled = decision_boundary(
         q, linear, kind="sampled", extent=EXTENT, n_samples=40, rng=np.random.default_rng(0), resolution=30
     )
-    assert [len(curves) for curves in sampled] == [1] * 40
-    at_zero = [curve[np.abs(curve[:, 1]).argmin(), 0] for (curve,) in sampled]
+    assert len(sampled) == 40
+    at_zero = [curve[np.abs(curve[:, 1]).argmin(), 0] for curve in sampled]
     assert abs(np.mean(at_zero)) < 0.05
     assert 0.04 < np.std(at_zero) < 0.12
-    again = decision_boundary(
-        q, linear, kind="sampled", extent=EXTENT, n_samples=40, rng=np.random.default_rng(0), resolution=30
-    )
-    np.testing.assert_array_equal(sampled[7][0], again[7][0])
 
 
 def test_other_axes_and_other_values_of_the_rest(linear: Any) -> None:
@@ -164,9 +160,9 @@ def test_the_sampled_boundary_knows_softmax_and_links(linear: Any) -> None:
     drawn = decision_boundary(
         q, basis, kind="sampled", rng=np.random.default_rng(0), n_samples=2, extent=EXTENT
     )
-    assert all(len(curves) == 3 for curves in drawn)
+    assert len(drawn) == 6
     probit = StandIn(np.array([0.0, 1.0, 0.0, 0.0]), np.zeros((4, 4)), "probit")
-    ((line,),) = decision_boundary(
+    (line,) = decision_boundary(
         probit,
         linear,
         0.8413447460685429,

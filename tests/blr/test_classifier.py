@@ -9,8 +9,9 @@ import pytest
 
 import blr
 from blr.basis.base import Basis
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
 from blr.decisions import Flag, entropy
+from blr.member import Member
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import missing_patterns
 from blr.predictive.mixture import Temperature, mix

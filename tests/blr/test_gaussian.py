@@ -189,11 +189,9 @@ def test_class_priors_are_found_under_prior_shift() -> None:
     p = np.stack([1 - p1, p1], axis=1)
     p[:7] = np.nan
     found = class_priors(p, [0.5, 0.5])
-    assert found.converged
-    assert found.prior[1] == pytest.approx(y.mean(), abs=0.01)
-    np.testing.assert_allclose(found.log_shift, np.log(found.prior / 0.5))
-    same = class_priors(p[7:], p[7:].mean(axis=0))
-    assert same.n_iter < 1000
+    assert found[1] == pytest.approx(y.mean(), abs=0.01)
+    none = class_priors(p[7:107] * [1, 0] + [0, 1e-12], [0.5, 0.5])
+    assert none[1] == pytest.approx(0.005 / 1.005)  # half an object
 
 
 def test_sandwich_is_the_posterior_where_the_model_holds_and_wider_where_rows_repeat() -> None:

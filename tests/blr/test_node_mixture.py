@@ -10,8 +10,8 @@ import pytest
 
 import blr
 import blr.compiled
-from blr.classifier import Classifier, Member
-from blr.member import Designs
+from blr.classifier import Classifier
+from blr.member import Designs, Member
 from blr.missing.patterns import interpolation, kept_nodes, missing_patterns, normal_nodes
 from blr.predictive.mixture import Prediction, Scores, mix, mix_nodes
 from blr.predictive.softmax import cholesky_factors

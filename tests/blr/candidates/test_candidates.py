@@ -19,7 +19,8 @@ from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
 from blr.candidates.fits import FEW_OF_CLASS, FOLD_STEPS, FOLDS, Problem, fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.candidates.training import TrainedClassifier
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
+from blr.member import Member
 from blr.missing.moments import Domain, excess_spread
 from blr.selection.compare import compare, leave_one_out_probability
 from tests.flows.candidates import CANDIDATE

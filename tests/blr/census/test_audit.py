@@ -156,22 +156,6 @@ def test_strata_of_few_answers_are_joined_with_a_neighbour_of_their_kind() -> No
     assert joined_strata(rows, np.array([3, 0, 0, 0, 0]), kind).tolist() == [0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("hits", "misses", "level", "words"),
-    [
-        ([1], [1], 0.95, "hits, misses"),
-        ([30, 0], [0, 0], 0.95, "larger than the number seen"),
-        ([1, 1], [1, 1], 1.0, "level"),
-    ],
-)
-def test_what_is_no_audit(hits: list[int], misses: list[int], level: float, words: str) -> None:
-    strata = (np.array([100, 100]), np.array([20, 20]))
-    with pytest.raises(ValueError, match=words):
-        audited_share(np.array(hits), np.array(misses), strata, level=level)
-    with pytest.raises(ValueError, match="join small strata first"):
-        audited_share(np.zeros(2), np.zeros(2), (np.array([5, 5]), np.array([0, 5])))
-
-
 def brute_local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> np.ndarray:
     """Draw by the same method, each neighbour looked for among all; the list loses rows as the fast one's does."""
     p, left = probability.copy(), [i for i, x in enumerate(probability) if 1e-9 < x < 1 - 1e-9]

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from blr.census.bins import bin_selection, bin_shares, joined_selection, learnt_thresholds
-from blr.census.counts import Counted, count_classes
+from blr.census.counts import count_classes
 from blr.census.fraction_map import (
     REGION_SCALES,
     FractionDesign,
@@ -96,12 +96,6 @@ def test_selections_of_all_bins_are_joined() -> None:
     less = joined_selection(shares, 1, chosen)
     assert less.completeness.mean() < 0.6 * whole.completeness.mean()
     assert joined_selection(shares, 1, {}).completeness.max() == 0
-
-
-def test_counts_that_cannot_be_said_have_no_bins() -> None:
-    labelled, target, _, places, _ = case(3, blind=False, share=0.4)
-    with pytest.raises(ValueError, match="census without counts"):
-        bin_shares(target, Counted(labelled, None, None, "no"), *places)
 
 
 def drawn(rng: np.random.Generator, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -217,22 +211,6 @@ def test_bits_of_as_many_classes_as_there_are() -> None:
     np.testing.assert_array_equal(set_bits(contained, p), [0, 2**31 - 1, 2**30])
     with pytest.raises(ValueError, match="got 32 classes, expected at most 31"):
         set_bits(np.ones((1, K + 1), bool), np.full((1, K + 1), 0.5))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"level": 1.0}, "got level 1.0"),
-        ({"target": np.zeros(3, int)}, r"classes of shape \(3,\)"),
-        ({"weight": np.zeros(3)}, r"weights of shape \(3,\)"),
-        ({"weight": np.full(4, -1.0)}, "negative or not finite"),
-    ],
-)
-def test_impossible_values_are_refused(change: dict[str, Any], message: str) -> None:
-    p = np.full((4, 2), 0.5)
-    arguments = {"target": np.zeros(4, int), "level": 0.9, **change}
-    with pytest.raises(ValueError, match=message):
-        learn_sets(p, arguments.pop("target"), **arguments)
 
 
 def test_the_design_row_by_row() -> None:

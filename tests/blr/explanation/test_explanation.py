@@ -267,8 +267,3 @@ def test_a_typical_difference_is_one(linear: Classifier) -> None:
     X = rng.multivariate_normal(linear.moments.mean, linear.moments.covariance, 4000)
     pairs = [nearest_rows(linear, a, b[None], n=1)[1][0] for a, b in zip(X[::2], X[1::2], strict=True)]
     assert np.sqrt(np.mean(np.square(pairs))) == pytest.approx(1, rel=0.05)
-
-
-def test_other_features_are_refused(linear: Classifier) -> None:
-    with pytest.raises(ValueError, match="expected x and X of"):
-        nearest_rows(linear, [0.0], np.zeros((3, 1)))

@@ -11,7 +11,8 @@ from scipy.stats import chi2, norm
 
 import blr
 from blr.arrays import Matrix
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
+from blr.member import Member
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread, wilson_hilferty
 from blr.missing.patterns import normal_nodes
 from blr.predictive.mixture import Prediction, mix, mix_nodes, spread

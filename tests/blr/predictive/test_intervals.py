@@ -9,8 +9,9 @@ from scipy.special import ndtr, softmax
 import blr
 from blr.arrays import Matrix
 from blr.calibration import log_loss
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
 from blr.decisions import Flag
+from blr.member import Member
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.mixture import (
     CONSTANT,

@@ -242,29 +242,6 @@ def test_one_model_and_a_probability_of_zero() -> None:
     )  # two rows, and one of the prior's for each model
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        (((2, 5, 3), (5, 2), (5,), (2,)), r"expected probabilities \(J, N, K\)"),
-        (((2, 5, 3), (5, 3), (4,), (2,)), "left-out probabilities of the same rows"),
-        (((2, 5, 3), (5, 3), (5,), (3,)), "left-out probabilities of the same rows"),
-        (((0, 5, 3), (5, 3), (5,), (0,)), "left-out probabilities of the same rows"),
-    ],
-)
-def test_says_which_shapes_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: str) -> None:
-    p, share, weight, prior = (np.ones(shape) for shape in shapes)
-    with pytest.raises(ValueError, match=message):
-        stacking_weights(p, share, weight=weight, prior_probability=prior)
-
-
-@pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
-def test_says_what_is_no_probability(bad: float) -> None:
-    p = np.full((2, 3, 2), 0.5)
-    p[1, 2, 0] = bad
-    with pytest.raises(ValueError, match="finite numbers of 0 or more"):
-        stacking_weights(p, np.eye(2)[[0, 1, 1]])
-
-
 SHARES = np.array([0.5, 0.3, 0.2])
 
 
@@ -334,16 +311,6 @@ def test_one_group_leaves_the_error_unknown() -> None:
     p, t = drawn(np.random.default_rng(5), 30, 3.0)
     found = skill(p, t, class_shares=SHARES, group=np.zeros(30))
     assert (found.low, found.high, found.verdict) == (-np.inf, np.inf, "none shown")
-
-
-def test_wrong_shapes_are_named() -> None:
-    p, t = drawn(np.random.default_rng(6), 30, 3.0)
-    with pytest.raises(ValueError, match=r"class_shares of shape \(2,\)"):
-        skill(p, t, class_shares=[0.5, 0.5])
-    with pytest.raises(ValueError, match=r"group of shape \(3,\)"):
-        skill(p, t, class_shares=SHARES, group=[1, 2, 3])
-    with pytest.raises(ValueError, match="level"):
-        skill(p, t, class_shares=SHARES, level=95)
 
 
 def information(p: np.ndarray, t: np.ndarray, w: np.ndarray) -> float:

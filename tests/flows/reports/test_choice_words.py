@@ -19,7 +19,8 @@ from rich.console import Console
 
 from blr.basis.kinds import fit_basis
 from blr.calibration import Skill
-from blr.classifier import Classifier, Member
+from blr.classifier import Classifier
+from blr.member import Member
 from blr.selection.evidence import fit_evidence
 from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
