@@ -140,7 +140,6 @@ _BAND: Final = re.compile(r"[A-Za-z]s?|[wW][1-4]|[nfNF][uU][vV]|bp|rp|[fF]\d{3}[
 _CAPITALS: Final = frozenset("bvjhk")
 _MAGNITUDE: Final = re.compile(r"mag|mpro|_m_|^[ubvgrizyjhk]$", re.IGNORECASE)
 _NAME: Final = r"[A-Za-z_]\w*"
-_PAIR: Final = re.compile(r"([ubvgrizyjhk])_([ubvgrizyjhk])")
 _NUMBER: Final = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _INNER: Final = rf"({_NAME}(?:\s*-\s*{_NAME})?)"
 _ARCSINH: Final = re.compile(
@@ -172,10 +171,6 @@ def readable_feature(name: str, expression: str = "", unit: str | None = None) -
     band = _band(inner) if re.fullmatch(_NAME, inner) else None
     if band is not None:
         return _labelled(f"{band} magnitude", "mag", inverse)
-    pair = _PAIR.fullmatch(name)
-    if pair is not None and inverse is None and re.fullmatch(_NAME, text):  # a column that is a colour
-        first, second = (b.upper() if b in _CAPITALS else b for b in pair.groups())
-        return _labelled(f"{first} − {second}", unit)
     words = (name if inverse is None else inner.replace("-", "−")).replace("_", " ")
     return _labelled(words, unit, inverse)
 
@@ -220,19 +215,6 @@ def _band(column: str) -> str | None:
 def text_width(text: str) -> float:
     """Return about how wide a text of 12 points is; browsers have different fonts."""
     return 12 * sum(0.75 if c.isupper() or c in "%@_" else 0.6 for c in shortened(text))
-
-
-def _longest(texts: Sequence[str]) -> float:
-    return max((text_width(line) for text in texts for line in text.split("\n")), default=0.0)
-
-
-def _broken(text: str) -> str:
-    """Return a text in two lines, at the blank that makes them shortest; as it is where it has none."""
-    places = [i for i, c in enumerate(text) if c == " "]
-    if not places:
-        return text
-    middle = min(places, key=lambda i: max(text_width(text[:i]), text_width(text[i:])))
-    return f"{text[:middle]}\n{text[middle + 1 :]}"
 
 
 def text_mark(
@@ -301,8 +283,6 @@ INCH: Final = 100
 DASHES: Final = {"--": "6 4", ":": "1.5 3"}
 CLOSE: Final = 24
 """Points between ticks below which their texts lean more."""
-LINE: Final = 14
-"""Height of a line, in points."""
 ANCHORS: Final = {"left": "start", "center": "middle", "right": "end"}
 Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
 """From values to points of the picture."""
@@ -427,7 +407,7 @@ class SvgAxes:
                 self._limits[name[0]] = (float(value[0]), float(value[1]))
 
     def set_xticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
-        """Write texts along the axis; where they would touch they have two lines, or lean."""
+        """Write texts along the axis; where they would touch they lean."""
         self._ticks["x"] = (np.asarray(ticks, float).tolist(), [*labels])
 
     def set_yticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
@@ -460,16 +440,12 @@ class SvgAxes:
         if self._framed:
             x0 += 8 + max(map(text_width, yticks[1]), default=0) + (20 if self._words["ylabel"] else 0)
             spacing = (x1 - x0) / (len(xticks[1]) or 1)
-            if _longest(xticks[1]) > spacing - 4:
-                broken = [_broken(text) for text in xticks[1]]
-                if _longest(broken) > spacing - 4:
-                    turn = -60 if spacing < CLOSE else -30
-                else:
-                    xticks = (xticks[0], broken)
-            lines = max((text.count("\n") for text in xticks[1]), default=0)
-            y1 -= 14 - _longest(xticks[1]) * np.sin(np.radians(turn)) if turn else 18 + LINE * lines
+            longest = max(map(text_width, xticks[1]), default=0)
+            if longest > spacing - 4:
+                turn = -60 if spacing < CLOSE else -30
+            y1 -= 14 - longest * np.sin(np.radians(turn)) if turn else 18
             y1 -= 18 if self._words["xlabel"] else 0
-            x1 -= 12 if turn or not xticks[1] else _longest(xticks[1][-1:]) / 2
+            x1 -= 12 if turn or not xticks[1] else text_width(xticks[1][-1]) / 2
             step = max(
                 1, int(np.ceil(9 * (len(yticks[1]) - 1) / max(y1 - y0, 1)))
             )  # 9 points: they would touch
@@ -515,11 +491,8 @@ class SvgAxes:
             lines = [f"M{a:.1f} {y0:.1f}V{y1:.1f}" for a in u] + [f"M{x0:.1f} {b:.1f}H{x1:.1f}" for b in v]
             parts.insert(0, f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>')
         parts += [
-            text_mark(
-                a, y1 + 12 + LINE * i, line, colour=MUTED, anchor="end" if turn else "middle", turn=turn
-            )
+            text_mark(a, y1 + 12, text, colour=MUTED, anchor="end" if turn else "middle", turn=turn)
             for a, text in zip(u, xtexts, strict=True)
-            for i, line in enumerate(text.split("\n"))
         ]
         parts += [text_mark(x0 - 6, b, t, colour=MUTED, anchor="end") for b, t in zip(v, ytexts, strict=True)]
         left, top, _, height = self.box

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from contourpy import LineType, contour_generator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from blr.calibration import share_interval
 from catalogs.profile.split import healpix_pixels
@@ -35,7 +35,6 @@ __all__ = [
     "plot_flagged",
     "plot_objects",
     "plot_reliability",
-    "plot_shares",
     "plot_sky",
     "plot_threshold_curves",
 ]
@@ -283,20 +282,6 @@ def plot_class_fractions(
     return axes
 
 
-def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label: str) -> SvgAxes:
-    """Draw shares (F,), such as those of flags, as bars with their names beside them."""
-    values = np.asarray(share, float)
-    for j, value in enumerate(values):
-        axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
-        axes.text(value, j, f" {value:.1%}", va="center", fontsize=11)
-    top = 1.2 * max(0.01, values.max(initial=0))
-    axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
-    axes.set_xticks(*percent_ticks(0, min(1.0, top)))
-    axes.set_yticks(range(len(names)), names)
-    label_axes(axes, label, "")
-    return axes
-
-
 def plot_feature(
     axes: SvgAxes,
     edges: ArrayLike,
@@ -340,60 +325,29 @@ def plot_flagged(axes: SvgAxes, edges: ArrayLike, n: ArrayLike, flagged: ArrayLi
 
     `edges` (E,) are the ends of the bins, which are equally wide in the picture.  `n` and `flagged` (E + 2,) count
     objects below the first edge, in the bins, from the last edge on, and without a value; paler bars are of the first
-    and the last two.  Neighbouring bins of fewer than five objects have one bar.
+    and the last two.
     """
     texts = [f"{value:.4g}".replace("-", "−") for value in np.asarray(edges, float).tolist()]
     of, some, last = np.asarray(n), np.asarray(flagged), len(texts) - 1
-    bars = [(first, after, slice(1 + first, 1 + after)) for first, after in _joined(of[1:-2])]
-    outside = [
-        (-1, 0, slice(0, 1)),
-        (last, last + 1, slice(-2, -1)),
-        (last + 1.5, last + 2.5, slice(-1, None)),
-    ]
-    outside = [bar for bar in outside if of[bar[2]].any()]
-    top = 0.01
-    for left, right, bins in (*bars, *outside):
-        count, total = int(some[bins].sum()), int(of[bins].sum())
-        alpha = 0.6 if 0 <= left < last else 0.3
-        axes.fill(*_bar(left + 0.07, right - 0.07, count / total), color=CLASSES[3], alpha=alpha)
-        ends = share_interval([count], [total])
-        axes.vlines([(left + right) / 2], *ends, colors=INK, linewidth=1.2)
-        top = max(top, float(ends[1][0]))
+    left = np.array([-1, *range(last + 1), last + 1.5])
+    bars = np.flatnonzero(of)
+    low, high = share_interval(some[bars], of[bars])
+    for start, share in zip(left[bars].tolist(), (some[bars] / of[bars]).tolist(), strict=True):
+        alpha = 0.6 if 0 <= start < last else 0.3
+        axes.fill(*_bar(start + 0.07, start + 0.93, share), color=CLASSES[3], alpha=alpha)
+    axes.vlines(left[bars] + 0.5, low, high, colors=INK, linewidth=1.2)
     step = -(-last // MOST_TICKS) or 1
-    ticks = {0.0: texts[0]} | {float(i): texts[i] for i in range(step, last - step + 1, step)}
-    ticks[float(last)] = texts[-1]
-    low, high = 0.0, float(last)
-    for left, right, _ in outside:
-        low, high = min(low, left), max(high, right)
-        if left < 0:
-            del ticks[0.0]
-            ticks[-0.5] = f"<{texts[0]}"
-        elif left == last:
-            del ticks[float(last)]
-            ticks[last + 0.5] = f">{texts[-1]}"
-        else:
-            ticks[last + 2.0] = "none"
+    ticks = {0: texts[0]} | {i: texts[i] for i in range(step, last - step + 1, step)} | {last: texts[-1]}
+    ticks |= {last + 2: "none"} if of[-1] else {}
+    ends = float(left[bars].min(initial=0)), float(left[bars].max(initial=last - 1)) + 1
     whole = some.sum() / max(1, of.sum())
-    axes.plot([low, high], [whole, whole], "--", color=MUTED, linewidth=1)
-    top = min(1.0, top) * 1.05
-    axes.set(xlim=(low - 0.1, high + 0.1), ylim=(0, top))
+    axes.plot(ends, [whole, whole], "--", color=MUTED, linewidth=1)
+    top = min(1.0, float(high.max(initial=0.01))) * 1.05
+    axes.set(xlim=(ends[0] - 0.1, ends[1] + 0.1), ylim=(0, top))
     axes.set_xticks([*ticks], [*ticks.values()])
     axes.set_yticks(*percent_ticks(0, top, 4))
     label_axes(axes, name, "share flagged")
     return axes
-
-
-def _joined(n: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return first bins, and those after the last ones, of neighbours (B,) with five objects or more together."""
-    groups: list[tuple[int, int]] = []
-    for i in np.flatnonzero(n).tolist():
-        if groups and n[slice(*groups[-1])].sum() < FEWEST:
-            groups[-1] = (groups[-1][0], i + 1)
-        else:
-            groups.append((i, i + 1))
-    if len(groups) > 1 and n[slice(*groups[-1])].sum() < FEWEST:
-        groups[-2:] = [(groups[-2][0], groups[-1][1])]
-    return groups
 
 
 def _bar(left: float, right: float, top: float) -> tuple[list[float], list[float]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,7 @@ from flows.documents import read_document, write_document
 from flows.errors import DocumentError
 from flows.models.description import Metrics, TrustSummary
 from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
-from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_shares, plot_sky
+from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_sky
 from flows.reports import tables
 from flows.reports.answers import (
     Answer,
@@ -302,8 +301,6 @@ def _pictures(report: ClassificationReport) -> Iterator[Picture]:
         yield _sky(report.sky)
     elif report.flagged is not None:
         yield _flagged(report.flagged, report.units)
-    elif found.flags:
-        yield _flag_shares(found)
     if report.features:
         odd = drifted(found.drift)
         features = sorted(report.features, key=lambda f: f["name"] not in odd)
@@ -325,13 +322,11 @@ def _fractions(found: Summary, n: float, label_shares: Mapping[str, float]) -> P
     axes = plot_class_fractions(
         new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
     )
-    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
     return drawn(
         axes,
         "How many of each class",
         f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
         "and circles differ, use the bars: circles favour the frequent classes.",
-        f"Shares of the classes: {said}",
     )
 
 
@@ -362,7 +357,6 @@ def _sky(sky: SkyCounts) -> Picture:
         "What needs a look, on the sky",
         "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
         "stands out is a problem of the data more often than of the sky.",
-        f"Map of the sky in {len(sky['pixels']):,} HEALPix pixels of order {sky['order']}: share of objects flagged",
     )
 
 
@@ -373,35 +367,11 @@ def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
     shown = edges if inverse is None else np.asarray(inverse(edges), float)
     axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=label)
     paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
-    texts = [f"{value:.4g}" for value in shown]
-    names = (
-        f"below {texts[0]}",
-        *(f"{low} to {high}" for low, high in pairwise(texts)),
-        f"above {texts[-1]}",
-        "no value",
-    )
     return drawn(
         axes,
         f"What needs a look, by {short}",
         "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
         f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.",
-        f"Share of objects flagged, by {label}: "
-        + "; ".join(
-            f"{name}: {some:,} of {of:,}" for name, some, of in zip(names, n_flagged, n, strict=True) if of
-        ),
-    )
-
-
-def _flag_shares(found: Counts) -> Picture:
-    raised = {name: f for name, f in found.flags.items() if f["count"]} or found.flags
-    return drawn(
-        plot_shares(
-            new_axes(**TOP), [*raised], [f["share"] for f in raised.values()], label="share of the objects"
-        ),
-        "What is flagged",
-        "The share of objects with each flag; the table of flags says what they mean. There is no map: neither "
-        "positions nor values of the input that tells most are known here.",
-        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in raised.items()),
     )
 
 
@@ -425,7 +395,6 @@ def _features(name: str, features: Sequence[FeatureComparison], units: Units) ->
         "Features: training against target",
         f"Grey: the labelled objects; blue: {name}. Where blue rises where there is no grey, the labels "
         f"say nothing.{f' {left} more features are not shown.' if left else ''}",
-        "Distributions of " + ", ".join(f["name"] for f in shown) + " in the training set and in the target",
         wide=True,
     )
 

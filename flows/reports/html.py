@@ -31,7 +31,6 @@ from flows.plots.pictures import (
     plot_errors_caught,
     plot_objects,
     plot_reliability,
-    plot_shares,
     plot_threshold_curves,
 )
 from flows.reports import tables
@@ -67,12 +66,8 @@ def _environment() -> Any:
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
-MOST_ROWS: Final = 6
-"""Rows of a confusion matrix on the first screen; one of more rows stands below it."""
 MOST_GROWN: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
-MOST_PAIRS: Final = 6
-"""Pairs of classes in the picture that stands for a confusion matrix of many."""
 TOP: Final = {"width": 4.2, "height": 1.75}
 """Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
@@ -80,11 +75,10 @@ WIDE: Final = {"width": 10.4, "height": 3.8}
 
 
 class Picture(TypedDict):
-    """A picture as a data URI, with a text for readers who cannot see it, and a caption."""
+    """A picture as a data URI, with a caption."""
 
     title: str
     image: str
-    alt: str
     caption: str
     wide: bool
 
@@ -92,11 +86,8 @@ class Picture(TypedDict):
 def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
     model, stored = report.model, report.pictures
-    many = len(model.classes) > MOST_ROWS
     yield _reliability(model.metrics)
-    yield _overlap(model) if many else _confusion(model)
-    if many:
-        yield _confusion(model)
+    yield _confusion(model)
     if stored is not None:
         yield _thresholds(model, stored)
         yield from _by_quantity(model, stored)
@@ -106,10 +97,10 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
         yield _reviews(model.metrics)
 
 
-def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
+def drawn(axes: SvgAxes, title: str, caption: str, *, wide: bool = False) -> Picture:
     """Return the drawing on some axes as a picture."""
     image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
-    return Picture(title=title, image=image, alt=alt, caption=caption, wide=wide)
+    return Picture(title=title, image=image, caption=caption, wide=wide)
 
 
 def _reliability(metrics: Metrics) -> Picture:
@@ -122,12 +113,11 @@ def _reliability(metrics: Metrics) -> Picture:
         [b["high"] for b in bins],
         label=metrics.reliability_of,
     )
-    said = "; ".join(f"given {b['predicted']:.2f}, observed {b['observed']:.2f}" for b in bins)
     caption = (
         f"Of {metrics.judged_by} objects that were given a probability, the share that have the class, with "
         "90 % intervals. On the dashed line the two are equal."
     )
-    return drawn(axes, "Reliability", caption, f"Reliability diagram: {said}")
+    return drawn(axes, "Reliability", caption)
 
 
 def _confusion(model: ModelDescription) -> Picture:
@@ -143,30 +133,9 @@ def _confusion(model: ModelDescription) -> Picture:
     caption = (
         f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go. {most}"
     )
-    alt = "Confusion matrix: " + "; ".join(
-        f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(model.classes, row, strict=True) if n)
-        for name, row in zip(model.classes, metrics.confusion, strict=True)
-    )
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
-    return drawn(axes, "Confusion matrix", caption, alt)
-
-
-def _overlap(model: ModelDescription) -> Picture:
-    counts = np.asarray(model.metrics.confusion)
-    off = counts - np.diag(np.diag(counts))
-    order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
-    pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
-    names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
-    share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
-    return drawn(
-        plot_shares(new_axes(**TOP), names, share, label="share taken for the other"),
-        "Where classes overlap",
-        f"Which share of a class's {model.metrics.judged_by} objects is taken for another class: the pairs with most "
-        f"objects. The matrix of all {len(model.classes)} classes stands below.",
-        "Classes taken for others: "
-        + "; ".join(f"{name} {s:.0%}" for name, s in zip(names, share, strict=True)),
-    )
+    return drawn(axes, "Confusion matrix", caption)
 
 
 def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:
@@ -192,14 +161,7 @@ def _thresholds(model: ModelDescription, stored: TrainingPictures) -> Picture:
         "Taking only objects whose probability of the class is at least this: the share of the class that is found "
         f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}"
     )
-    at = [int(np.argmin(np.abs(np.asarray(stored["threshold"]) - t))) for t in (0.5, 0.9)]
-    alt = "Completeness and purity against threshold: " + "; ".join(
-        f"{name} at {stored['threshold'][i]:.1f}: completeness {stored['completeness'][k, i]:.2f}, "
-        f"purity {stored['purity'][k, i]:.2f}"
-        for k, name in zip(shown, names, strict=True)
-        for i in at
-    )
-    return drawn(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
+    return drawn(panels[0], "Completeness and purity against threshold", caption, wide=True)
 
 
 def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[Picture]:
@@ -218,8 +180,7 @@ def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[
             f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
             f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}"
         )
-        alt = f"Completeness and purity by {name}, in {len(centres)} bins from {centres[0]:.3g} to {centres[-1]:.3g}"
-        yield drawn(left, f"Completeness and purity by {name}", caption, alt, wide=True)
+        yield drawn(left, f"Completeness and purity by {name}", caption, wide=True)
 
 
 def _reviews(metrics: Metrics) -> Picture:
@@ -229,8 +190,6 @@ def _reviews(metrics: Metrics) -> Picture:
         "Errors caught by review",
         f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
         "further above the dotted line, the more errors a reviewer finds in the same time.",
-        "Errors caught against share reviewed: "
-        + "; ".join(f"{r['share']:.0%} reviewed, {r['moderated']:.0%} caught" for r in metrics.reviews),
         wide=True,
     )
 
@@ -260,7 +219,6 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         "Where the classes meet",
         f"Labelled objects over {short_x} and {short_y}, the two features that tell most. The deeper the shade, the "
         "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
-        f"Class probabilities over {short_x} and {short_y}",
         wide=True,
     )
 

@@ -129,7 +129,7 @@ def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
         if of:
             axes, pixels, values = new_axes(5.2, 2.8), [int(cell) for cell in of], [*of.values()]
             plot_sky(axes, pixels, values, order=CELL_ORDER, title=title, colour=colour, percent=True)
-            yield drawn(axes, caption, words, f"Map: {title}")
+            yield drawn(axes, caption, words)
 
 
 def _table(

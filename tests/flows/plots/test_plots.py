@@ -15,8 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from flows.plots.axes import (
-    CLASSES,
-    DARK,
     new_axes,
     percent_ticks,
     plain_ticks,
@@ -36,7 +34,6 @@ from flows.plots.pictures import (
     plot_flagged,
     plot_objects,
     plot_reliability,
-    plot_shares,
     plot_sky,
     plot_threshold_curves,
 )
@@ -55,7 +52,6 @@ DRAWN = {
     "contours": lambda a: plot_contours(a, X, Y, P, P, of=1, classes="ab"),
     "halves": lambda a: plot_contours(a, X, Y, P, classes="ab"),
     "many": lambda a: plot_confusion(a, np.eye(30), [f"class {k}" for k in range(30)]),
-    "flags": lambda a: plot_shares(a, ["LOW_CONFIDENCE", "FLIPPED"], [0.3, 0.0], label="share"),
     "boundaries": lambda a: plot_boundaries(a, [[[0, 0], [1, 1]], np.empty((0, 2))]),
     "objects": lambda a: plot_objects(a, [1, 2], [0, 1], [0, 1], "ab", names=("x", "y")),
     "sky": lambda a: plot_sky(a, [0, 5], [3, 1], order=0, title="objects"),
@@ -114,14 +110,6 @@ def test_names_that_would_touch_lean() -> None:
     assert leaning(["a long name of a class"] * 9)
 
 
-def test_names_that_would_touch_have_two_lines_where_these_fit() -> None:
-    names, shares = ["E", "S0 and 5 more", "I and 10 more", "Sc and 9 more"], [0.2, 0.4, 0.1, 0.3]
-    picture = svg(plot_class_fractions(new_axes(4.2, 1.75), names, shares, shares, None))
-    assert ">S0 and<" in picture
-    assert ">5 more<" in picture
-    assert "rotate(-30" not in picture
-
-
 def test_a_point_lies_where_its_values_are() -> None:
     axes = new_axes()
     axes.plot([0, 10, np.nan, 5], [0, 10, 1, 5], "o")
@@ -169,8 +157,6 @@ def test_mollweide_keeps_areas() -> None:
         ("size", "majax", "arcmin", "size (arcmin)"),
         ("log_p", "log10(koi_period)", None, "koi period"),
         ("x", "a - b", None, "x"),
-        ("g_i", "gi", None, "g − i"),
-        ("j_k", "JK", "mag", "J − K (mag)"),
         ("odd", "log(a) + b", None, "odd"),
         ("mag", "mag", "mag", "mag"),
     ],
@@ -188,8 +174,3 @@ def test_ticks_of_a_rescaled_axis_are_in_the_units_of_the_column() -> None:
     values = np.array([float(text.replace("−", "-")) for text in shown])
     np.testing.assert_allclose(np.arcsinh((values - 2.9) / 0.5), places, atol=0.02)
     assert np.diff(places).min() > 0.5, "their texts do not touch"
-
-
-def test_every_colour_has_a_dark_one_and_classes_stay_apart() -> None:
-    assert set(CLASSES) <= set(DARK)
-    assert len(set(DARK.values())) == len(DARK)
