@@ -6,6 +6,7 @@ The answer starts it again.  A run without a deployment, which nobody would star
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -89,16 +90,14 @@ def _asked(request: PromoteRequest) -> PromotionResult:
 def _compared(request: PromoteRequest) -> dict[str, str]:
     """Compare the models; return which they are, and what stands above the form."""
     comparison = compare(request, in_release=in_release)
-    *decisive, by_itself = comparison_tables(comparison)
-    text = _form(comparison, decisive)
-    kept = f"{text}\n\n{to_markdown(by_itself)}"
-    run_page.keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
+    text = _form(comparison, comparison_tables(comparison))
+    run_page.keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
     said = f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
     get_run_logger().info("%s", said)
     return {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
 
 
-def _form(comparison: Comparison, tables: list[ReportTable]) -> str:
+def _form(comparison: Comparison, tables: Sequence[ReportTable]) -> str:
     """Return what stands above the form, in Markdown: what the rule says, the tables, and links to both reports."""
     first, *others = tables
     parts = [f"**{literal(first.note)}**\n", *(to_markdown(t) for t in (replace(first, note=""), *others))]

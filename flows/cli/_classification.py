@@ -81,8 +81,8 @@ def _flow(name: str, request: Any) -> Any:
 
 def _show_classified(result: ClassificationResult) -> None:
     from flows.reports.catalogue_page import trusted_in_part
-    from flows.reports.counts import census_tables, trouble_table
-    from flows.reports.tables import class_count_table, flag_table, set_tables
+    from flows.reports.counts import census_tables, class_count_table, flag_table, trouble_table
+    from flows.reports.tables import set_tables
 
     if result.summary:
         counts = ("all files", result.summary)

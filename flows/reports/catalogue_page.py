@@ -42,8 +42,10 @@ from flows.reports.counts import (
     census_findings,
     census_table,
     census_words,
+    class_count_table,
     counts_said,
     first_words,
+    flag_table,
     selection_table,
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
@@ -271,13 +273,13 @@ def render_classification(report: ClassificationReport) -> str:
         use=use,
         four=four,
         parts=(
-            replace(counts, tables=(*_census(found), tables.class_count_table(name, found))),
+            replace(counts, tables=(*_census(found), class_count_table(name, found))),
             odd,
             replace(look, objects=linked(report.objects)),
         ),
         pictures=tuple(_pictures(report)),
         groups=(
-            ("Flags", (tables.flag_table(name, found),)),
+            ("Flags", (flag_table(name, found),)),
             *([("Prediction sets", sets)] if sets else []),
             *([("Files", (report.files,))] if report.files is not None else []),
         ),

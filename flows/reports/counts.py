@@ -24,7 +24,6 @@ from flows.runs.results import (
     Difference,
     FeatureDrift,
     FileWork,
-    FlagCount,
     ReleaseResult,
     Summary,
 )
@@ -310,9 +309,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
     if isinstance(result, ClassificationTrial):
         return {
-            "files": work_table({}, dict.fromkeys(("retired", "quarantined", "deferred"), 0)),
-            "classes": class_change_table(result.summary, None),
-            "flags": flag_change_table(result.summary, None),
+            "classes": class_count_table("the trial", result.summary),
+            "flags": flag_table("the trial", result.summary),
         }
     before = result.before.totals if result.before else None
     left_out = {
@@ -326,8 +324,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     }
     tables = {"files": work_table(done, left_out)}
     if result.summary:
-        tables["classes"] = class_change_table(result.summary, before)
-        tables["flags"] = flag_change_table(result.summary, before)
+        tables["classes"] = class_count_table("this release", result.summary, before)
+        tables["flags"] = flag_table("this release", result.summary, before)
         if result.summary.census is not None:
             changes = count_changes(before.census if before else None, result.summary.census)
             tables |= census_tables(result.summary.census, changes)
@@ -352,59 +350,57 @@ def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int]) -> Re
     )
 
 
-def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
-    """Return the class counts with errors, and how far they are from the last run's, None for the first run."""
-    old: Mapping[str, ClassEstimate] = before.classes if before else {}
-    return ReportTable(
-        title="Classes against the last run",
-        columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
-        rows=tuple(_class_row(name, estimate, old.get(name)) for name, estimate in counts.classes.items()),
-        numeric=frozenset(range(1, 7)),
-        note=f"{counted(counts.n_rows, 'object')}, {before.n_rows if before else 0:,} in the last run. "
-        + (
-            f"Without an error: {counts.no_error}."
-            if counts.no_error
-            else "The error is of both runs' counts together."
-        ),
-    )
+def class_count_table(where: str, counts: Counts, before: Summary | None = None) -> ReportTable:
+    """Return the class counts with errors; with the summary `before`, also how far they are from its counts."""
 
-
-def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:
-    row = (name, f"{new['assigned']:,}", fixed(new["expected"], 1), fixed(new["error"], 1))
-    if old is None:
-        return (*row, "–", "–", "–")
-    change = new["expected"] - old["expected"]
-    error = 0.0 if new["error"] is None or old["error"] is None else math.hypot(new["error"], old["error"])
-    return (
-        *row,
-        fixed(old["expected"], 1),
-        fixed(change, 1, "+"),
-        fixed(change / error, 1, "+") if error else "–",
-    )
-
-
-def flag_change_table(counts: Counts, before: Summary | None) -> ReportTable:
-    """Return the shares of the flags, and what they were in the last run, None for the first run."""
-    old: Mapping[str, FlagCount] = before.flags if before else {}
-    rows = []
-    for name, flag in counts.flags.items():
-        last = old.get(name)
-        change = "–" if last is None else fixed(100 * (flag["share"] - last["share"]), 2, "+")
-        rows.append(
-            (
-                str(flag["bit"]),
-                name,
-                f"{flag['count']:,}",
-                percent(flag["share"]),
-                percent(None if last is None else last["share"]),
-                change,
-            )
+    def change(new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:
+        if old is None:
+            return ("–",) * 3
+        moved = new["expected"] - old["expected"]
+        error = math.hypot(new["error"] or 0.0, old["error"] or 0.0)
+        known = error > 0 and None not in (new["error"], old["error"])
+        return (
+            fixed(old["expected"], 1),
+            fixed(moved, 1, "+"),
+            fixed(moved / error if known else None, 1, "+"),
         )
+
+    error = "with the error from each object's uncertainty and from the weights that all share"
     return ReportTable(
-        title="Flags against the last run",
-        columns=("bit", "flag", "objects", "share", "last share", "change, points"),
+        title=f"Classes in {where}",
+        columns=("class", "assigned", "expected", "±")
+        + (() if before is None else ("last expected", "change", "change / ±")),
+        rows=tuple(
+            (name, f"{new['assigned']:,}", fixed(new["expected"], 1), fixed(new["error"], 1))
+            + (() if before is None else change(new, before.classes.get(name)))
+            for name, new in counts.classes.items()
+        ),
+        numeric=frozenset(range(1, 7)),
+        note=f"{counted(counts.n_rows, 'object')}. Assigned: by the largest probability. "
+        f"Expected: sum of probabilities, {f'without an error: {counts.no_error}' if counts.no_error else error}.",
+    )
+
+
+def flag_table(where: str, counts: Counts, before: Summary | None = None) -> ReportTable:
+    """Return the share of each flag that objects have; with the summary `before`, also what it was."""
+    rows, never = [], []
+    for name, flag in counts.flags.items():
+        last = None if before is None else before.flags.get(name)
+        if not flag["count"] and not (last and last["count"]):
+            never.append(name)
+            continue
+        row = [str(flag["bit"]), name, flag["meaning"], f"{flag['count']:,}", percent(flag["share"])]
+        if before is not None:
+            change = None if last is None else 100 * (flag["share"] - last["share"])
+            row += [percent(None if last is None else last["share"]), fixed(change, 2, "+")]
+        rows.append(tuple(row))
+    return ReportTable(
+        title=f"Flags in {where}",
+        columns=("bit", "flag", "meaning", "objects", "share")
+        + (() if before is None else ("last share", "change, points")),
         rows=tuple(rows),
-        numeric=frozenset({0, 2, 3, 4, 5}),
+        numeric=frozenset({0, 3, 4, 5, 6}),
+        note=f"No object has {', '.join(never)}." if never else "",
     )
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from blr.candidates.candidate import CandidateRow
-from catalogs.errors import counted
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription
 from flows.models.model import Model
@@ -67,57 +66,19 @@ CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log densi
 
 def choice_words(model: ModelDescription) -> str:
     """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
-    chosen = model.chosen
-    better = [i for i, c in enumerate(model.candidates) if c.log_loss < chosen.log_loss]
-    if not better or model.selected_by not in {"", *CRITERIA}:
-        return _of_mixture(model) if better else ""
-    first = min(better, key=lambda i: model.candidates[i].log_loss)
-    best = model.candidates[first]
-    more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
-    return (
-        f"{candidate_name(model, first)} has the smallest {model.metrics.judged_by} log loss, "
-        f"{best.log_loss:.4f} against the selected one's {chosen.log_loss:.4f}{more}, and was not selected: "
-        f"{_reason(model, best, chosen)}. {_what_judges(model, mixture=False)}"
+    losses = [c.log_loss for c in model.candidates]
+    first, judges = losses.index(min(losses)), model.metrics.judged_by
+    if losses[first] >= model.chosen.log_loss:
+        return ""
+    why = (
+        f"candidates are ranked by {CRITERIA.get(model.selected_by, 'log evidence')} on the training objects"
     )
-
-
-def _reason(model: ModelDescription, best: CandidateRow, chosen: CandidateRow) -> str:
-    by = model.selected_by or "evidence"
-    ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
-    if by == "evidence":
-        rival = best.log_evidence - chosen.log_evidence
-        weight = (
-            f"by which its probability is {probability(best.weight)} against {probability(chosen.weight)}"
-        )
-        return f"{ranked}, {weight} (log evidence {rival:+,.1f} nats)".replace("-", "−")
-    score, other = getattr(best, by), getattr(chosen, by)
-    if score is None or other is None:
-        return f"{ranked}, which is not known of it"
-    return f"{ranked}, where it has {score:,.1f} against {other:,.1f} nats".replace("-", "−")
-
-
-def _of_mixture(model: ModelDescription) -> str:
-    """Return a sentence for a mixture, of which the marked candidate is only the largest part."""
-    first = min(range(len(model.candidates)), key=lambda i: model.candidates[i].log_loss)
-    weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
-    how = weighed.get(model.selected_by, "by the training objects")
+    if model.is_mixture:
+        why = f"the model is a mixture of candidates, with a log loss of {model.metrics.log_loss:.4f}"
     return (
-        f"{candidate_name(model, first)} has the smallest {model.metrics.judged_by} log loss, "
-        f"{model.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of "
-        f"candidates, weighed {how}; its own {model.metrics.judged_by} log loss is {model.metrics.log_loss:.4f}. "
-        f"{_what_judges(model, mixture=model.selected_by == 'stack')}"
+        f"{candidate_name(model, first)} has the smallest {judges} log loss, {losses[first]:.4f} against the marked "
+        f"one's {model.chosen.log_loss:.4f}: {why}."
     )
-
-
-def _what_judges(model: ModelDescription, *, mixture: bool) -> str:
-    """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
-    if model.metrics.judged_by == "held-out":
-        return "Held-out objects judge the model and choose nothing."
-    if mixture:
-        return (
-            "The left-out objects set the shares too, so that the mixture's own loss is a little too small."
-        )
-    return "Left-out objects judge the model here and choose nothing."
 
 
 def candidate_name(model: ModelDescription, i: int) -> str:
@@ -351,42 +312,6 @@ def review_table(model: ModelDescription) -> ReportTable:
     )
 
 
-def class_count_table(catalogue: str, found: Counts) -> ReportTable:
-    """Return the class counts of a catalogue, with errors."""
-    return ReportTable(
-        title=f"Classes in {catalogue}",
-        columns=("class", "assigned", "expected", "±"),
-        rows=tuple(
-            (name, f"{c['assigned']:,}", fixed(c["expected"], 1), fixed(c["error"], 1))
-            for name, c in found.classes.items()
-        ),
-        numeric=frozenset({1, 2, 3}),
-        note=f"{counted(found.n_rows, 'object')}. Assigned: by the largest probability. Expected: sum of "
-        "probabilities, "
-        + (
-            f"without an error: {found.no_error}."
-            if found.no_error
-            else "with the error from each object's uncertainty and from the weights that all share."
-        ),
-    )
-
-
-def flag_table(catalogue: str, found: Counts) -> ReportTable:
-    """Return the share of each flag that objects of a catalogue have."""
-    raised = {name: f for name, f in found.flags.items() if f["count"]}
-    never = [name for name in found.flags if name not in raised]
-    return ReportTable(
-        title=f"Flags in {catalogue}",
-        columns=("bit", "flag", "meaning", "objects", "share"),
-        rows=tuple(
-            (str(f["bit"]), name, f["meaning"], f"{f['count']:,}", percent(f["share"]))
-            for name, f in raised.items()
-        ),
-        numeric=frozenset({0, 3, 4}),
-        note=f"No object has {', '.join(never)}." if never else "",
-    )
-
-
 def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
     """Return the table of the prediction sets of a catalogue, where it has such."""
     sets = found.sets
@@ -542,13 +467,13 @@ def decision_table(history: Sequence[Promotion]) -> ReportTable:
 
 
 def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
-    """Return the comparison for the person who decides: what decides first, each model by itself last."""
+    """Return the comparison for the person who decides, what decides first."""
     tables = [_models_table(comparison)]
     if comparison.in_release is not None:
         tables.append(_release_table(comparison.in_release))
     if comparison.classes:
         tables.append(_class_table(comparison))
-    return (*tables, _own_table(comparison))
+    return tuple(tables)
 
 
 def _models_table(comparison: Comparison) -> ReportTable:
@@ -563,9 +488,12 @@ def _models_table(comparison: Comparison) -> ReportTable:
     if change is not None:
         changed = f"{change['changed']:,} of {change['compared']:,}"
         rows.append((f"would change class in release {change['release']}", changed, ""))
-    rows.append(
+    old = comparison.champion_log_loss
+    rows += [
         ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
-    )
+        (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+        ("skill", comparison.skill, comparison.champion_skill or "–"),
+    ]
     rule = (
         "By rule it would be promoted."
         if comparison.better
@@ -578,24 +506,6 @@ def _models_table(comparison: Comparison) -> ReportTable:
         rows=tuple(rows),
         numeric=frozenset({1, 2}),
         note=rule if alike else f"{rule} The two were tested on different objects.",
-    )
-
-
-def _own_table(comparison: Comparison) -> ReportTable:
-    old = comparison.champion_log_loss
-    return ReportTable(
-        title="Each model by itself",
-        columns=("", "challenger", "champion"),
-        rows=(
-            (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
-            (
-                losses_words(comparison, "objects"),
-                f"{comparison.n_held_out:,}",
-                f"{comparison.champion_n_held_out or 0:,}",
-            ),
-            ("skill", comparison.skill, comparison.champion_skill or "–"),
-        ),
-        numeric=frozenset({1, 2}),
     )
 
 

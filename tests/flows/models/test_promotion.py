@@ -113,14 +113,14 @@ def test_a_line_that_was_cut_is_ignored(store: Store) -> None:
 
 def test_a_challenger_that_folds_judged_is_said_to_be(store: Store) -> None:
     label = challenger(store, 0.1)
-    rows = comparison_tables(compare(PromoteRequest(label, store=store.root)))[-1].rows
+    rows = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0].rows
     assert "held-out log loss" in [row[0] for row in rows]
     model = store.load(label)
     by_folds = replace(model, version="0123456789ac", metrics=replace(model.metrics, judged_by="left-out"))
     store.save(by_folds, card="")
     found = compare(PromoteRequest(by_folds.label, store=store.root))
     assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")
-    rows = comparison_tables(found)[-1].rows
+    rows = comparison_tables(found)[0].rows
     assert "log loss (left-out; the champion's held-out)" in [row[0] for row in rows]
     assert "left-out objects" in found.skill
 

@@ -228,9 +228,7 @@ def test_classes_and_flags_stand_against_the_last_run(watched: SimpleNamespace) 
     flags = {row["flag"]: row for row in json.loads(artifact(watched, "morphology-flags")["data"])}
     for name, row in flags.items():
         assert row["last share"] == f"{watched.first.summary.flags[name]['share']:.1%}"
-    assert {
-        row["last expected"] for row in json.loads(artifact(watched, "morphology-classes", 1)["data"])
-    } == {"–"}
+    assert "last expected" not in json.loads(artifact(watched, "morphology-classes", 1)["data"])[0]
 
 
 def test_each_table_has_the_cells_of_its_text(watched: SimpleNamespace) -> None:

@@ -30,9 +30,8 @@ from flows.models.description import TargetShift
 from flows.models.model import read_model, read_tree
 from flows.models.store import Store
 from flows.reports.answers import training_answers
-from flows.reports.counts import class_change_table
+from flows.reports.counts import class_count_table
 from flows.reports.data import TrainReport, likeness_words
-from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import classify, reprocess, train
@@ -263,11 +262,11 @@ def assert_no_error(summary: Any) -> None:
                 None,
                 None,
             )
-    for table in (class_count_table("all", summary), class_change_table(summary, summary)):
+    for table in (class_count_table("all", summary), class_count_table("all", summary, summary)):
         assert "without an error: the class shares are an estimate" in table.note.lower()
         place = table.columns.index("±")
         assert {row[place] for row in table.rows} == {"–"}
-    assert {row[-1] for row in class_change_table(summary, summary).rows} == {"–"}
+    assert {row[-1] for row in class_count_table("all", summary, summary).rows} == {"–"}
 
 
 def test_a_classification_takes_neither_weights_nor_shares_beside_them(
