@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from flows.cli._printing import (
     show,
     shown_progress,
 )
-from flows.errors import UsageError
 from flows.request import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
 from flows.runs.progress import speed
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -141,21 +139,6 @@ def _state(result: ReleaseResult) -> str:
     return words.get(result.status, f"is at release {result.release}")
 
 
-def _names_objects(result: ReleaseResult) -> bool:
-    """Say whether a review finds a column that names the objects of a release, by its first file."""
-    from catalogs.formats import annotated_table
-    from flows.runs.manifest import Manifest, identifier_column
-
-    manifest = Manifest.read(result.out)
-    if manifest is None or not manifest.outputs:
-        return True
-    catalog = annotated_table(manifest.prefix or "").open(result.out / manifest.outputs[0].name)
-    stated = manifest.position.id
-    with suppress(UsageError):
-        return bool(identifier_column(catalog, asked=None, stated=stated, option="--id"))
-    return False
-
-
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
     """Show a result, how fast files were annotated and what needs a look; leave with the status of the quarantined."""
     from flows.reports.answers import repeated_words, suspected_marks
@@ -171,11 +154,7 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
         for sentence in filter(None, (repeated_words(result.summary), *marks)):
             say(sentence)
         say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
-        if looks and not _names_objects(result):
-            say(
-                "No column names the objects: to review them, add one, such as row numbers, and classify again"
-            )
-        elif looks:
+        if looks:
             named = () if store == Path("models") else ("--store", store)
             say_next("blr", "review", result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:

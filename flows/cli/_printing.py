@@ -7,10 +7,10 @@ time left on a terminal, and lines elsewhere.  An error is its message alone, wi
 from __future__ import annotations
 
 import json as json_text
+import math
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -25,7 +25,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
-from flows.runs.progress import SHORTEST, Listener, amount, listening, speed, tell
+from flows.runs.progress import LineListener, Listener, listening, speed, tell
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -96,7 +96,7 @@ def shown_progress(*, quiet: bool) -> Iterator[None]:
     """Show the progress of the work in the block."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        with listening(LineListener(quiet=quiet)):
+        with listening(LineListener(_line, math.inf if quiet else SECONDS_BETWEEN_LINES, quiet=quiet)):
             yield
         return
     columns = (
@@ -141,45 +141,6 @@ class BarListener(Listener):
     def note(self, line: str) -> None:
         """Print a line above the bar."""
         self._progress.console.print(line, markup=False, highlight=False)
-
-
-class LineListener(Listener):
-    """Lines: at the begin of a piece of work, every ten seconds, and at its end."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._what, self._unit, self._total, self._done = "", "", 0, 0
-        self._began = self._said = time.monotonic()
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Print what begins."""
-        self._what, self._total, self._done = what, total, 0
-        self._unit = unit.removesuffix("s") if total == 1 else unit
-        self._began = self._said = time.monotonic()
-        self.note(": ".join(filter(None, (what, amount(total, unit)))))
-
-    def advance(self, n: int) -> None:
-        """Print how far it is, where there is something new to say."""
-        self._done += n
-        now = time.monotonic()
-        seconds = now - self._began
-        finished = 0 < self._total <= self._done
-        worth_a_line = amount(self._total, self._unit) != "" and seconds >= SHORTEST
-        if (finished and worth_a_line) or (not self._quiet and now - self._said > SECONDS_BETWEEN_LINES):
-            self._said = now
-            known = self._total and not finished
-            left = (
-                f", {(self._total - self._done) * seconds / max(self._done, 1):,.0f} s left" if known else ""
-            )
-            of = f" of {self._total:,}" if self._total else ""
-            rate = speed(self._done, seconds, self._unit)
-            unit = self._unit.removesuffix("s") if self._done == 1 and not of else self._unit
-            _line(f"{self._what}: {self._done:,}{of} {unit}{rate}{left}")
-
-    def note(self, line: str) -> None:
-        """Print a line."""
-        if not self._quiet:
-            _line(line)
 
 
 def _line(text: str) -> None:

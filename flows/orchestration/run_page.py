@@ -52,11 +52,10 @@ from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import words_of
 from flows.reports.counts import run_tables, status_table
 from flows.reports.report_table import ReportTable
-from flows.reports.tables import to_markdown
 from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
 from flows.runs.parameters import Parameter, request_fields
-from flows.runs.progress import Listener, amount, listening, speed, tell
+from flows.runs.progress import LineListener, Listener, listening, tell
 from flows.runs.references import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
 
@@ -87,61 +86,36 @@ def classification_name(verb: str, result: ClassificationResult) -> str:
 
 
 def classification_message(result: ClassificationResult) -> str:
-    """Return the result of a run in words."""
+    """Return the result of a run in words, with the first file that was quarantined and why."""
     if isinstance(result, ClassificationTrial):
         return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
-    rows = result.summary.n_rows if result.summary else 0
     left = {*result.quarantined, *result.deferred}
-    files = {name: file for name, file in result.files.items() if name not in left}
+    files = [file for name, file in result.files.items() if name not in left]
     # A stale copy of a file that is left out is a part of the release all the same.
-    whole = f"{counted(len(files) + len(result.stale), 'file')}, {counted(rows, 'object')}"
-    if result.status == "waiting":
-        return f"Nothing could be done yet: {_left_out(result) or 'all inputs wait for the next run'}."
-    if result.status != "done":
-        parts = [f"Nothing to do: {whole}, as at {_release(result)}", _left_out(result)]
-        return f"{'; '.join(filter(None, parts))}."
-    why = Counter(file["why"] for file in files.values() if file["why"])
-    now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
-    parts = [
-        f"R{_release(result)[1:]}: {whole}",
-        f"annotated now: {now or 'none'}",
-        _changed(result),
-        _left_out(result),
-        _quarantined(result),
-        f"unlike the training set: {', '.join(result.drifted)}" if result.drifted else "",
-    ]
-    return f"{'; '.join(filter(None, parts))}."
-
-
-def _changed(result: ReleaseResult) -> str:
-    difference = result.difference
-    if difference is None or not difference.compared:
-        return ""
-    return f"{difference.class_changed:,} of {difference.compared:,} objects changed class"
+    whole = f"{counted(len(files) + len(result.stale), 'file')}, "
+    whole += counted(result.summary.n_rows if result.summary else 0, "object")
+    number = _release(result)
+    said = {
+        "waiting": "Nothing could be done yet",
+        "done": f"R{number[1:]}: {whole}",
+    }.get(result.status, f"Nothing to do: {whole}, as at {number}")
+    parts = [said]
+    if result.status == "done":
+        why = Counter(file["why"] for file in files if file["why"])
+        now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
+        parts.append(f"annotated now: {now or 'none'}")
+    for state in ("stale", "retired", "deferred"):
+        n = len(getattr(result, state))
+        parts += [f"{n:,} {state}"] if n else []
+    parts += [f"quarantined: {name}: {reason}" for name, reason in [*result.quarantined.items()][:1]]
+    parts += [f"unlike the training set: {', '.join(result.drifted)}"] if result.drifted else []
+    return f"{'; '.join(parts)}."
 
 
 def _release(result: ReleaseResult) -> str:
     """Return the number of the release in a folder, with the number of quarantined files."""
     number = "no release" if result.release is None else f"release {result.release}"
     return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
-
-
-def _left_out(result: ReleaseResult) -> str:
-    counts = {
-        "stale": len(result.stale),
-        "retired": len(result.retired),
-        "deferred": len(result.deferred),
-    }
-    left = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
-    odd = "odd files" if result.repeats else ""
-    return "; ".join(filter(None, (left, odd)))
-
-
-def _quarantined(result: ReleaseResult) -> str:
-    """Return the first file that was quarantined, and why."""
-    why = next((f"quarantined: {name}: {reason}" for name, reason in result.quarantined.items()), "")
-    more = f" (and {len(result.quarantined) - 1:,} more)" if len(result.quarantined) > 1 else ""
-    return why + more
 
 
 P = ParamSpec("P")
@@ -464,65 +438,42 @@ MOST_LEFT_OUT = 10
 """Most files that are named; the table of troubles has more, the manifest all."""
 
 
-class _Log(Listener):
+class _Log(LineListener):
     """A listener that logs, keeps a progress artifact, and passes on what it hears to who listened before.
 
     Few lines: at the begin and the end of a piece of work, and one every five minutes between.
     """
 
     def __init__(self, logger: Logger, before: Listener, artifact: str = "") -> None:
-        self._logger, self._before, self._key = logger, before, artifact
+        super().__init__(lambda line: logger.info("%s", line), SECONDS_BETWEEN_LINES, shortest=0)
+        self._before, self._key, self._notes = before, artifact, 0
         self._artifact: UUID | None = None
-        self._what, self._unit, self._total, self._done = "", "", 0, 0
-        self._began = self._logged = self._updated = time.monotonic()
-        self._notes = 0
-        self._line = ""  # the last that was logged of a begin
+        self._updated = time.monotonic()
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Log what begins."""
         self._before.start(what, total, unit)
-        self._what, self._total, self._done = what, total, 0
-        self._unit = unit.removesuffix("s") if total == 1 else unit
-        self._began = self._logged = self._updated = time.monotonic()
-        line = ": ".join(filter(None, (what, amount(total, unit))))
-        if line != self._line:
-            self._logger.info("%s", line)
-        self._line = line
+        super().start(what, total, unit)
         if self._key:
-            artifact = create_progress_artifact(0.0, key=self._key, description=self._text())
+            artifact = create_progress_artifact(0.0, key=self._key, description=self.reached())
             self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
 
     def advance(self, n: int) -> None:
-        """Log the end of the work, and every five minutes how far it is; every five seconds the artifact says it."""
+        """Log how far the work is; every five seconds the artifact says it."""
         self._before.advance(n)
-        before, self._done = self._done, self._done + n
+        super().advance(n)
         now = time.monotonic()
-        if before < self._total <= self._done or now - self._logged > SECONDS_BETWEEN_LINES:
-            self._logged = now
-            seconds = now - self._began
-            of = f" of {self._total:,}" if self._done < self._total else ""
-            rate = speed(self._done, seconds, self._unit)
-            done = f"{self._done:,}{of} {self._unit} in {seconds:,.1f} s{rate}"
-            self._logger.info("%s", f"{self._what}: {done}")
-        ended = 0 < self._total <= self._done
-        if self._artifact is not None and (ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
+        if self._artifact is not None and (self.ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
             self._updated = now
             share = 100.0 * self._done / max(1, self._total)
-            update_progress_artifact(self._artifact, min(100.0, share), description=self._text())
+            update_progress_artifact(self._artifact, min(100.0, share), description=self.reached())
 
     def note(self, line: str) -> None:
         """Log a line."""
         self._before.note(line)
         self._notes += 1
-        if self._notes <= MOST_NOTES:
-            self._logger.info("%s", line)
-        elif self._notes == MOST_NOTES + 1:
-            self._logger.info("further notes are not logged")
-
-    def _text(self) -> str:
-        of = f" of {self._total:,}" if self._total else ""
-        rate = speed(self._done, time.monotonic() - self._began, self._unit)
-        return f"{self._done:,}{of} {self._unit}{rate}"
+        if self._notes <= MOST_NOTES + 1:
+            self.write(line if self._notes <= MOST_NOTES else "further notes are not logged")
 
 
 @contextmanager
@@ -596,7 +547,6 @@ def keep_run(verb: str, result: Result) -> Result:
     tables = run_tables(result)
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
-    keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
     ended = "Completed"
     if not isinstance(result, ClassificationTrial):
         ended = QUARANTINED if result.quarantined else ended

@@ -1,8 +1,8 @@
 """Which Prefect server is used, where its database is, who is at work there, and the settings that we change.
 
 Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before
-that import, and nothing here imports Prefect.  What the user has configured, in the environment, a profile,
-`prefect.toml` or `.env`, always wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
+that import, and nothing here imports Prefect.  What the user has configured, in the environment or a profile, always
+wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
 
 `prefect.yaml` says which flows Prefect runs, with which parameters, when.  The one in a survey's folder is the user's;
 without one, ours, which lies in `flows`.
@@ -15,7 +15,6 @@ import fcntl
 import json
 import logging
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -178,51 +177,20 @@ def configured_server() -> str | None:
     return _configured().get("PREFECT_API_URL")
 
 
-DOTENV = r"^\s*(?:export\s+)?(PREFECT_\w+)\s*=\s*[\"']?([^\"'\s]*)"
-
-
 def _configured() -> dict[str, str]:
-    """Return what the user has set, by environment variable, from Prefect's sources in Prefect's order."""
-    here = Path()
-    project = _toml(here / "pyproject.toml").get("tool", {}).get("prefect", {})
-    return {
-        **_profile(),
-        **_flat(project, "PREFECT"),
-        **_flat(_toml(here / "prefect.toml"), "PREFECT"),
-        **dict(re.findall(DOTENV, _text(here / ".env"), flags=re.MULTILINE)),
-        **os.environ,
-    }
-
-
-def _profile() -> dict[str, str]:
-    """Return the settings of the active profile of the user's own Prefect."""
+    """Return what the user has set, by environment variable: in the active profile of Prefect, or the environment."""
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect"))
-    profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser())
+    path = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
+    try:
+        profiles = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (
+        FileNotFoundError,
+        tomllib.TOMLDecodeError,
+    ):  # Prefect reads the file next, and its error names the fault.
+        profiles = {}
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
-    return {name: str(value) for name, value in profiles.get("profiles", {}).get(active, {}).items()}
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError:  # Prefect reads the file next, and its error names the fault.
-        return {}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-
-
-def _flat(table: Mapping[str, object], prefix: str) -> dict[str, str]:
-    """Name the entries of nested tables as environment variables: [api] url is PREFECT_API_URL."""
-    flat: dict[str, str] = {}
-    for key, value in table.items():
-        name = f"{prefix}_{key.upper()}"
-        flat |= _flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
-    return flat
+    profile = profiles.get("profiles", {}).get(active, {})
+    return {**{name: str(value) for name, value in profile.items()}, **os.environ}
 
 
 def without_credentials(url: str) -> str:

@@ -6,7 +6,6 @@ astronomer; the last section of a report has the statistician's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -340,16 +339,9 @@ def _suspects(report: TrainReport) -> str:
     suspects = [one for q in report.model.training.quality for one in q.suspects.items()]
     if not suspects:
         return ""
-    first = suspects[:MOST_SUSPECTS]
-    more = f", and {len(suspects) - len(first)} more" if len(suspects) > len(first) else ""
-    alike: dict[str, list[tuple[str, str]]] = {}  # but for the numbers and the classes
-    for name, why in first:
-        alike.setdefault(re.sub(r"\d+%|'[^']*'", "", why), []).append((name, why))
-    said = []
-    for (name, why), *others in alike.values():
-        said.append(f"{name} ({why})")
-        if others:
-            said.append(f"{', '.join(other for other, _ in others)} (likewise)")
+    left = len(suspects) - MOST_SUSPECTS
+    said = [f"{name} ({why})" for name, why in suspects[:MOST_SUSPECTS]]
+    more = f", and {left} more" if left > 0 else ""
     return (
         f" Suspects among the features: {', '.join(said)}{more}. Leave out those that the objects to classify lack, "
         "or have measured in another way."

@@ -27,6 +27,7 @@ from flows.reports import tables
 from flows.reports.answers import (
     Answer,
     Finding,
+    Level,
     begun_small,
     beyond_finding,
     known_finding,
@@ -183,35 +184,26 @@ def _summed_words(found: Counts) -> str:
 
 
 def _odd(report: ClassificationReport) -> Answer:
-    files = [
-        Finding(
-            what=f"{name} could not be annotated: {plain_end(why)}",
-            level="bad",
-            short=f"files that could not be annotated ({len(report.quarantined):,})",
-        )
-        for name, why in report.quarantined.items()
-    ]
-    files += [
-        Finding(
-            what=f"{name} is left for the next run: {plain_end(why)}",
-            level="care",
-            short=f"files left for the next run ({len(report.deferred):,})",
-        )
-        for name, why in report.deferred.items()
-    ]
-    files += [Finding(what=plain_end(words), level="care", short="odd files") for words in report.repeats]
-    odd = (*files, *strange_findings(report.summary))
-    left = len(files) - MOST_FILES
-    more = (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
+    findings: list[Finding] = []
+    troubled: tuple[tuple[Mapping[str, str], str, Level], ...] = (
+        (report.quarantined, "could not be annotated", "bad"),
+        (report.deferred, "left for the next run", "care"),
+    )
+    for files, what, level in troubled:
+        said = f"{counted(len(files), 'file')} {what}"
+        for name, why in [*files.items()][:1]:
+            words = f"{said}; first {name}: {plain_end(why)}"
+            findings.append(
+                Finding(what=words, level=level, short=said, advice="The table of files names all.")
+            )
+    findings += [Finding(what=plain_end(words), level="care", short="odd files") for words in report.repeats]
+    findings += strange_findings(report.summary)
     return Answer(
         question="What is new or odd?",
-        short=odd_headline(odd, "Nothing: every file was annotated, and no object is odd."),
-        level="care" if any(f.level in ("care", "bad") for f in odd) else "good",
-        findings=(*files[:MOST_FILES], *more, *odd[len(files) :]),
+        short=odd_headline(findings, "Nothing: every file was annotated, and no object is odd."),
+        level="care" if any(f.level in ("care", "bad") for f in findings) else "good",
+        findings=tuple(findings),
     )
-
-
-MOST_FILES = 8
 
 
 def _look(objects: Sequence[NotableObject]) -> Answer:

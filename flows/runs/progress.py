@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -52,6 +53,58 @@ def speed(done: int, seconds: float, unit: str) -> str:
         return ""
     rate = done / seconds
     return f", {rate:,.{0 if rate >= 10 else 1}f} {unit}/s"
+
+
+class LineListener(Listener):
+    """Writes lines: at the begin of a piece of work, every so many seconds, and at its end.
+
+    The end of work that took less than `shortest` seconds, or of a single part, is no news.  If `quiet`, there are
+    only lines at the end.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], between: float, *, shortest: float = SHORTEST, quiet: bool = False
+    ) -> None:
+        self.write, self._between, self._shortest, self._quiet = write, between, shortest, quiet
+        self._what, self._unit, self._total, self._done = "", "", 0, 0
+        self._began = self._said = time.monotonic()
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Write what begins."""
+        self._what, self._total, self._done = what, total, 0
+        self._unit = unit.removesuffix("s") if total == 1 else unit
+        self._began = self._said = time.monotonic()
+        if not self._quiet:
+            self.write(": ".join(filter(None, (what, amount(total, unit)))))
+
+    def advance(self, n: int) -> None:
+        """Write how far the work is, where there is something new to say."""
+        self._done += n
+        now = time.monotonic()
+        ended = self.ended and amount(self._total, self._unit) != "" and now - self._began >= self._shortest
+        if ended or now - self._said > self._between:
+            self._said = now
+            self.write(f"{self._what}: {self.reached()}")
+
+    def note(self, line: str) -> None:
+        """Write a line."""
+        if not self._quiet:
+            self.write(line)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the work is done, where it is known how much there is."""
+        return 0 < self._total <= self._done
+
+    def reached(self) -> str:
+        """Return how much is done, in how many seconds, how fast, and how many seconds are left."""
+        seconds = time.monotonic() - self._began
+        of = left = ""
+        if self._done < self._total:
+            of = f" of {self._total:,}"
+            left = f", {(self._total - self._done) * seconds / max(self._done, 1):,.0f} s left"
+        rate = speed(self._done, seconds, self._unit)
+        return f"{self._done:,}{of} {self._unit} in {seconds:,.1f} s{rate}{left}"
 
 
 _listener: ContextVar[Listener] = ContextVar("listener", default=Listener())  # noqa: B039  stateless

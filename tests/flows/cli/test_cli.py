@@ -272,17 +272,6 @@ def test_one_file_of_one_object_is_not_said_to_be_several(
     assert re.findall(r"(?<![\d.,])1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
 
 
-@pytest.mark.parametrize("column", ["name", "other"])
-def test_a_review_is_next_where_a_column_names_the_objects(
-    blr: Run, make: SimpleNamespace, column: str
-) -> None:
-    rows = make.survey()
-    make.parquet(Path("x.parquet"), {column if name == "name" else name: v for name, v in rows.items()})
-    told = blr("classify", "x.parquet", "--model", "morphology", "--out", "out", "--direct")[1]
-    assert ("Next: blr review" in told) == (column == "name")
-    assert ("No column names the objects: to review them, add one" in told) == (column == "other")
-
-
 def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """As when `blr ui` ends in another terminal while a training is at work."""
     assert exit_status(ConnectError("[Errno 111] Connection refused")) == 1
