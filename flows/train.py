@@ -20,16 +20,17 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 
-FIT, REFINE = run_page.step("fit")(training.fit), run_page.step("refine")(training.refine)
-STEPS = training.Steps(
-    ingest=run_page.step("ingest", "read the labelled rows of {request.specification.name}")(training.ingest),
-    fit=FIT,
-    choose=run_page.step(
+TASKS: dict[Any, Any] = {
+    training.ingest: run_page.step("ingest", "read the labelled rows of {request.specification.name}")(
+        training.ingest
+    ),
+    training.fit: run_page.step("fit")(training.fit),
+    training.choose: run_page.step(
         "choose", run_page.task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}")
     )(training.choose),
-    refine=REFINE,
-    save=run_page.step("save", "save the model and its report")(training.save),
-)
+    training.refine: run_page.step("refine")(training.refine),
+    training.save: run_page.step("save", "save the model and its report")(training.save),
+}
 """The staging folder knows what is done, and whether it is still there."""
 
 
@@ -49,11 +50,11 @@ def train(request: TrainRequest) -> ModelDescription:
     # Read once: what tasks are named by is what they do.
     wanted = read_specification(request.specification)
     with run_page.run_logged():
-        model = training.train(replace(request, specification=wanted), steps=_named(wanted))
+        model = training.train(replace(request, specification=wanted), step=_named(wanted).__getitem__)
         return _kept(model)
 
 
-def _named(specification: Specification) -> training.Steps:
+def _named(specification: Specification) -> dict[Any, Any]:
     """Return the tasks, those of candidates named by their number, as errors name it, and the kind of their basis."""
 
     def of(verb: str) -> Callable[[], str]:
@@ -63,11 +64,8 @@ def _named(specification: Specification) -> training.Steps:
 
         return run_page.task_name(words)
 
-    return replace(
-        STEPS,
-        fit=FIT.with_options(task_run_name=of("fit")),
-        refine=REFINE.with_options(task_run_name=of("refine")),
-    )
+    named: dict[Any, str] = {training.fit: "fit", training.refine: "refine"}
+    return TASKS | {f: TASKS[f].with_options(task_run_name=of(verb)) for f, verb in named.items()}
 
 
 def _kept(model: ModelDescription) -> ModelDescription:

@@ -48,12 +48,8 @@ class Distribution:
 
 # Text columns that are columns of numbers but for a few texts, as '-' in a CSV file, or a row of units.
 
-ANOTHER_NOTATION = "numbers in another notation"
-"""Words of `unread_numbers` for texts such as 18,179 that are numbers to people but cannot be read as such."""
 FEWEST = 2
 """Rows with a text from which it may be a mark."""
-FEW_ODD = 0.05
-"""Share of a column's texts that a row of units, or a mark, may be."""
 MOST_TEXTS = 3
 """Different texts among numbers, above which the column is one of texts."""
 
@@ -108,15 +104,8 @@ def not_numbers(profile: Profile, name: str) -> str | None:
         found = f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
         return found + (limits if {*marks} <= {">", "<"} else "")
     if odd and all(map(_number_written_otherwise, odd)):
-        return f"{shown}: {ANOTHER_NOTATION}, expected one such as 1234.5 or 1.2345e3; convert them"
+        return f"{shown}: numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
     return None
-
-
-def unread_numbers(profile: Profile, name: str) -> bool:
-    """Say whether a text column is one of numbers but for a few rows, or for how they are written."""
-    words, odd = _odd_texts(profile, name)
-    few = sum(odd.values()) <= FEW_ODD * len(words)
-    return bool(odd) and (few or all(map(_number_written_otherwise, odd)))
 
 
 def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:

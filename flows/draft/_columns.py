@@ -21,7 +21,7 @@ from blr.arrays import Floats, Mask, Places
 from blr.selection.grouping import group_classes, softmax_quickly
 from catalogs.catalog.catalog import Element
 from catalogs.expressions.expression import expression_name, parse
-from catalogs.profile.columns import Profile, unread_numbers
+from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.quality import about_a_flux
 from flows.draft import _bands
@@ -239,7 +239,6 @@ class Chosen:
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, Reason] = field(default_factory=dict)
-    spare: dict[str, tuple[str, str]] = field(default_factory=dict)
     suspects: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     # Columns that are left out though they tell the class, with the share of the information on it that each gives.
@@ -252,16 +251,18 @@ class Chosen:
     measured: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def add(self, name: str, expression: str, remark: str = "") -> None:
-        """Add a feature, or keep it as a spare one where there are enough."""
+        """Add a feature, unless there are enough."""
+        if len(self.features) >= self.most:
+            return
         plain = word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
         # 'f 1' is not called f_1 where that is a column: one would be taken for the other.
         others = self.called if expression == quoted(name) and name.lower() != plain else ()
         number = count(2)
-        while word in self.features or word in self.spare or word in others:
+        while word in self.features or word in others:
             word = f"{plain}_{next(number)}"
         if plain in others:
             remark = "; ".join(filter(None, (remark, f"{plain} is another column")))
-        (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
+        self.features[word] = (expression, remark)
 
     def columns(self) -> set[str]:
         """Return the columns that features are made of, elements by their own names."""
@@ -271,27 +272,9 @@ class Chosen:
 
 
 def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
-    """Return the features and what is left out.
-
-    Where nothing but doubtful columns is left, those are taken, with the doubt as a remark: a person decides.
-    """
-    reasons = dict(evidence.against)
-    chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
-    for doubt in (1, 2):
-        # What could not be read as the numbers that it is would be a better feature than what is left.
-        if chosen.features or any(unread_numbers(seen, name) for name in reasons):
-            break
-        taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
-        chosen = _choose(seen, evidence, taken)
-        doubts = {
-            name: reason.text for name, reason in reasons.items() if reason is not None and name in taken
-        }
-        for feature, (expression, remark) in chosen.features.items():
-            note = next((doubts[n] for n in sorted(parse(expression).names) if n in doubts), remark)
-            chosen.features[feature] = (expression, f"doubtful, but no other column is left: {note}")
-        named = chosen.columns()
-        reasons = {name: reason for name, reason in reasons.items() if name not in named}
-    for name, reason in reasons.items():
+    """Return the features and what is left out."""
+    chosen = _choose(seen, evidence, [name for name, reason in evidence.against.items() if reason is None])
+    for name, reason in evidence.against.items():
         if reason is not None:
             chosen.left_out.setdefault(name, reason)
     chosen.left_out = {n: chosen.left_out[n] for n in seen.columns if n in chosen.left_out}
@@ -342,6 +325,7 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
         chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
     used = {*magnitudes, *bare, *said, *errors, *(band.flux for band in bands)}
     _add_others(chosen, seen, evidence, [n for n in names if n not in used])
+    full = len(chosen.features) >= chosen.most
     _drop_empty(chosen, evidence)
     for name, (text, remark) in presence_features(
         [text for text, _ in chosen.features.values()], evidence
@@ -349,23 +333,21 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
         chosen.add(name, text, remark)
     values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
     _put_suspects_first(chosen, seen, evidence, values)
-    _account_for(chosen, names)
+    _account_for(chosen, names, full=full)
     if chosen.features and K > 2:
         chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
     return chosen
 
 
-def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
+def _account_for(chosen: Chosen, names: Sequence[str], *, full: bool) -> None:
     """Give a reason for each column that no feature is made of."""
     used = chosen.columns()
-    spare = {cell for text, _ in chosen.spare.values() for cell in columns_of(text)}
-    empty = Reason("has too few values, or one value only, in the rows of the classes", "empty")
-    many = Reason(
-        f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit"
-    )
+    why = Reason("has too few values, or one value only, in the rows of the classes", "empty")
+    if full:
+        why = Reason(f"{chosen.most} features tell more by themselves", "beyond the limit")
     for name in names:
         if name not in used:
-            chosen.left_out.setdefault(name, many if name in spare else empty)
+            chosen.left_out.setdefault(name, why)
 
 
 def _put_suspects_first(

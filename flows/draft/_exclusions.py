@@ -225,14 +225,10 @@ LABELS_ALONE = frozenset({NAMES_THE_OBJECT, ON_THE_SKY, TEXT})
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a column is left out, with the kind that it is counted under.
-
-    `doubt` is larger than 0 where a person may well decide otherwise, 1 being the most likely.
-    """
+    """Why a column is left out, with the kind that it is counted under."""
 
     text: str
     kind: str
-    doubt: int = 0
 
 
 @dataclass(frozen=True)
@@ -327,9 +323,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
             column, values
         ),
     }
-    doubtful = {"flags and codes", "bookkeeping"}
-    found = (Reason(text, kind, 2 * (kind in doubtful)) for (text, kind), holds in reasons.items() if holds)
-    return next(found, None)
+    return next((Reason(*reason) for reason, holds in reasons.items() if holds), None)
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
@@ -419,30 +413,27 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     counts = known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all())
     asked = same_question(evidence.label, name) and bool(counts)
     reasons = {
-        (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
-        (f"the number of votes of which {evidence.label} is a fraction", 0): name in evidence.totals,
-        ("votes: answers of people to a question about the object", 0): bool(counts)
+        f"votes, as {shares}: an answer to a question about the object": shares is not None,
+        f"the number of votes of which {evidence.label} is a fraction": name in evidence.totals,
+        "votes: answers of people to a question about the object": bool(counts)
         and column_names().votes.whole.fullmatch(name.lower()) is not None,
-        (f"fractions that sum to one with {whole}: answers of people, or probabilities", 1): whole
-        is not None,
-        ("a score or a probability: the answer of another classifier", 1): scored,
-        ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
-        (f"named like {evidence.label}: an answer to the same question?", 0): asked,
+        f"fractions that sum to one with {whole}: answers of people, or probabilities": whole is not None,
+        "a score or a probability: the answer of another classifier": scored,
+        "a morphological type: somebody's answer to a question about the object": is_type(name, values),
+        f"named like {evidence.label}: an answer to the same question?": asked,
     }
-    return next((Reason(text, kind, doubt) for (text, doubt), holds in reasons.items() if holds), None)
+    return next((Reason(text, kind) for text, holds in reasons.items() if holds), None)
 
 
 def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
     """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
     if name in evidence.with_label:
-        return Reason(
-            "rows without a label lack it, and they are to be classified", "measured with labels", 1
-        )
+        return Reason("rows without a label lack it, and they are to be classified", "measured with labels")
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
     if name in evidence.presence:
         n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
         finding = f"no two classes to compare; {evidence.presence[name].shown}"
-        return Reason(finding, "measured for one class", 1) if n < 2 else None
+        return Reason(finding, "measured for one class") if n < 2 else None
     return None
 
 

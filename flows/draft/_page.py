@@ -347,13 +347,6 @@ class Page:
             yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
         for name, (expression, remark) in self.chosen.features.items():
             yield _feature(name, expression, remark)
-        spare = list(self.chosen.spare.items())
-        if spare:
-            yield f"# More than {self.chosen.most} features make a first training slow; these tell least by themselves:"
-        for name, (expression, remark) in spare[:MOST_SHOWN]:
-            yield f"# {_feature(name, expression, remark)}"
-        if len(spare) > MOST_SHOWN:
-            yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
         yield from self._left_out()
 

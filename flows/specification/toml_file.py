@@ -30,25 +30,9 @@ def load_specification(path: Path | str) -> Specification:
     """Return the specification in the TOML file at `path`; its relative paths start at the file's folder."""
     file = Path(path)
     specification = parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
-    _check_feature_names(specification, str(file))
     if is_remote(specification.output.folder):
         check_store(specification.output.folder, key=f"{file}: output.folder")
     return specification
-
-
-def _check_feature_names(specification: Specification, source: str) -> None:
-    """Raise SpecificationError where two features are called alike but for blanks: one would be taken for the other.
-
-    A model that was trained before with such names can still be read.
-    """
-    called: dict[str, str] = {}
-    for name in specification.features:
-        other = called.setdefault(re.sub(r"\s", "_", name.strip()), name)
-        if other != name:
-            raise SpecificationError(
-                f"{source}: features: got '{other}' and '{name}', which differ only in a blank or an underscore, "
-                f"expected names that nobody confuses; rename one of them"
-            )
 
 
 def read_specification(specification: Specification | str | Path) -> Specification:

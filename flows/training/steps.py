@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -213,20 +213,6 @@ def save(
     return store.described(model, "trained")
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The functions of the steps; `flows.train` replaces them by tasks of Prefect."""
-
-    ingest: Callable[..., tuple[TrainingPlan, str | None]] = ingest
-    fit: Callable[..., FittedCandidate] = fit
-    choose: Callable[..., tuple[CandidateRow, ...]] = choose
-    refine: Callable[..., dict[str, list[FinalMember]]] = refine
-    save: Callable[..., ModelDescription] = save
-
-
-DIRECT = Steps()
-
-
 def specified(request: TrainRequest) -> TrainRequest:
     """Return a request with its specification read and checked, before any work starts."""
     return replace(request, specification=read_specification(request.specification))
@@ -240,16 +226,20 @@ def catalogue_of(request: TrainRequest) -> tuple[tuple[Path | str, ...], bool]:
     return found, wanted.target.paths not in {None, wanted.catalog.paths}
 
 
-def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
+Step = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What makes a function of a step one that is run elsewhere: as a task of Prefect."""
+
+
+def train(request: TrainRequest, *, step: Step = lambda function: function) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
     request = specified(request)
     engine = chosen_engine(request.engine, read_specification(request.specification))
     store = Store.named(request.store)
     if request.limit is None:
-        return _trained(request, store, engine, steps)
+        return _trained(request, store, engine, step)
     with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
         trial = Store(Path(folder), temporary=True)
-        model = _trained(replace(request, overwrite=False), trial, engine, steps)
+        model = _trained(replace(request, overwrite=False), trial, engine, step)
         return replace(model, status="trial", path=None)
 
 
@@ -260,18 +250,18 @@ def plan(request: TrainRequest) -> TrainingPlan:
     return ingest(request, Store.named(request.store), dry_run=True)[0]
 
 
-def _trained(request: TrainRequest, store: Store, choice: EngineChoice, steps: Steps) -> ModelDescription:
+def _trained(request: TrainRequest, store: Store, choice: EngineChoice, step: Step) -> ModelDescription:
     with choice.opened(request.threads or default_threads()) as engine:
         with working_on(engine):
-            planned, folder = steps.ingest(request, store)
+            planned, folder = step(ingest)(request, store)
         if folder is None:
             specification = read_specification(request.specification)
             return store.described(store.read(store.at(specification.name, planned.version)), "exists")
-        return _fitted(request, store, planned, folder, steps, engine)
+        return _fitted(request, store, planned, folder, step, engine)
 
 
 def _fitted(
-    request: TrainRequest, store: Store, planned: TrainingPlan, folder: str, steps: Steps, engine: Engine
+    request: TrainRequest, store: Store, planned: TrainingPlan, folder: str, step: Step, engine: Engine
 ) -> ModelDescription:
     specification, threads = read_specification(request.specification), request.threads
     n = len(specification.candidate)
@@ -284,19 +274,19 @@ def _fitted(
         for index in range(n):
             stop()
             begin_piece(f"candidate {index + 1} of {n}")
-            fitted.append(steps.fit(folder, index, threads))
+            fitted.append(step(fit)(folder, index, threads))
             left = (
                 (time.monotonic() - began) / (index + 1) * (n - index)
             )  # the rest takes as long as a candidate
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         begin_piece("the model, of which all candidates are fitted")
-        table = steps.choose(folder, fitted)
+        table = step(choose)(folder, fitted)
         finals = {
-            index: steps.refine(folder, index, fitted, threads)
+            index: step(refine)(folder, index, fitted, threads)
             for index, row in enumerate(table)
             if row.share
         }
-        model = steps.save(folder, fitted, table, finals, store)
+        model = step(save)(folder, fitted, table, finals, store)
     shutil.rmtree(folder)
     return model
 

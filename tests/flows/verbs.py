@@ -1,4 +1,4 @@
-"""The commands as functions of a request's fields and of further arguments: `dry_run`, `steps`."""
+"""The commands as functions of a request's fields and of further arguments: `dry_run`, `steps`, `step`."""
 
 from __future__ import annotations
 

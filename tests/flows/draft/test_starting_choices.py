@@ -284,15 +284,14 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     assert "half" not in start.features
 
 
-def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(tmp_path: Path) -> None:
+def test_whole_numbers_are_measurements_and_flags_are_none(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 2, 300)
     Table({"count": rng.poisson(5 + 6 * kind), "kind": kind}).write(tmp_path / "t.fits")
     assert started(tmp_path / "t.fits", "kind").features == {"count": "count"}
     Table({"quality_flag": rng.poisson(1 + 6 * kind), "kind": kind}).write(tmp_path / "flag.fits")
-    start = started(tmp_path / "flag.fits", "kind")
-    assert start.features == {"quality_flag": "quality_flag"}
-    assert "# doubtful, but no other column is left: whole numbers: a flag or a code" in start.text
+    with pytest.raises(TrainingError, match="'quality_flag': whole numbers: a flag or a code"):
+        start_of(tmp_path / "flag.fits", "kind")
 
 
 def test_a_catalogue_without_rows_is_looked_at_in_silence(tmp_path: Path) -> None:

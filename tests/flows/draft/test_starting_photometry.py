@@ -226,8 +226,6 @@ def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
     assert start.left_out["leda_t"].startswith("a morphological type")
     assert start.left_out["arm_strength_sup"] == "a limit of arm_strength, not a measurement"
     assert "arm_strength" in start.features
-    alone = started(tmp_path, s, {n: columns[n] for n in columns if n.startswith("smooth")})
-    assert alone.features  # doubtful, but nothing else is left
 
 
 def test_units_in_names_are_units(tmp_path: Path) -> None:
@@ -306,15 +304,6 @@ def test_twelve_bands_in_a_vector_make_colours(tmp_path: Path) -> None:
     columns = {"MAG_AUTO": pa.FixedSizeListArray.from_arrays(pa.array(vector.ravel()), 12)}
     colours = [f"MAG_AUTO[{i}] - MAG_AUTO[{i + 1}]" for i in range(11)]
     assert list(started(tmp_path, s, columns).features.values()) == [*colours, "MAG_AUTO[5]"]
-
-
-def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path: Path) -> None:
-    """NGC 67A beside NGC 68: such names are no measurements that could not be read."""
-    s = survey()
-    names = np.where(s["rng"].random(N) < 0.2, "A", "")
-    columns = {"ngc": np.char.add(s["rng"].integers(1, 500, N).astype(str), names)}
-    columns["redshift"] = np.where(s["late"], 0.08, 0.05) + s["rng"].normal(0, 0.03, N)
-    assert "redshift" in started(tmp_path, s, columns).features
 
 
 @pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])

@@ -247,19 +247,6 @@ def test_a_folder_and_a_catalogue_are_no_specification(tmp_path: Path) -> None:
         load_specification(tmp_path / "a.fits")
 
 
-def test_features_that_differ_only_in_a_blank_are_refused(tmp_path: Path) -> None:
-    text = GOOD.replace("[features]\n", '[features]\n"f 1" = "`f 1`"\nf_1 = "f_1"\n')
-    assert text != GOOD
-    file = tmp_path / "spec.toml"
-    file.write_text(text)
-    message = f"{file}: features: got 'f 1' and 'f_1', which differ only in a blank or an underscore"
-    with pytest.raises(SpecificationError, match=re.escape(message)):
-        load_specification(file)
-    assert {"f 1", "f_1"} <= set(parse_specification(text, source="a model").features)  # stored ones are read
-    file.write_text(text.replace('"f 1" =', "f_first ="))
-    assert "f_first" in load_specification(file).features
-
-
 N = 700
 
 

@@ -33,9 +33,9 @@ from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport, quality_remarks
 from flows.runs.lock import exclusive
 from flows.tables import classify_table
+from flows.training import steps
 from flows.training._rows import TrainingRows, rows_at
 from flows.training.steps import (
-    DIRECT,
     REVIEWED,
     THRESHOLDS,
     evaluate,
@@ -139,10 +139,10 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
         if index == 1 and not fitted:
             fitted.append(index)
             raise KeyboardInterrupt
-        return DIRECT.fit(place, index, threads)
+        return steps.fit(place, index, threads)
 
     with pytest.raises(KeyboardInterrupt):
-        train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
+        train(folder / "spec.toml", folder / "models", step=lambda f: fit if f is steps.fit else f)
     assert not list((folder / "models").rglob("model.asdf"))
     staging = next((folder / "models" / "morphology").glob(".training-*"))
     row = staging / "candidate-000.json"
@@ -152,9 +152,9 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
 
     def choose(place: str, rows: Sequence[FittedCandidate]) -> tuple[CandidateRow, ...]:
         times.append(row.stat().st_mtime_ns)
-        return DIRECT.choose(place, rows)
+        return steps.choose(place, rows)
 
-    told = train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, choose=choose))
+    told = train(folder / "spec.toml", folder / "models", step=lambda f: choose if f is steps.choose else f)
     assert times == [before]
     assert not staging.exists()
     assert told.candidates == plain.candidates
@@ -171,10 +171,10 @@ def test_rows_that_another_run_fits_are_left_alone(folder: Path) -> None:
 def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def fit(place: str, index: int, threads: int | None) -> FittedCandidate:
         os.kill(os.getpid(), signal.SIGINT)
-        return DIRECT.fit(place, index, threads)
+        return steps.fit(place, index, threads)
 
     with pytest.raises(Interrupted, match="run the same command again to continue") as caught:
-        train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
+        train(folder / "spec.toml", folder / "models", step=lambda f: fit if f is steps.fit else f)
     assert caught.value.exit_status == 130
     assert capsys.readouterr().err.startswith("finishing candidate 1 of ")
     staging = next((folder / "models" / "morphology").glob(".training-*"))
