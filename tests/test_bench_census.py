@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,44 +52,6 @@ def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench: Any) -> 
     there = {tuple(row) for row in same.target.X}
     assert not any(tuple(row) in there for row in same.labelled.X)
     assert bench.split_of(labelled, X, 1000, "same", 0) is None
-
-
-def test_a_mild_bias_is_by_a_feature_alone(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "CHANGES", ("same", "mild bias"))
-    labelled = bench.SETS["breast-cancer"]()
-    X = bench.prepared(labelled)
-    splits = [bench.split_of(labelled, X, 200, "mild bias", repeat) for repeat in range(10)]
-    apart = [split.labelled.X.mean(axis=0) - split.target.X.mean(axis=0) for split in splits]
-    assert np.mean(apart, axis=0)[0] < -0.3
-    there = {tuple(row) for row in splits[0].target.X}
-    assert not any(tuple(row) in there for row in splits[0].labelled.X)
-    (line,) = [bench.batch(labelled, X, 200, "mild bias", 0)]
-    assert line["sums"]["features"][0] == [1.0, 1.0]
-    page = importlib.import_module("census_table").table_page([line])
-    assert "## mild bias" in page
-    assert "by default: counts" in page
-
-
-def test_what_an_answer_that_spans_two_assumptions_holds_is_summed_beside_the_first(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench, "CHANGES", ("same", "mild bias"))
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(2000, 3))
-    y = (rng.random(2000) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(np.intp)
-    # The class whose share is changed is found by the set's name.
-    labelled = replace(bench.SETS["breast-cancer"](), features=X, y=y, bias=None)
-    monkeypatch.setattr(bench, "MILD", 0.5)
-    repeats = (16, *range(20))  # the first has such an answer, as it is; else one of the others has
-    lines = (bench.batch(labelled, X, 500, "mild bias", repeat) for repeat in repeats)
-    line = next(line for line in lines if line["spanning"])
-    assert line["said"] == 1
-    for what in ("default", "purity", "completeness"):
-        both, alone = (line["sums"][f"{what}{kind}"] for kind in (bench.SPANNING, bench.ALONE))
-        assert line["sums"][what] == both
-        assert both[0] == alone[0]
-        assert both[3] != alone[3]
-    assert "| 100.0 | 100.0 |" in importlib.import_module("census_table").table_page([line])
 
 
 def test_quapy_is_a_peer_where_it_is_installed(bench: Any) -> None:

@@ -60,18 +60,6 @@ def test_ours_and_a_peer_are_fitted_once_and_make_the_table(
     assert (tmp_path / "LABELS.md").read_text() == page
 
 
-def test_a_failure_is_stored_and_shown(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Any) -> None:
-        raise ValueError("got two rows of a class, expected five")
-
-    monkeypatch.setitem(bench.PEERS, "random forest", fails)
-    bench.main(arguments(tmp_path, "--methods", "random"))
-    (fit,) = stored(tmp_path / "results")
-    assert fit["failure"] == "ValueError: got two rows of a class, expected five"
-    assert fit["log_loss"] is None
-    assert "random forest: ValueError, 1 of 1" in (tmp_path / "LABELS.md").read_text()
-
-
 def test_catboost_is_a_peer_where_it_is_installed(bench: Any, tmp_path: Path) -> None:
     pytest.importorskip(
         "catboost", reason="catboost is not installed: make bench, or pip install galaxyblr[bench]"
@@ -80,11 +68,6 @@ def test_catboost_is_a_peer_where_it_is_installed(bench: Any, tmp_path: Path) ->
     (fit,) = stored(tmp_path / "results")
     assert fit["code"].startswith("catboost 1.")
     assert 0 < fit["log_loss"] < np.log(3)
-
-
-def test_no_fit_begins_after_the_budget(bench: Any, tmp_path: Path) -> None:
-    bench.main(arguments(tmp_path, "--methods", "linear", "--minutes", "0"))
-    assert stored(tmp_path / "results") == []
 
 
 @pytest.mark.parametrize("biased", [False, True])

@@ -36,21 +36,6 @@ def test_a_ratio_is_of_one_round() -> None:
     assert (row.seconds, row.unit_seconds) == (4.0, 2.0)
 
 
-def test_a_missed_goal_stands_in_bold(tmp_path: Path) -> None:
-    rows = [bench_speed.measured("ours", "theirs", [2.0], [1.0], goal=goal) for goal in (1.5, 2.5)]
-    part = {
-        "machine": vars(speed_page.Machine.here(2)),
-        "command": "python -c 0",
-        "rows": [vars(row) for row in rows],
-    }
-    speed_page.write_page(tmp_path / "page.md", {"fits": part})
-    lines = (tmp_path / "page.md").read_text().splitlines()
-    assert [line for line in lines if "| theirs |" in line] == [
-        "| ours | theirs | **2.00** | 2.00 | 2.00 | 1.5 | 2 | 1 |  |",
-        "| ours | theirs | 2.00 | 2.00 | 2.00 | 2.5 | 2 | 1 |  |",
-    ]
-
-
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_rows_are_correlated_and_of_unit_scale(k: int) -> None:
     Phi, t = speed_units.polynomial(4000, 50, k)

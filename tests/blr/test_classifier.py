@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import blr
-from blr.basis.base import Basis
 from blr.classifier import Classifier
 from blr.decisions import Flag, entropy
 from blr.member import Member
@@ -61,23 +60,6 @@ def test_complete_rows_are_the_posteriors_own_prediction(trained: tuple) -> None
     np.testing.assert_allclose(scores.probability, expected.probability, atol=1e-9)
     np.testing.assert_allclose(scores.mutual_information, expected.mutual_information, atol=1e-7)
     np.testing.assert_allclose(scores.probability.sum(axis=1), 1, atol=1e-9)
-
-
-def test_slopes_are_taken_once_and_not_for_complete_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    jacobian = Basis.jacobian
-    monkeypatch.setattr(Basis, "jacobian", lambda self, X: taken.append(len(X)) or jacobian(self, X))
-    model, X, _ = build(("linear", "polynomial"), 2)
-    missing = np.zeros(X.shape, dtype=bool)
-    model.score(X, missing, np.zeros(X.shape))
-    assert not taken
-    missing[:, 0] = True
-    model.score(X, missing)
-    once = len(taken)
-    assert once
-    other = model.with_low_confidence(0.9)
-    other.score(X, missing)
-    assert (len(taken), other.low_confidence) == (once, 0.9)
 
 
 def test_missing_features_and_errors_are_integrated_as_by_many_nodes_and_the_members_own_predictions(
@@ -209,19 +191,6 @@ def test_class_counts_of_separable_classes_vary_as_draws_say() -> None:
     assert 0.1 < scores.count_draws.std(axis=0).max() < 3
 
 
-def test_a_change_of_class_priors_moves_probabilities_its_way(trained: tuple) -> None:
-    c, X, _ = trained
-    K = len(c.classes)
-    shift = np.zeros(K)
-    shift[0] = np.log(3.0)
-    moved = replace(c, log_prior_shift=shift)
-    whole = np.zeros((N, F), dtype=bool)
-    before, after = c.score(X, whole).probability, moved.score(X, whole).probability
-    unsure = (before[:, 0] > 1e-6) & (before[:, 0] < 1 - 1e-6)
-    assert (after[unsure, 0] > before[unsure, 0]).all()
-    assert unsure.mean() > 0.9
-
-
 def test_a_temperature_scales_rows_within_the_labels_range_alone(trained: tuple) -> None:
     c, X, missing = trained
     X = np.concatenate([X, np.add(X[:5], [40.0, 0.0, 0.0])])
@@ -237,15 +206,6 @@ def test_a_temperature_scales_rows_within_the_labels_range_alone(trained: tuple)
     np.testing.assert_array_equal(scaled.probability[beyond], plain.probability[beyond])
     again = Classifier.from_dict(hot.to_dict()).score(X, missing)
     np.testing.assert_array_equal(again.probability, scaled.probability)
-
-
-def test_stored_and_loaded_it_scores_the_same_bits(trained: tuple) -> None:
-    c, X, missing = trained
-    loaded = Classifier.from_dict(c.to_dict())
-    one, other = c.score(X, missing), loaded.score(X, missing)
-    assert np.array_equal(one.probability, other.probability)
-    assert np.array_equal(one.flags, other.flags)
-    assert np.array_equal(one.count_draws, other.count_draws)
 
 
 def test_errors_that_cannot_be_are_refused_and_a_shift_of_other_classes_too(trained: tuple) -> None:

@@ -155,16 +155,6 @@ def test_what_is_missing_is_integrated_out() -> None:
     assert np.isfinite(model.decision_function(gaps)).all()
 
 
-def test_complete_rows_are_predicted_as_without_gaps_elsewhere() -> None:
-    X, y = two_colours()
-    gaps = with_gaps(X)
-    model = LaplaceClassifier().fit(gaps, y)
-    whole = ~np.isnan(gaps).any(axis=1)
-    np.testing.assert_allclose(model.predict_proba(gaps)[whole], model.predict_proba(gaps[whole]), rtol=1e-12)
-    without = LaplaceClassifier().fit(np.delete(gaps, 7, axis=0), np.delete(y, 7))
-    np.testing.assert_allclose(without.posterior_.mean, model.posterior_.mean)
-
-
 def test_missing_values_may_be_refused() -> None:
     X, y = two_colours()
     gaps, strict = with_gaps(X), LaplaceClassifier(missing="error")
@@ -426,15 +416,6 @@ def test_html_is_escaped() -> None:
     html = q._repr_html_()
     assert "<script>" not in html
     assert "&lt;b&gt;" in html
-
-
-def test_columns_of_many_rows_are_looked_at_too() -> None:
-    """Rows are predicted block by block."""
-    q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), T)
-    many = pd.DataFrame(rng.normal(size=(30_000, 3)), columns=["1", "u_r", "r_i"])
-    np.testing.assert_array_equal(q.predict_proba(many), q.predict_proba(many.to_numpy()))
-    with pytest.raises(ValueError, match="design matrix has the columns 1, r_i, u_r"):
-        q.predict_proba(many[["1", "r_i", "u_r"]])
 
 
 def test_scores_and_a_classifier_say_what_they_are() -> None:

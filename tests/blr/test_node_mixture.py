@@ -129,17 +129,6 @@ def test_a_shift_of_class_priors_is_taken_into_the_integral() -> None:
     agree(moved.score(X[:10], missing), slow, np.arange(10))
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_complete_rows_of_one_member_are_exact_and_of_several_within_their_points(number: int) -> None:
-    c, X = stack()
-    few = replace(c, members=tuple(replace(m, weight=1 / number) for m in c.members[:number]))
-    slow = mix((m.weight, m.posterior.prediction(m.design(X), single=True)) for m in few.members)
-    scores = few.score(X, np.zeros(X.shape, dtype=bool))
-    off = np.abs(scores.probability - slow.probability)
-    assert off.max() < (1e-6 if number == 1 else 3e-3)
-    assert off.mean() < 2e-4
-
-
 def test_members_with_the_same_basis_share_a_design_matrix() -> None:
     c, X = stack()
     loaded = Classifier.from_dict(c.to_dict())

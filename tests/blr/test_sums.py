@@ -74,17 +74,6 @@ def test_not_a_bit_depends_on_the_threads(case: dict[str, Any] | tuple[Any, ...]
             assert np.array_equal(ours, theirs)
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_a_stream_is_the_rows_it_brings(case: dict[str, Any] | tuple[Any, ...]) -> None:
-    likelihood, Phi, t, weight, theta = case
-    chunks = [(Phi[i : i + 77], t[i : i + 77], weight[i : i + 77]) for i in range(0, len(Phi), 77)]
-    stream = Stream(chunks, 5, binary=t.ndim == 1, threads=2)
-    ours = stream.accumulate(likelihood_terms(likelihood, theta))
-    theirs = Rows(Phi, t, weight, 1).accumulate(likelihood_terms(likelihood, theta))
-    for x, y in zip(ours, theirs, strict=True):
-        assert x == pytest.approx(y, rel=1e-12, abs=1e-12)
-
-
 def test_without_weights_and_hessian(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, _, theta = case
     value, gradient = Rows(Phi, t).accumulate(likelihood_terms(likelihood, theta, hessian=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier
 from blr.member import Member
 from blr.missing.moments import Domain, excess_spread
-from blr.selection.compare import compare, leave_one_out_probability
+from blr.selection.compare import leave_one_out_probability
 from tests.flows.candidates import CANDIDATE
 
 GAUSSIAN = {
@@ -55,10 +54,6 @@ def row(
     )
 
 
-def kept(numbers: Mapping[str, float]) -> dict[str, float]:
-    return {name: numbers[name] for name in GAUSSIAN if name != "second_order"}
-
-
 NOTHING_LEARNT = LeftOut(np.full((4, 2), 0.5), np.eye(2)[[0, 1, 0, 1]])
 
 
@@ -74,13 +69,6 @@ def chosen(candidates: Any, left_out: Any, *, by: str) -> SimpleNamespace:
 def rank(candidates: Any, *, by: str) -> SimpleNamespace:
     """Return the choice among candidates whose left-out rows tell nothing."""
     return chosen(candidates, [NOTHING_LEARNT] * len(candidates), by=by)
-
-
-def test_a_red_verdict_bars_no_candidate() -> None:
-    """It condemns the Gaussian approximation of the weights, not the model."""
-    found = rank([row(-10.0), row(-1.0, verdict="red")], by="evidence")
-    assert found.selected == 1
-    assert found.weights[1] > 0.99
 
 
 def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
@@ -119,23 +107,6 @@ def test_a_stack_has_the_shares_that_predict_left_out_rows_best() -> None:
     assert found.weights[0] > 0.999  # the evidence has another opinion
     of_prior = chosen([row(-1.0, prior=3.0), row(-1.0)], [left_out[1]] * 2, by="stack")
     assert of_prior.shares == pytest.approx([0.75, 0.25])
-
-
-def test_the_table_alone_ranks_as_the_posteriors_do() -> None:
-    rng = np.random.default_rng(8)
-    x = rng.normal(size=(200, 3))
-    t = rng.random(200) < 1 / (1 + np.exp(-x[:, 0]))
-    designs = [np.column_stack([np.ones(200), x[:, :m]]) for m in (1, 2, 3)]
-    posteriors = [blr.fit_evidence(Phi, t) for Phi in designs]
-    prior = [1.0, 2.0, 0.5]
-    expected = compare(posteriors, prior)
-    rows = [
-        row(q.log_evidence, second_order=q.second_order, bic=q.bic, prior=p, **kept(q.trust.numbers))
-        for q, p in zip(posteriors, prior, strict=True)
-    ]
-    found = rank(rows, by="evidence")
-    assert found.weights == pytest.approx([r.weight for r in expected.rows])
-    assert rank(rows, by="bic").selected == expected.best["bic"]
 
 
 def simulated(truth: float, n: int = 4000) -> LeftOut:
@@ -216,12 +187,6 @@ def test_weights_are_at_most_a_thousand() -> None:
     assert of("sigmoid", 1000, 10, 10) is None
     assert of("forest", 5000, 4, 44) is not None
     assert of("forest", 5000, 4, 45) is None
-
-
-@pytest.mark.parametrize("n", [50, 2000])
-def test_a_forest_and_boosted_trees(n: int) -> None:
-    trees = [c.options for c in default_candidates(n, 4, 2) if c.kind == "forest"]
-    assert [bool(options.get("boosted")) for options in trees] == [False, True]
 
 
 def test_rows_on_the_disk_have_no_forests() -> None:
@@ -461,16 +426,6 @@ def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
     assert np.abs(found.at(1.0) - twin.at(1.0)).mean() < 3e-3
     assert found.at(1.0).sum(axis=1) == pytest.approx(np.ones(150))
     assert found.at(0.3) == pytest.approx(0.7 * found.filled + 0.3 * found.at(1.0))
-
-
-def test_complete_rows_have_one_prediction() -> None:
-    """So has a candidate without the feature that some rows lack."""
-    data = incomplete(60)
-    known = np.zeros((60, 2), dtype=bool)
-    whole = TrainingSet.of(replace(data.rows, missing=known), data.features, data.classes)
-    for own, candidate in ((whole, Candidate()), (data, Candidate(features=("u",)))):
-        found = fit_candidate(Problem(candidate, own), LAPLACE).left_out
-        assert found.at(1.0) is found.filled
 
 
 @pytest.mark.parametrize(("K", "posterior", "of_group"), [(2, "laplace", 1), (3, "refined", 4)])

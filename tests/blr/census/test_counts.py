@@ -313,56 +313,11 @@ def test_few_objects_of_which_nothing_can_be_said_may_be_of_any_class() -> None:
     assert "may be of any class, which the intervals hold. No more can be said of them" in found.reason
 
 
-def test_bins_add_up_to_the_whole() -> None:
-    labelled, target, known, _ = field(6)
-    found = count_with_labels(labelled, target, known, assumes="shares")
-    places = *((rows.X[:, 0] > 1).astype(np.intp) for rows in (labelled, target)), 2
-    shares = bin_shares(target, found, *places)
-    total = np.einsum("b,sbk->sk", shares.n_objects / 1500, shares.draws).mean(axis=0)
-    np.testing.assert_allclose(total, found.shares.mean, atol=0.01)
-
-
 def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarray]:
     """Return n rows of each of two classes: `right` of class 1 are chosen, `wrong` of class 0."""
     y = np.repeat(np.array([0, 1], dtype=np.intp), n)
     chosen = np.concatenate([np.arange(n) < wrong, np.arange(n) < right])
     return LabelledRows(np.full((2 * n, 2), 0.5), y, np.ones(2 * n), np.zeros((2 * n, 1))), chosen
-
-
-def test_purity_of_very_many_rows_is_bayes_rule() -> None:
-    labelled, chosen = labelled_of(80_000, 10_000, 100_000)
-    shares = np.tile([0.7, 0.3], (4000, 1))
-    found = selection([(labelled, shares)], chosen, 1, n_selected=10**8, n_objects=10**9)
-    assert abs(found.purity.mean() - 0.3 * 0.8 / (0.3 * 0.8 + 0.7 * 0.1)) < 1e-3
-    assert abs(found.completeness.mean() - 0.8) < 1e-3
-    assert found.purity.std() < 5e-3
-
-
-def test_no_error_seen_is_not_no_error() -> None:
-    labelled, chosen = labelled_of(50, 0, 50)
-    found = selection(
-        [(labelled, np.tile([0.5, 0.5], (4000, 1)))], chosen, 1, n_selected=1000, n_objects=2000
-    )
-    low, high = found.interval(found.purity)
-    assert 0.9 < low < 0.975
-    assert high == 1.0
-    assert found.interval(found.completeness)[0] < 0.97
-
-
-def test_intervals_hold() -> None:
-    rng = np.random.default_rng(1)
-    hits = []
-    for _ in range(150):
-        n, m, share, recall, taken = 60, 800, 0.3, 0.85, 0.1
-        labelled, chosen = labelled_of(rng.binomial(n, recall), rng.binomial(n, taken), n)
-        of_class = rng.binomial(m, share)
-        right, wrong = rng.binomial(of_class, recall), rng.binomial(m - of_class, taken)
-        shares = np.tile([1 - of_class / m, of_class / m], (1000, 1))
-        found = selection([(labelled, shares)], chosen, 1, n_selected=right + wrong, n_objects=m)
-        for draws, truth in ((found.purity, right / (right + wrong)), (found.completeness, right / of_class)):
-            low, high = found.interval(draws)
-            hits.append(low <= truth <= high)
-    assert 0.9 <= np.mean(hits) <= 0.99
 
 
 def test_fractions_are_a_mixture_of_what_rows_say_with_and_without_the_model() -> None:

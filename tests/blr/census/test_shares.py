@@ -78,25 +78,6 @@ def test_scaling_finds_the_mode_that_a_general_optimiser_finds() -> None:
     np.testing.assert_allclose(scaled(p, learned_scaling(p, y, weight)), probability(slow.x), atol=1e-5)
 
 
-def test_probabilities_that_tell_nothing_become_the_shares() -> None:
-    """With priors of the offsets themselves they would be drawn to equal probabilities of all classes."""
-    rng = np.random.default_rng(2)
-    y = (rng.random(2000) < 0.03).astype(np.intp)
-    p = rng.dirichlet([30.0, 1.0], 2000)
-    found = scaled(p, learned_scaling(p, y, np.ones(2000)))
-    np.testing.assert_allclose(found.mean(axis=0)[1], y.mean(), rtol=0.05)
-    np.testing.assert_allclose(found.std(axis=0), 0, atol=0.01)
-
-
-def test_a_weight_of_two_is_a_row_twice() -> None:
-    labelled, _, _ = sets(3, n=40)
-    twice = np.concatenate([np.arange(40), np.arange(10)])
-    weight = np.where(np.arange(40) < 10, 2.0, 1.0)
-    one = learned_scaling(labelled.probability, labelled.y, weight)
-    other = learned_scaling(labelled.probability[twice], labelled.y[twice], np.ones(50))
-    np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 def test_em_finds_the_most_probable_shares() -> None:
     _, target, _ = sets(4, share=0.2)
     odds = target.probability / 0.5
@@ -145,14 +126,6 @@ def test_the_prior_knows_no_class_but_by_its_labelled_share() -> None:
     np.testing.assert_allclose(value[1:], value[1])
     assert value[0] > value[1]
     assert shares_if_shares(labelled, target).mean[1] < 0.1
-
-
-def test_classes_that_do_not_overlap_are_counted() -> None:
-    """Nothing but the prior and the realised objects is left: the shares are those of a count."""
-    p, y, X = two_normals(400, 0.5, 5, distance=14.0)
-    q, truth, Z = two_normals(3000, 0.1, 6, distance=14.0)
-    counted = shares_if_shares(LabelledRows(p, y, np.ones(400), X), TargetRows(q, np.ones(3000), Z, 3000))
-    assert abs(counted.mean[1] - truth.mean()) < 0.004
 
 
 def coverage(assumes: str, share: float, repeats: int = 80) -> tuple[float, float, float]:
@@ -273,14 +246,6 @@ def test_equal_sets_are_not_distinguished_and_moved_ones_are() -> None:
     assert propensity(labelled, target, labelled.weight).auc > 0.65  # what is missing says it
 
 
-def test_ratios_are_larger_where_the_target_is() -> None:
-    rng = np.random.default_rng(4)
-    labelled, target = of(rng.normal(size=(400, 1)), rng.normal(size=(800, 1)) + 1)
-    ratio = propensity(labelled, target, labelled.weight).ratio
-    assert abs(ratio.mean() - 1) < 1e-9
-    assert np.corrcoef(ratio, labelled.X[:, 0])[0, 1] > 0.8
-
-
 FEATURES = 6
 
 
@@ -382,16 +347,6 @@ def test_a_mild_tilt_is_seen_with_enough_labels() -> None:
         assert least <= np.mean(seen) <= most
 
 
-def test_a_feature_that_is_missing_more_often_is_seen() -> None:
-    labelled, target, shares = surveys(2, 1, n=1000)
-    X = target.X.copy()
-    X[::5, 1] = np.nan
-    without, now = (means_test(labelled, t, shares) for t in (target, replace(target, X=X)))
-    assert without is not None
-    assert now is not None
-    assert now[2] < 1e-6 < without[2]
-
-
 def test_many_features_are_tested_by_few_components() -> None:
     rng = np.random.default_rng(2)
     y = np.arange(60) % 2
@@ -416,17 +371,6 @@ def test_scales_and_copies_of_features_change_nothing() -> None:
     assert other is not None
     assert one[1] == other[1]
     assert one[2] == pytest.approx(other[2], rel=0.02)
-
-
-def test_a_row_of_weight_two_moves_the_mean_as_two_rows_do() -> None:
-    labelled, target, shares = surveys(2, 4)
-    twice = np.concatenate([np.arange(200), np.arange(200)])
-    doubled = LabelledRows(
-        labelled.probability[twice], labelled.y[twice], np.full(400, 0.5), labelled.X[twice]
-    )
-    # Weights alone say nothing: halves of rows count as rows do.
-    p = [means_test(rows, target, shares) for rows in (doubled, replace(doubled, weight=np.ones(400)))]
-    assert p[0] == p[1]
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -216,22 +216,6 @@ def test_no_other_weights_predict_better(case: dict[str, Any] | tuple[np.ndarray
     assert found[1] > found[2] > 0.2
 
 
-def test_a_weight_of_two_is_a_row_twice(case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector]) -> None:
-    p, share, _ = case
-    twice = np.arange(len(share)) < 30
-    index = np.r_[np.arange(len(share)), np.flatnonzero(twice)]
-    a = stacking_weights(p, share, weight=1.0 + twice)
-    np.testing.assert_allclose(a, stacking_weights(p[:, index], share[index]), atol=1e-9)
-
-
-def test_models_that_say_the_same_share_by_prior_probability(
-    case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector],
-) -> None:
-    p, share, weight = case
-    found = stacking_weights(np.stack([p[0]] * 2), share, weight=weight, prior_probability=[3.0, 1.0])
-    np.testing.assert_allclose(found, [0.75, 0.25], rtol=1e-6)
-
-
 def test_one_model_and_a_probability_of_zero() -> None:
     share = np.array([[1.0, 0.0], [0.0, 1.0]])
     sure = np.array([[1.0, 0.0], [1.0, 0.0]])
@@ -261,15 +245,6 @@ def test_the_gain_is_the_difference_of_log_losses_and_the_interval_is_of_the_pai
     paired = stats.ttest_rel(-np.log(base[rows, t]), -np.log(p[rows, t])).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((paired.low, paired.high), abs=1e-12)
     assert found.verdict == "better"
-
-
-def test_nineteen_of_twenty_intervals_hold_the_true_gain() -> None:
-    rng = np.random.default_rng(1)
-    p, t = drawn(rng, 400_000, 4.0)
-    truth = skill(p, t, class_shares=SHARES).gain
-    parts = np.arange(len(t)).reshape(1000, 400)
-    found = [skill(p[i], t[i], class_shares=SHARES) for i in parts]
-    assert np.mean([f.low < truth < f.high for f in found]) == pytest.approx(0.95, abs=0.02)
 
 
 def test_a_model_that_knows_nothing_and_one_that_is_wrong_have_no_skill() -> None:

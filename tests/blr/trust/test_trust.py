@@ -121,14 +121,6 @@ def test_a_search_that_stopped_short_is_red() -> None:
     assert "did not converge: iterations exhausted" in reasons(q)
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog", "softmax"])
-def test_every_likelihood_has_a_verdict(likelihood: str) -> None:
-    Phi, t = dense.drawn(likelihood, N=300, M=3)
-    q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
-    assert q.trust.verdict in {"green", "amber"}
-    assert np.isfinite(q.second_order)
-
-
 @pytest.mark.parametrize("separable", [False, True])
 def test_a_softmax_of_two_classes_has_the_logistic_verdict(*, separable: bool) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
@@ -139,17 +131,6 @@ def test_a_softmax_of_two_classes_has_the_logistic_verdict(*, separable: bool) -
     assert one.trust.numbers["separation"] == (2.0 if separable else 0.0)
     for name in ("shift", "second_order", "separation", "redundant_columns"):
         assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
-
-
-def test_a_stream_has_the_rows_verdict() -> None:
-    Phi, t = dense.binary(0, N=300, M=3)
-    chunks = [(Phi[i : i + 70], t[i : i + 70], None) for i in range(0, 300, 70)]
-    prior = GaussianPrior(0.0, 1.0)
-    ours, theirs = fit(chunks, None, prior).trust, fit(Phi, t, prior).trust
-    assert ours.verdict == theirs.verdict
-    for name, value in theirs.numbers.items():
-        if name not in ("mean_error", "largest_error"):  # of other rows
-            assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
 
 
 def on_a_grid(q: LaplacePosterior, variance: Any) -> tuple[Matrix, Vector, float]:
@@ -326,15 +307,6 @@ def test_some_rows_tell_the_term_of_all(monkeypatch: pytest.MonkeyPatch, K: int)
     assert part[1] == exact[1]
 
 
-def test_any_number_of_threads_gives_the_same() -> None:
-    likelihood = Categorical(3)
-    data = problem(likelihood, N=700)
-    gaussian = fitted(data, likelihood)
-    one = corrections(Rows(data.Phi, data.t, data.weight, 1), likelihood, gaussian)
-    two = corrections(Rows(data.Phi, data.t, data.weight, 2), likelihood, gaussian)
-    assert one[2] == two[2]
-
-
 @pytest.mark.parametrize("k", [-0.3, 0.2, 0.7, 1.5])
 def test_the_pareto_shape_is_found(k: float) -> None:
     x = np.sort(genpareto.rvs(k, scale=3.0, size=20_000, random_state=np.random.default_rng(0)))
@@ -392,11 +364,3 @@ def test_is_that_of_quadrature(variance: float) -> None:
     truth = np.log(quad(joint, -100, 100, points=[0, 5], limit=200)[0])
     left, error = evidence_left(q.problem, q.gaussian, q.second_order, 0.01, len(t))
     assert left == pytest.approx(truth - q.log_evidence - q.second_order, abs=0.002 + 4 * error)
-
-
-def test_of_a_gaussian_posterior_is_nothing() -> None:
-    """Labels of one half at weights of zero: hardly any likelihood, so the posterior is the prior."""
-    q = fit(np.full((2, 1), 1e-6), [0.5, 0.5], GaussianPrior(0.0, 1.0))
-    left, error = evidence_left(q.problem, q.gaussian, q.second_order, 0.01, 2)
-    assert abs(left) < 1e-9
-    assert error < 1e-9
