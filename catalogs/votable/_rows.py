@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 from xml.parsers import expat
 
 import numpy as np
@@ -334,8 +334,6 @@ class Rows:
 
     table_fields: tuple[Field, ...]
     data: Data
-    are_text: ClassVar[bool] = False
-    """Whether they are words, as in TABLEDATA."""
 
     @property
     def n_rows(self) -> int:

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, ClassVar
-from xml.sax.saxutils import escape
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -195,64 +194,6 @@ def no_value(field: Field, word: str) -> str:
     )
 
 
-# Rows as TABLEDATA: the words of cells, whole columns at once, from which `words` makes the same values.
-#
-# It is what STILTS and TOPCAT need where a field is one bit: they cannot read it from BINARY or BINARY2.
-# https://www.ivoa.net/documents/VOTable/20250116/, section 5.1
-
-INFINITIES = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
-"""NumPy's words for floats, and the standard's."""
-
-
-def text_rows(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
-    """Return rows as TABLEDATA; `columns` are the cells (n, ...) of each field."""
-    words = [cell_words(field, column) for field, column in zip(fields, columns, strict=True)]
-    return "".join(
-        f"<TR>{''.join(f'<TD>{word}</TD>' for word in row)}</TR>\n" for row in zip(*words, strict=True)
-    ).encode()
-
-
-def cell_words(field: Field, column: Cells) -> list[str]:
-    """Return the word of each cell."""
-    if isinstance(column, Lists):
-        size = math.prod(column.values.shape[1:]) * (2 if column.values.dtype.kind == "c" else 1)
-        ends = (np.concatenate([[0], np.cumsum(column.lengths)]) * size).tolist()
-        words = element_words(field, column.values)
-        cells = [" ".join(words[begin:end]) for begin, end in pairwise(ends)]
-        return ["" if gone else cell for cell, gone in zip(cells, column.gone.tolist(), strict=True)]
-    if is_text(field):
-        texts = (w.decode("ascii") if isinstance(w, bytes) else w for w in np.ma.getdata(column).tolist())
-        return [escape(text or "") for text in texts]
-    n, words = len(column), element_words(field, column)
-    if column.ndim == 1 and column.dtype.kind != "c":
-        return words
-    # Arrays of one shape, or complex numbers: those that were left out are empty.
-    each = len(words) // max(1, n)
-    data, mask = (part(column).reshape(n, -1) for part in (np.ma.getdata, np.ma.getmaskarray))
-    left_out = np.asarray(mask.all(axis=1) & ~data.astype(bool).any(axis=1))
-    return filled((" ".join(words[i * each : (i + 1) * each]) for i in range(n)), left_out, "")
-
-
-def element_words(field: Field, values: Array) -> list[str]:
-    """Return the words of numbers or truth values, one after another; two of each complex number."""
-    data, mask = np.ma.getdata(values).reshape(-1), np.ma.getmaskarray(values).reshape(-1)
-    if data.dtype.kind == "b":
-        true, false, unknown = ("1", "0", "") if field.datatype == "bit" else ("T", "F", "?")
-        return filled([true if value else false for value in data.tolist()], mask, unknown)
-    if data.dtype.kind in "fc":
-        # What is masked is NaN or the null value, and stays that.
-        parts = data.view(data.real.dtype) if data.dtype.kind == "c" else data
-        return [INFINITIES.get(word, word) for word in parts.astype(np.str_).tolist()]
-    return filled(map(str, data.tolist()), mask if field.values.null is None else None, "")
-
-
-def filled(words: Iterable[str], mask: Array | None, blank: str) -> list[str]:
-    """Return the words, blanks where they are masked."""
-    if mask is None or not mask.any():
-        return list(words)
-    return [blank if gone else word for word, gone in zip(words, mask.tolist(), strict=True)]
-
-
 BLOCK_BYTES = 1 << 14
 """As many as the parser asks for; with more of them it takes several times as long, waiting for memory."""
 PIECE_BYTES = 1 << 22
@@ -261,8 +202,6 @@ PIECE_BYTES = 1 << 22
 
 class TextRows(Rows):
     """Rows in TABLEDATA; `DamagedFileError` where they are no such."""
-
-    are_text: ClassVar[bool] = True
 
     @property
     def n_rows(self) -> int:
@@ -338,7 +277,7 @@ class TextRows(Rows):
 
 # Rows are read once, and wait for their new values, which arrive in batches of another size.
 #
-# They are written as BINARY2.  Those of TABLEDATA stay that where a field is one bit: STILTS reads it there only.
+# They are written as BINARY2.
 
 OLDEST_WITH_BINARY2 = "1.3"
 WRITTEN_VERSION = "1.3"
@@ -365,8 +304,8 @@ def completed(
             left, n_left = {name: left[name][n:] for name in names}, n_left - n
 
 
-Content = tuple[int, Iterable[list[Cells]], bool]
-"""What is written of a table: how many rows, the cells of all fields, some rows at a time; whether as TABLEDATA."""
+Content = tuple[int, Iterable[list[Cells]]]
+"""What is written of a table: how many rows, and the cells of all fields, some rows at a time."""
 
 
 def write(
@@ -389,16 +328,14 @@ def write(
         file.to_xml(document, tabledata_format="binary2")
     text, at = originals.restored(document.getvalue(), file), 0
     for place, table in zip(ROWS.finditer(text), filled, strict=True):
-        n_rows, blocks, as_text = contents[table]
-        begin, end = (b"<TABLEDATA>\n", b"</TABLEDATA>") if as_text else place.groups()
+        n_rows, blocks = contents[table]
+        begin, end = place.groups()
         # The tag of the last table that begins before may tell the number of rows.
         tag = text.rindex(OPENING, at, place.start())
         end_of_tag = text.index(b">", tag)
         stream.write(text[at:tag] + COUNT.sub(b"%d" % n_rows, text[tag:end_of_tag]))
         stream.write(text[end_of_tag : place.start()] + begin)
-        rows = text_rows if as_text else row_bytes
-        pieces = (rows(table.fields, block) for block in blocks)
-        for piece in pieces if as_text else encoded(pieces):
+        for piece in encoded(row_bytes(table.fields, block) for block in blocks):
             stream.write(piece)
         stream.write(end)
         at = place.end()
@@ -555,9 +492,8 @@ class VOTablePartition(Partition):
         at_once = min(annotation.rows, max(1, WAITING_BYTES // sum(map(memory_bytes, source.table_fields))))
         batches = self.record_batches(source.arrow(numbers, read()), annotation.read, at_once)
         computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
-        n_rows, _, as_text = contents[table]
         names = [c.name for c in annotation.columns]
-        contents[table] = n_rows, completed(waiting, computed, names, len(stay)), as_text
+        contents[table] = source.n_rows, completed(waiting, computed, names, len(stay))
         with (
             contextlib.closing(computed),
             atomic_path(out) as temporary,
@@ -570,23 +506,22 @@ class VOTablePartition(Partition):
 def prepared(file: VOTableFile, all_rows: Sequence[Rows]) -> dict[TableElement, Content]:
     """Return what is written of each table, once its fields are such that they hold it.
 
-    BINARY2 has to hold all texts that TABLEDATA does whatever its fields say.  Of single bits STILTS reads TABLEDATA
-    only: it stays that, and bits of BINARY become truth values, for only in BINARY2 their nulls and all texts are kept.
+    BINARY2 has to hold all texts that TABLEDATA does whatever its fields say.  STILTS reads no single bits there, so
+    they become truth values.
     """
     contents: dict[TableElement, Content] = {}
     for table, rows in zip(file.iter_tables(), all_rows, strict=True):
-        bits = [i for i, field in enumerate(table.fields) if field.datatype == "bit" and not field.arraysize]
-        as_text = rows.are_text and bool(bits)
-        for i in () if as_text else bits:
-            table.fields[i] = copy(table.fields[i])  # the rows are read by the old one
-            table.fields[i].datatype = "boolean"
-        for number, (is_ascii, longest) in () if as_text else rows.unfit_texts().items():
+        for i, field in enumerate(table.fields):
+            if field.datatype == "bit" and not field.arraysize:
+                table.fields[i] = copy(field)  # the rows are read by the old one
+                table.fields[i].datatype = "boolean"
+        for number, (is_ascii, longest) in rows.unfit_texts().items():
             field = table.fields[number]
             if not is_ascii:
                 field.datatype = "unicodeChar"
             if stored_type(field) is not None and longest > int(field.arraysize):
                 field.arraysize = str(longest)
-        contents[table] = rows.n_rows, rows.blocks(range(len(table.fields))), as_text
+        contents[table] = rows.n_rows, rows.blocks(range(len(table.fields)))
     return contents
 
 

@@ -31,7 +31,7 @@ def by_us(path: Path) -> bytes:
     file, (rows,), originals = votable.document(path, stamp(path))
     (table,) = file.iter_tables()
     stream = io.BytesIO()
-    write(file, stream, {table: (N, rows.blocks(range(len(table.fields))), False)}, originals)
+    write(file, stream, {table: (N, rows.blocks(range(len(table.fields))))}, originals)
     return stream.getvalue()
 
 
