@@ -380,7 +380,7 @@ def annotate(
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    warnings = dict.fromkeys((*wrong_sums, *_lost_already(cat, old, form)))
+    warnings = dict.fromkeys((*wrong_sums, *_lost_already(cat, old)))
     files = copies(cat, old, form, warnings.setdefault)
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
@@ -410,12 +410,9 @@ def annotate(
     return Written(finals, warnings)
 
 
-def _lost_already(cat: Catalog, old: OldColumns, form: str | None) -> Iterator[str]:
-    """Yield sentences on what a table in memory has lost of what is copied, as it was written down or as it is read."""
-    changed = dict(cat.changed)
-    if form in {None, cat.format}:
-        changed |= {name: what for name, what in cat.read_back.items() if name not in changed}
-    yield from (f"'{name}': {what}" for name, what in changed.items() if old.stays(name))
+def _lost_already(cat: Catalog, old: OldColumns) -> Iterator[str]:
+    """Yield sentences on what a table in memory has lost of what is copied, as it was written down."""
+    yield from (f"'{name}': {what}" for name, what in cat.changed.items() if old.stays(name))
     yield from cat.left_behind
 
 

@@ -313,9 +313,8 @@ class Catalog:
     """An opened catalogue: its format, its columns, and its files as partitions.
 
     `whole` is for formats such as HATS, which have files that belong to the whole catalogue and to no partition.
-    The last three fields are for a table in memory that was written to a file first.  `changed` says how a column
-    differs from the table's.  `left_behind` lists what the file has no place for.  `read_back` says which columns
-    of a Parquet copy the table's own library reads in another way.
+    The last two fields are for a table in memory that was written to a file first.  `changed` says how a column
+    differs from the table's.  `left_behind` lists what the file has no place for.
 
     Raises
     ------
@@ -340,7 +339,6 @@ class Catalog:
     whole: Whole | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
-    read_back: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = f"{self.n_rows:,} rows, " if self.format in _ROWS_IN_HEADER else ""

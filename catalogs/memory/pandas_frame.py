@@ -11,15 +11,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from catalogs.catalog.catalog import Compute, checked, is_provenance
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import ColumnNotFoundError, FormatError, nearest, require_once
-from catalogs.memory.tables import InMemory, New, Stored
-from catalogs.metadata.astropy_header import arrow_array, change
+from catalogs.errors import ColumnNotFoundError, nearest, require_once
+from catalogs.memory.tables import InMemory, New, Stored, unconverted
 from catalogs.parquet.metadata import PANDAS
 
 
@@ -61,14 +59,10 @@ class PandasFrame(InMemory):
         described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
         described["attributes"], left = self.attributes()
         table = table.replace_schema_metadata({PANDAS: json.dumps(described), **self.provenance})
-        return table, changed, (*left, *self.left_out()), dict(self.read_back(table))
-
-    def read_back(self, table: pa.Table) -> Iterator[tuple[str, str]]:
-        """Yield the columns that pandas reads as another type, and as which."""
-        dtypes = table.schema.empty_table().to_pandas().dtypes
-        for name, series in self.series():
-            if series.dtype != dtypes[name] and not isinstance(dtypes[name], pd.CategoricalDtype):
-                yield name, f"comes back from pandas.read_parquet as {dtypes[name]}"
+        names = (*self.table.columns, *self.table.columns.names, *self.table.index.names)
+        if odd := [name for name in names if not (name is None or isinstance(name, str))]:
+            left.append(f"names of columns that are not text become text ({odd[0]!r} becomes '{odd[0]}')")
+        return table, changed, tuple(left)
 
     def series(self) -> Iterator[tuple[str, pd.Series]]:
         """Yield the columns by their names as text."""
@@ -79,26 +73,20 @@ class PandasFrame(InMemory):
         """Return a frame as Arrow, values that it does not know as others; an index of None is in words only."""
         plain = frame.copy(deep=False)
         for i in range(frame.shape[1]):
-            if (ready := arrow_ready(frame.iloc[:, i])) is not None:
-                plain.isetitem(i, ready.array)
+            if has_intervals(frame.iloc[:, i].dtype):
+                plain.isetitem(i, frame.iloc[:, i].cat.rename_categories(str).array)
 
         def text(name: Any) -> str | None:
             return None if name is None else str(name)
 
         plain.columns = pd.Index([str(c) for c in frame.columns], dtype="str", name=text(frame.columns.name))
-        index = frame.index
-        if not isinstance(index, pd.MultiIndex) and (ready := arrow_ready(index.to_series())) is not None:
-            index = pd.Index(ready.array)
-        plain.index = index.set_names([text(name) for name in frame.index.names])
+        plain.index = frame.index.set_names([text(name) for name in frame.index.names])
         plain.attrs = {}
         require_once("the table", plain.columns)
         try:
             return pa.Table.from_pandas(plain, preserve_index=keep_index)
         except (pa.ArrowException, ValueError, TypeError) as error:
-            raise FormatError(
-                f"got a DataFrame that Arrow cannot convert to a table: {' '.join(str(error).split())}; "
-                "expected columns of one type and different names: rename or convert them"
-            ) from error
+            raise unconverted(frame, error) from error
 
     def attributes(self) -> tuple[dict[str, Any], list[str]]:
         """Return what JSON holds of the attributes, and words on the others."""
@@ -114,14 +102,6 @@ class PandasFrame(InMemory):
             if k not in kept
         ]
         return kept, left
-
-    def left_out(self) -> Iterator[str]:
-        """Yield what else the Parquet of a frame does not say."""
-        names = (*self.table.columns, *self.table.columns.names, *self.table.index.names)
-        if odd := [name for name in names if not (name is None or isinstance(name, str))]:
-            yield f"names of columns that are not text become text ({odd[0]!r} becomes '{odd[0]}')"
-        if getattr(self.table.index, "freq", None) is not None:
-            yield "the index comes back without its frequency"
 
     def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pd.DataFrame:
         """Return a copy of the frame without the columns `replaced`, with the new ones behind the others."""
@@ -141,30 +121,19 @@ class PandasFrame(InMemory):
         return both
 
 
-def arrow_ready(series: pd.Series) -> pd.Series | None:
-    """Return a column that Arrow does not take as one that it does."""
-    dtype = series.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        return pd.Series(np.asarray(series.array), series.index)
-    if isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.IntervalDtype):
-        return series.cat.rename_categories(str)
-    if isinstance(dtype, np.dtype) and dtype.kind == "c":
-        pairs = arrow_array(series.to_numpy())
-        return pd.Series(pd.arrays.ArrowExtensionArray(pairs), series.index, name=series.name)
-    if dtype == np.longdouble and dtype != np.float64:
-        return series.astype(np.float64)
-    return None
+def has_intervals(dtype: Any) -> bool:
+    """Say whether values are categories of intervals, as of `pandas.cut`."""
+    return isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.IntervalDtype)
 
 
 def becomes(series: pd.Series) -> str | None:
-    """Return what a column becomes in Parquet; None where pandas reads it as it was."""
+    """Return what a column becomes in Parquet; None where it is as it was."""
     dtype = series.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        return "a sparse column becomes a dense one"
     if isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_string_dtype(dtype.categories.dtype):
-        intervals = isinstance(dtype.categories.dtype, pd.IntervalDtype)
-        return f"categories that are not text become {'their names' if intervals else 'plain values'}"
-    return change(series.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "cf" else None
+        return (
+            f"categories that are not text become {'their names' if has_intervals(dtype) else 'plain values'}"
+        )
+    return None
 
 
 def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:

@@ -9,9 +9,8 @@ import shutil
 import sys
 import tempfile
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,74 +57,39 @@ from catalogs.parquet.writer import new_table
 New = Mapping[NewColumn, np.ndarray[Any, Any]]
 """New columns with their values (n,)."""
 
-Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...], Mapping[str, str]]
-"""A table as Parquet holds it, and what `Catalog` says of one: `changed`, `left_behind` and `read_back`."""
+Stored = tuple[pa.Table, Mapping[str, str], tuple[str, ...]]
+"""A table as Parquet holds it, and what `Catalog` says of one: `changed` and `left_behind`."""
 
 
-@dataclass(frozen=True)
-class InMemory(ABC):
-    """A table in memory of some library."""
+class InMemory:
+    """A table in memory: Arrow's, or of a library that hands over Arrow (Polars, DuckDB), which becomes Arrow's."""
 
-    table: Any
+    def __init__(self, table: Any) -> None:
+        self.table = table
 
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """The names that its columns have as a catalogue's."""
-
-    @property
-    @abstractmethod
-    def provenance(self) -> Mapping[str, str]:
-        """What earlier annotations left in it."""
-
-    @abstractmethod
-    def arrow(self, names: Sequence[str]) -> pa.Table:
-        """Return the values of those columns."""
-
-    @abstractmethod
-    def stored(self) -> Stored:
-        """Return the whole table as a file has it."""
-
-    @abstractmethod
-    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Any:
-        """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
-
-
-# A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
-
-
-class ArrowTable(InMemory):
-    """A table of Arrow's."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns' names."""
         return tuple(self.table.column_names)
 
     @property
-    def pairs(self) -> dict[str, str]:
-        """The table's metadata."""
-        return {
-            k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
-            for k, v in (self.table.schema.metadata or {}).items()
-        }
-
-    @property
     def provenance(self) -> dict[str, str]:
-        """What earlier annotations left in the metadata."""
-        return {k: v for k, v in self.pairs.items() if is_provenance(k)}
+        """What earlier annotations left in it."""
+        pairs = (self.table.schema.metadata or {}).items()
+        texts = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in pairs}
+        return {k: v for k, v in texts.items() if is_provenance(k)}
 
     def arrow(self, names: Sequence[str]) -> pa.Table:
-        """Return those columns."""
+        """Return the values of those columns."""
         return self.table.select(list(names))
 
     def stored(self) -> Stored:
-        """Return the table as it is."""
+        """Return the whole table as a file has it."""
         require_once("the table", self.names)
-        return self.table, {}, (), {}
+        return self.table, {}, ()
 
-    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pa.Table:
-        """Return the table without the columns `replaced`, with the new ones behind the others."""
+    def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Any:
+        """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
         table = self.table.select([i for i, name in enumerate(self.names) if name not in replaced])
         added = new_table({c.name: values for c, values in new.items()}, list(new))
         for made in added.schema:
@@ -155,26 +119,35 @@ def in_memory(table: Any) -> InMemory:
             f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
         )
     try:
-        return ArrowTable(pa.table(table))
+        return InMemory(pa.table(table))
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise FormatError(
-            f"got a {type(table).__name__} that Arrow cannot convert to a table: {' '.join(str(error).split())}; "
-            "expected columns of one type and different names: rename or convert them"
-        ) from error
+        raise unconverted(table, error) from error
+
+
+def unconverted(table: Any, error: Exception) -> FormatError:
+    """Return the error for a table that is not Arrow's to convert."""
+    return FormatError(
+        f"got a {type(table).__name__} that Arrow cannot convert to a table: {' '.join(str(error).split())}; "
+        "expected columns of one type and different names: rename or convert them"
+    )
 
 
 def open_table(table: Any) -> Catalog:
     """Return a table in memory as a catalogue of one partition; it says what of the table Parquet has not."""
     source = in_memory(table)
-    stored, changed, left_behind, read_back = source.stored()
+    stored, changed, left_behind = source.stored()
     # Without a dictionary the order of categories would be lost, and those that no row has.
     categories = [f.name for f in stored.schema if pa.types.is_dictionary(f.type)]
     folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
-    pq.write_table(stored, folder / FILE_NAME, compression="NONE", use_dictionary=categories)
+    try:
+        pq.write_table(stored, folder / FILE_NAME, compression="NONE", use_dictionary=categories)
+    except pa.ArrowException as error:
+        shutil.rmtree(folder)
+        raise unconverted(table, error) from error
     catalog = parquet.open_file(folder / FILE_NAME)
     weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
     metadata = {**catalog.metadata, **provenance_of(source)}
-    return replace(catalog, metadata=metadata, changed=changed, left_behind=left_behind, read_back=read_back)
+    return replace(catalog, metadata=metadata, changed=changed, left_behind=left_behind)
 
 
 def provenance_of(table: InMemory) -> dict[str, str]:
@@ -249,9 +222,6 @@ def annotate_table(
     entries = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
     annotated: AnyTable = source.annotated(new, replaced, entries)
     return annotated
-
-
-REMEDY = "catalogs.annotate_table keeps masks"
 
 
 class AstropyTable(InMemory):
@@ -332,15 +302,7 @@ class AstropyTable(InMemory):
             if c.dtype.kind in "SU" and not table[c.name].null_count
         }
         changed = {c.name: what for c in self.plain.itercols() if (what := change(np.ma.asanyarray(c.data)))}
-        read_back = dict(self.read_back(table.schema))
-        return table.replace_schema_metadata(pairs), changed, tuple(left), read_back
-
-    def read_back(self, stored: pa.Schema) -> Iterator[tuple[str, str]]:
-        """Yield the columns of which astropy's reader of Parquet makes others, and which."""
-        mixins = {c.info.name for c in self.table.itercols() if type(c) not in {AstropyColumn, MaskedColumn}}
-        for c in self.plain.itercols():
-            if what := as_read_back(c, stored.field(c.name), part=c.name.partition(".")[0] in mixins):
-                yield c.name, what
+        return table.replace_schema_metadata(pairs), changed, tuple(left)
 
     def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> Table:
         """Return a copy of the table without the columns `replaced`, with the new ones behind the others."""
@@ -351,23 +313,6 @@ class AstropyTable(InMemory):
             table[c.name] = AstropyColumn(values, **about)
         table.meta = with_provenance(table.meta, provenance)
         return table
-
-
-def as_read_back(column: AstropyColumn, stored: pa.Field, *, part: bool) -> str | None:
-    """Return what `Table.read` makes of a column in Parquet, which may be part of another; None if what it was."""
-    if np.any(np.ma.getmaskarray(column)):
-        if is_blank_filled(column):
-            return f"astropy's Table.read returns it with empty texts in place of masked values; {REMEDY}"
-        if part or column.dtype.kind in "SUO":
-            return f"astropy's Table.read cannot read a copy with masked values in it; {REMEDY}"
-        kind = {"f": "", "b": "as objects, "}.get(column.dtype.kind, "as floats, ")
-        return f"astropy's Table.read returns it {kind}with NaN in place of masked values; {REMEDY}"
-    if column.ndim > 2:
-        return "astropy's Table.read returns it with its elements in one row"
-    is_list = pa.types.is_list(stored.type) and not pa.types.is_nested(stored.type.value_type)
-    if column.dtype.kind == "O" and not is_list:
-        return f"astropy's Table.read returns it as {stored.type}, or cannot read it"
-    return None
 
 
 def is_blank_filled(column: AstropyColumn) -> bool:

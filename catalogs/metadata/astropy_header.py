@@ -232,17 +232,13 @@ def objects(data: Array, mask: Array) -> pa.Array:
         )
     if any(isinstance(v, list | tuple | np.ndarray) for v in plain):
         return pa.array([None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain])
-    if any(isinstance(v, complex) for v in plain):
-        return arrow_array(
-            np.ma.MaskedArray([v or 0j for v in plain], [v is None for v in plain], np.complex128)
-        )
     return pa.array(plain)
 
 
 def change(values: Array) -> str | None:
     """Return what becomes of values that Arrow has not, as `arrow_array` makes them; None where they are as before."""
     data = np.ma.getdata(values)
-    unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
+    unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else ()
     if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in unmasked):
         return "each complex number becomes a pair of its real and imaginary parts"
     if data.dtype.kind == "f" and data.dtype.itemsize > 8:

@@ -218,7 +218,6 @@ def test_what_a_table_says_and_no_file_holds_is_told(tmp_path: Path) -> None:
     [
         ([1, None, 2**60 + 1], pa.int64(), [1, None, 2**60 + 1]),
         ([{"a": 1}, None, {"a": 2}], pa.struct([("a", pa.int64())]), [{"a": 1}, None, {"a": 2}]),
-        ([1j, None, 2], pa.list_(pa.float64(), 2), [[0, 1], [None, None], [2, 0]]),
         (["a", b"b", None], pa.string(), ["a", "b", None]),
         ([[1, 2], np.array([3]), None], pa.list_(pa.int64()), [[1, 2], [3], None]),
     ],
@@ -233,7 +232,7 @@ def test_objects_of_one_kind(values: list[Any], datatype: pa.DataType, expected:
     assert pa.types.is_nested(found.type) == pa.types.is_nested(datatype)
     masked = np.ma.MaskedArray(cells, [True, False, False])
     cat = catalogs.open(Table({"c": MaskedColumn(masked)}))
-    assert pa.Table.from_batches(cat.batches(["c"]))["c"].to_pylist()[0] in (None, [None, None])
+    assert pa.Table.from_batches(cat.batches(["c"]))["c"].to_pylist()[0] is None
 
 
 @pytest.mark.parametrize("values", [[1, "a", None], [object()] * 3, [{"a": 1}, "x", 2]])
@@ -288,18 +287,21 @@ def test_a_table_read_from_fits_is_as_the_file(tmp_path: Path) -> None:
     assert here == there
     assert here["kind"] == ["E", "", "Sc"]
     written = annotated(Table.read(tmp_path / "a.fits"), tmp_path / "out")
-    assert (
-        "'kind': astropy's Table.read returns it with empty texts in place of masked values"
-        in written.warnings[1]
-    )
+    assert written.warnings == ()
     assert Table.read(written[0])["kind"].tolist() == ["E", "", "Sc"]
 
 
-def test_names_and_categories_of_an_index_are_changed_in_the_file_only() -> None:
+def test_names_of_an_index_are_changed_in_the_file_only() -> None:
     frame = pd.DataFrame({"row": [1, 2]}, index=pd.Index([5, 6], name=0))
     assert catalogs.open(frame).names == ("row", "0")
     assert frame.index.name == 0
-    frame.index = pd.CategoricalIndex(pd.cut([1.0, 2.0], [0, 1, 2]), name="bin")
-    cat = catalogs.open(frame)
-    assert pa.Table.from_batches(cat.batches(["bin"]))["bin"].to_pylist() == ["(0, 1]", "(1, 2]"]
-    assert isinstance(frame.index.categories, pd.IntervalIndex)
+
+
+def test_a_frame_that_parquet_cannot_hold_is_refused_and_annotated() -> None:
+    """Arrow takes no sparse columns; the writer of Parquet takes no categories of intervals in an index."""
+    sparse = pd.DataFrame({"row": [0, 1], "c": pd.arrays.SparseArray([0, 1])})
+    intervals = pd.CategoricalIndex(pd.cut([1.0, 2.0], [0, 1, 2]), name="bin")
+    for frame in (sparse, pd.DataFrame({"row": [0, 1]}, index=intervals)):
+        with pytest.raises(FormatError, match="got a DataFrame that Arrow cannot convert"):
+            catalogs.open(frame)
+        assert catalogs.annotate_table(frame, MARK, mark, read=["row"])["mark"].tolist() == [0, 0]
