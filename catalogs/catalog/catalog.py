@@ -282,6 +282,36 @@ class Partition(ABC):
         return {}, ()
 
 
+def chosen_table(
+    path: Path,
+    tables: Mapping[int, tuple[str, Collection[str]]],
+    wanted: str | int | None,
+    columns: Sequence[str],
+) -> int:
+    """Return the number of the table that is `wanted` by name or number; else of the only one with those columns.
+
+    `tables` has the name and the columns of each by its number.  One that is alone needs no such columns.
+    """
+    lacking = {i: [c for c in columns if c not in known] for i, (_, known) in tables.items()}
+    if wanted is not None:
+        named = [i for i, (name, _) in tables.items() if name and name.casefold() == str(wanted).casefold()]
+        found = named or [i for i in tables if str(i) == str(wanted)]
+        got = f"{len(found)} tables called '{wanted}'"
+    else:
+        found = [i for i, lost in lacking.items() if not lost] or list(tables)
+        got = f"{len(found)} tables"
+        if all(lacking.values()):
+            fewest = min(lacking, key=lambda i: len(lacking[i]), default=0)
+            got += f", none with all columns ({fewest} lacks {lacking.get(fewest)})"
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{i} '{name}'" for i, (name, _) in tables.items()) or "none"
+    raise FormatError(
+        f"{path} holds {got}, expected one of {listed}; name one, or give its number: with --table of `blr inspect` "
+        "and `blr init`, or as table under [catalog] and [target]"
+    )
+
+
 @dataclass(frozen=True)
 class OldColumns:
     """Which old columns copies have: all but the `replaced`, or, of a slim copy, `only` some."""

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
-from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition, chosen_table
+from catalogs.errors import DamagedFileError, FormatError, require_columns, require_once
 from catalogs.files import GZIP, Stamp, stamp
 from catalogs.fits.columns import (
     MAX_FIELDS,
@@ -252,28 +252,15 @@ def _stored(
 
 def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: Sequence[str]) -> Hdu:
     """Return the HDU asked for, or the only one that it can be."""
-    if table is not None:
-        return _asked_for(path, hdus, table)
-    tables = [h for h in hdus if _is_table(h) and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
+    tables = {h.index: (h.name or "", _names(h)) for h in hdus if h.is_bintable or h.kind == ASCII_TABLE}
+    if table is None:  # compressed images, and the headers of images, are tables too
+        tables = {i: t for i, t in tables.items() if "ZIMAGE" not in hdus[i].header and t[0] != IMAGE_HEADER}
     if not tables:
         raise DamagedFileError(
-            f"{path} holds no table; it holds the HDUs {_listed(hdus)}, expected a binary or ASCII table; write it "
-            "again, or take it out of the folder"
+            f"{path} holds no table; it holds the HDUs {', '.join(f'{h} {h.kind}' for h in hdus)}, expected a binary "
+            "or ASCII table; write it again, or take it out of the folder"
         )
-    missing = [[name for name in columns if name not in _names(h)] for h in tables]
-    holding = [h for h, lost in zip(tables, missing, strict=True) if not lost] or tables
-    if len(holding) > 1:
-        fewest = min(range(len(tables)), key=lambda i: len(missing[i]))
-        lacks = (
-            f"; none has all columns: {tables[fewest].index} lacks {missing[fewest]}"
-            if missing[fewest]
-            else ""
-        )
-        raise CatalogError(
-            f"{path} holds {len(holding)} tables: {_listed(holding)}{lacks}; name one, or give its number: with "
-            "--table of `blr inspect` and `blr init`, or as table under [catalog] and [target]"
-        )
-    return holding[0]
+    return hdus[chosen_table(path, tables, table, columns)]
 
 
 def _check_by_rows(path: Path, table: Table) -> None:
@@ -287,30 +274,11 @@ def _check_by_rows(path: Path, table: Table) -> None:
         )
 
 
-def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:
-    named = [h for h in hdus if h.name and h.name.casefold() == str(table).casefold()]
-    numbered = [h for h in hdus if str(h.index) == str(table)]
-    tables = [h for h in named or numbered if _is_table(h)]
-    if len(tables) != 1:
-        raise CatalogError(
-            f"{path} has {len(tables)} tables called '{table}'; expected one of {_listed(hdus)}: name one, "
-            "or give its number"
-        )
-    return tables[0]
-
-
-def _is_table(hdu: Hdu) -> bool:
-    return hdu.is_bintable or hdu.kind == ASCII_TABLE
-
-
-def _names(hdu: Hdu) -> set[str | None]:
+def _names(hdu: Hdu) -> set[str]:
     return {
-        hdu.header.text(f"TTYPE{n}") for n in range(1, 1 + min(MAX_FIELDS, hdu.header.integer("TFIELDS")))
+        hdu.header.text(f"TTYPE{n}") or ""
+        for n in range(1, 1 + min(MAX_FIELDS, hdu.header.integer("TFIELDS")))
     }
-
-
-def _listed(hdus: Sequence[Hdu]) -> str:
-    return ", ".join(f"{h} {h.kind}" for h in hdus)
 
 
 # FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the

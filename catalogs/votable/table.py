@@ -31,6 +31,7 @@ from catalogs.catalog.catalog import (
     Column,
     Computed,
     Partition,
+    chosen_table,
     each_batch,
     exactly,
 )
@@ -528,54 +529,21 @@ def prepared(file: VOTableFile, all_rows: Sequence[Rows]) -> dict[TableElement, 
 def open(  # noqa: A001 -- every format's verb
     path: Path, table: str | int | None = None, *, columns: Sequence[str] = ()
 ) -> Catalog:
-    """Open the table of that name, ID or number (from 0); else the only one, or the only one with those columns."""
+    """Open the table of that name or number (from 0); else the only one, or the only one with those columns."""
     seen = stamp(path)
     file, all_rows, _ = document(path, seen)
     tables = list(file.iter_tables())
-    index = chosen(path, tables, table, columns)
+    known = {i: (t.name or t.ID or "", column_names(t)) for i, t in enumerate(tables)}
+    if table is None:
+        known = {i: t for i, t in known.items() if t[1]} or known
+    index = chosen_table(path, known, table, columns)
     element, rows = tables[index], all_rows[index]
     names = column_names(element)
-    known = tuple(
-        column(element.fields[i], name, arrow_type(element.fields[i])) for i, name in enumerate(names)
-    )
+    told = tuple(column(f, name, arrow_type(f)) for f, name in zip(element.fields, names, strict=True))
     partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
     metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
-    return Catalog(FORMAT, path, known, (partition,), metadata)
-
-
-def chosen(
-    path: Path, tables: Sequence[TableElement], wanted: str | int | None, columns: Sequence[str]
-) -> int:
-    """Return the number of the table that is meant."""
-    names = [t.name or t.ID or "" for t in tables]
-    if wanted is not None:
-        exact = [i for i, t in enumerate(tables) if wanted in {t.name, t.ID}]
-        folded = [
-            i
-            for i, t in enumerate(tables)
-            if str(wanted).casefold() in {name.casefold() for name in (t.name, t.ID) if name}
-        ]
-        numbers = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
-    else:
-        missing = {
-            i: [name for name in columns if name not in column_names(t)]
-            for i, t in enumerate(tables)
-            if t.fields
-        }
-        # If there is only one table, the reader of the columns names those that are missing.
-        numbers = [i for i, lost in missing.items() if not lost or len(missing) == 1]
-    if len(numbers) == 1:
-        return numbers[0]
-    listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"
-    if wanted is not None:
-        got = f"table {wanted!r}"
-    elif numbers or not missing:
-        got = f"{len(numbers)} tables" + (f" with {list(columns)}" if columns else "")
-    else:
-        nearest = min(missing, key=lambda i: len(missing[i]))
-        got = f"no table with all columns, since {nearest} '{names[nearest]}' lacks {missing[nearest]}"
-    raise FormatError(f"{path}: got {got}, expected one; name one, or give its number: {listed}")
+    return Catalog(FORMAT, path, told, (partition,), metadata)
 
 
 def column(element: Field, name: str, datatype: pa.DataType) -> Column:

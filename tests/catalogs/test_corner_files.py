@@ -31,8 +31,7 @@ FOLDERS = {
 
 REFUSALS = (
     r"holds no table; it holds the HDUs 0 PRIMARY",
-    r"holds \d+ tables: .*; name one, or give its number",
-    r"got \d+ tables.*, expected one; name one, or give its number",
+    r"holds \d+ tables.*, expected one of .*; name one, or give its number",
     r"the format of .* is unknown; expected one of hats: a folder; parquet",
     r"refers to another file or address for its data, expected the data inside; save the table with its data",
     r"is damaged: .*; expected a whole VOTable: fetch it again",

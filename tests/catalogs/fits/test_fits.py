@@ -192,18 +192,19 @@ def test_the_table_is_chosen_by_name_number_or_columns(tmp_path: Path) -> None:
 def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
     path = several(tmp_path / "t.fits", "A", "B", "B")
     with pytest.raises(
-        CatalogError, match=r"holds 3 tables: 2 \('A'\) BINTABLE, 3 .*name one, or give its number"
+        CatalogError,
+        match="holds 3 tables, expected one of 2 'A', 3 'B', 4 'B'; name one, or give its number",
     ):
         fits.open(path)
     with pytest.raises(CatalogError, match="holds 3 tables"):
         fits.open(path, columns=["x"])
     with pytest.raises(
-        CatalogError, match=r"holds 3 tables.*; none has all columns: 3 lacks \['y'\]; name one"
+        CatalogError, match=r"holds 3 tables, none with all columns \(3 lacks \['y'\]\), expected"
     ):
         fits.open(path, columns=["x", "only_1", "y"])
     with pytest.raises(CatalogError, match="2 tables called 'B'"):
         fits.open(path, "B")
-    with pytest.raises(CatalogError, match=r"0 tables called '1'; expected one of 0 PRIMARY, 1 \('IMAGE'\)"):
+    with pytest.raises(CatalogError, match="0 tables called '1', expected one of 2 'A'"):
         fits.open(path, 1)
 
 
@@ -410,7 +411,7 @@ def test_a_table_of_each_kind_must_be_chosen_between(tmp_path: Path) -> None:
     path = make(tmp_path / "t.fits")
     binary = astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("b", "J", array=[1])], name="BINARY")
     astropy_fits.append(path, binary.data, binary.header)
-    with pytest.raises(CatalogError, match=r"holds 2 tables: 1 \('CHARS'\) TABLE, 3 \('BINARY'\) BINTABLE"):
+    with pytest.raises(CatalogError, match="holds 2 tables, expected one of 1 'CHARS', 3 'BINARY'"):
         fits.open(path)
     assert fits.open(path, columns=["wide"]).metadata["hdu"] == "1"
     assert fits.open(path, "BINARY").names == ("b",)
