@@ -1,6 +1,6 @@
 """The FIELDs of a data-less VOTable, which VOParquet files carry as metadata: read, written, added to.
 
-Additions are put into the text behind the last FIELD, so that all else in it stays as it was.
+Additions are put behind the last FIELD; all else stays as it was.
 https://www.ivoa.net/documents/VOTable/20250116/
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import Any
-from xml.parsers import expat
+from xml.dom.minidom import Node, parseString
+from xml.parsers.expat import ExpatError
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ class VOTableError(ValueError):
     """The text is no VOTable that can be read."""
 
 
+PLACE = "blr: new fields"
+"""The comment in whose place new fields are put."""
+TEXT_NODES = (Node.TEXT_NODE, Node.CDATA_SECTION_NODE)
 ATTRIBUTES = ("name", "datatype", "arraysize", "unit", "ucd")
 Field = dict[str, str]
 """What is stated of a FIELD: some of its attributes, `null` and `description`; always a name."""
@@ -46,27 +50,48 @@ def field_xml(column: Column | NewColumn, width: str, prefix: str = "") -> str:
 
 def read_fields(xml: str) -> list[Field]:
     """Return the fields of the first table, in order."""
-    return Reader(xml).fields
+    return [stated(element) for element in field_elements(xml)[1]]
 
 
-def add_fields(xml: str, new: Iterable[NewColumn]) -> str:
-    """Return the text with fields added behind the last one of its first table."""
-    reader = Reader(xml)
-    if not reader.places:
+def changed_fields(xml: str, new: Iterable[NewColumn], dropped: Collection[str]) -> str:
+    """Return the text with fields added behind the last one of its first table, and without those `dropped`."""
+    document, elements = field_elements(xml)
+    if not elements:
         raise VOTableError("the VOTable has no FIELD")
-    data, end = xml.encode(), reader.places[-1][1]
-    added = "".join("\n" + field_xml(c, str(c.width or ""), reader.prefix) for c in new)
-    return (data[:end] + added.encode() + data[end:]).decode()
+    table, last = elements[-1].parentNode, elements[-1]
+    table.insertBefore(document.createComment(PLACE), last.nextSibling)
+    for element in elements:
+        if stated(element)["name"] in dropped:
+            table.removeChild(element)
+    prefix = f"{last.prefix}:" if last.prefix else ""
+    added = "".join("\n" + field_xml(c, str(c.width or ""), prefix) for c in new)
+    return document.toxml("UTF-8").decode().replace(f"<!--{PLACE}-->", added)
 
 
-def remove_fields(xml: str, names: Collection[str]) -> str:
-    """Return the text without the fields of those names in its first table."""
-    reader = Reader(xml)
-    data = xml.encode()
-    for field, (start, end) in zip(reversed(reader.fields), reversed(reader.places), strict=True):
-        if field["name"] in names:
-            data = data[:start].rstrip() + data[end:]
-    return data.decode()
+def field_elements(xml: str) -> tuple[Any, list[Any]]:
+    """Return the document, and the FIELDs of its first table; VOTableError where it cannot be read."""
+    if "<!DOCTYPE" in xml:  # entities could grow without bound
+        raise VOTableError("the VOTable has a DOCTYPE, which none needs")
+    try:
+        document = parseString(xml)  # noqa: S318 -- without a DOCTYPE there are no entities
+    except (ExpatError, ValueError, RecursionError) as error:
+        raise VOTableError(f"no well-formed XML: {error}") from None
+    tables = document.getElementsByTagNameNS("*", "TABLE")[:1]
+    return document, [node for table in tables for node in table.childNodes if node.localName == "FIELD"]
+
+
+def stated(element: Any) -> Field:
+    """Return what is stated of a FIELD."""
+    found = {"name": element.getAttribute("ID")}
+    found |= {key: element.getAttribute(key) for key in ATTRIBUTES if element.hasAttribute(key)}
+    for node in element.childNodes:
+        if node.localName == "VALUES" and node.hasAttribute("null"):
+            found["null"] = node.getAttribute("null")
+        elif node.localName == "DESCRIPTION":
+            found["description"] = "".join(
+                text.data for text in node.childNodes if text.nodeType in TEXT_NODES
+            )
+    return found
 
 
 def new_votable(fields: Iterable[str]) -> str:
@@ -76,76 +101,6 @@ def new_votable(fields: Iterable[str]) -> str:
         f'<?xml version="1.0" encoding="UTF-8"?>\n<VOTABLE version="1.4" xmlns="{NAMESPACE}">\n'
         f'<RESOURCE type="results">\n<TABLE>\n{body}\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n'
     )
-
-
-class Reader:
-    """Reads the first TABLE of a VOTable: its fields, and where the last of them ends."""
-
-    def __init__(self, xml: str) -> None:
-        self.fields: list[Field] = []
-        self.places: list[tuple[int, int]] = []
-        self.began = 0
-        self.prefix = ""
-        self.words: list[str] = []
-        self.path: list[str] = []
-        self.tables = 0
-        self.closing = False
-        self.parser = expat.ParserCreate("utf-8")
-        self.parser.StartElementHandler = self.start
-        self.parser.EndElementHandler = self.finish
-        self.parser.CharacterDataHandler = self.text
-        self.parser.DefaultHandler = lambda _: self.note_end()
-        self.parser.StartDoctypeDeclHandler = self.refuse_doctype
-        try:
-            self.parser.Parse(xml.encode(), True)  # noqa: FBT003 -- expat takes no keyword
-        except expat.ExpatError as error:
-            raise VOTableError(f"no well-formed XML: {error}") from None
-
-    @property
-    def inside(self) -> bool:
-        """Whether the place is in a FIELD of the first table."""
-        return self.tables == 1 and "FIELD" in self.path
-
-    def note_end(self) -> None:
-        """Take the place as the end of a FIELD, if it is the first behind one."""
-        if self.closing:
-            self.places.append((self.began, self.parser.CurrentByteIndex))
-            self.closing = False
-
-    def start(self, tag: str, attributes: dict[str, Any]) -> None:
-        """Begin an element."""
-        self.note_end()
-        prefix, _, local = tag.rpartition(":")
-        self.path.append(local)
-        self.tables += local == "TABLE"
-        if self.tables == 1 and self.path[-2:] == ["TABLE", "FIELD"]:
-            self.prefix = f"{prefix}:" if prefix else ""
-            self.began = self.parser.CurrentByteIndex
-            known = {k: v for k, v in attributes.items() if k in ATTRIBUTES}
-            self.fields.append({"name": attributes.get("ID", ""), **known})
-        elif self.inside and local == "VALUES" and "null" in attributes:
-            self.fields[-1]["null"] = attributes["null"]
-
-    def finish(self, _tag: str) -> None:
-        """End an element."""
-        self.note_end()
-        if self.inside and self.path[-1] == "DESCRIPTION":
-            self.fields[-1]["description"] = self.fields[-1].get("description", "") + "".join(self.words)
-            self.words = []
-        local = self.path.pop()
-        self.closing = self.tables == 1 and local == "FIELD" and self.path[-1:] == ["TABLE"]
-        # A second table may stand behind the first: its fields are not ours.
-        self.tables += local == "TABLE"
-
-    def text(self, data: str) -> None:
-        """Take the text of a description."""
-        self.note_end()
-        if self.inside and self.path[-1] == "DESCRIPTION":
-            self.words.append(data)
-
-    def refuse_doctype(self, *_: object) -> None:
-        """Refuse a document type: entities could grow without bound."""
-        raise VOTableError("the VOTable has a DOCTYPE, which none needs")
 
 
 KINDS = (

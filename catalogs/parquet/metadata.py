@@ -33,11 +33,10 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.metadata.votable_fields import (
     VOTableError,
-    add_fields,
+    changed_fields,
     field_xml,
     new_votable,
     read_fields,
-    remove_fields,
 )
 
 # What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
@@ -166,7 +165,7 @@ def with_votable(
 ) -> str:
     """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
     try:
-        return add_fields(remove_fields(old[VOTABLE], dropped) if dropped else old[VOTABLE], new)
+        return changed_fields(old[VOTABLE], new, dropped)
     except (KeyError, VOTableError):
         known = [field_xml(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
         return new_votable([*known, *(field_xml(c, str(c.width or "")) for c in new)])

@@ -13,7 +13,7 @@ from catalogs.catalog.catalog import Column
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.metadata.votable_fields import (
     VOTableError,
-    add_fields,
+    changed_fields,
     field_type,
     field_xml,
     new_votable,
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(fields: Any) -> None:
 @pytest.mark.parametrize("xml", ["", "<a", "<a></b>", "<!DOCTYPE a><a/>", "<VOTABLE/>"])
 def test_what_is_no_table_cannot_be_added_to(xml: str) -> None:
     with pytest.raises(VOTableError):
-        add_fields(xml, [NewColumn("b", pa.float32())])
+        changed_fields(xml, [NewColumn("b", pa.float32())], ())
 
 
 def test_entities_are_not_expanded() -> None:
