@@ -14,17 +14,10 @@ import pytest
 from catalogs.column_names import OF_THE_PACKAGE, column_names, read_column_names, using, with_names_of
 from catalogs.errors import ColumnNamesError
 from flows.cli.app import run
-from flows.draft._bands import band_and_kind, wavelength
+from flows.draft._bands import wavelength
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "column-names.md"
-
-# Modules that recognise columns: the survey's names that they had are in the data file.
-RECOGNISING = [
-    *sorted((ROOT / "flows" / "draft").glob("*.py")),
-    *sorted((ROOT / "catalogs" / "profile").glob("*.py")),
-    ROOT / "catalogs" / "sky" / "positions.py",
-]
 
 
 def team_file() -> str:
@@ -95,14 +88,6 @@ def test_a_teams_entries_come_before_the_packages(tmp_path: Path) -> None:
     assert "meridian" not in column_names().positions.words
 
 
-def test_names_of_new_bands_are_words_of_columns(tmp_path: Path) -> None:
-    file = tmp_path / "names.toml"
-    file.write_text(team_file(), encoding="utf-8")
-    with using(with_names_of(file)):
-        assert band_and_kind("petroMag_nb816") == ("nb816", "petro")
-    assert band_and_kind("petroMag_nb816")[0] is None
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -156,16 +141,3 @@ def test_each_role_of_the_package_has_names() -> None:
 def test_the_page_names_each_role() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [role for role in type(column_names()).model_fields if f"`{role}`" not in page] == []
-
-
-def test_no_module_that_recognises_columns_holds_a_table_of_names() -> None:
-    """Regular expressions of names would be known to nobody who reads the data file."""
-    survey_words = re.compile(
-        r"petro|camcol|hsc\||allwise|ebv|ivar|airmass|mjd|raj2000|\bfuv\b|stellarity|glon\b"
-    )
-    held = {
-        path.name: sorted(set(survey_words.findall(code)))
-        for path in RECOGNISING
-        for code in [re.sub(r'""".*?"""|#[^\n]*', "", path.read_text(encoding="utf-8"), flags=re.DOTALL)]
-    }
-    assert {name: words for name, words in held.items() if words} == {}

@@ -105,12 +105,6 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy: Path) -> N
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
-def test_presence_is_told_by_inspect(legacy: Path) -> None:
-    told = inspect_catalog(catalogs.open(legacy), label="CLASS").label.presence
-    assert list(told) == ["PARALLAX_X"]
-    assert (told["PARALLAX_X"].most, told["PARALLAX_X"].least_share) == ("STAR", 0.0)
-
-
 def test_presence_of_texts_and_of_small_classes() -> None:
     labels = np.array(["a"] * 40 + ["b"] * 40 + ["c"] * 3 + [""] * 40, dtype=object)
     text = np.array(["x"] * 40 + [""] * 83, dtype=object)
@@ -207,31 +201,6 @@ def test_a_column_is_not_called_as_another_one_is(tmp_path: Path, order: tuple[s
     assert '"f_1_2" = "`f 1`"  # f_1 is another column' in start.text
 
 
-def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    size = 10 ** (rng.random(400) ** 2 * 0.83 + 0.24)
-    Table({"w": size, "kind": np.where(rng.random(400) < 0.5, "A", "B")}).write(tmp_path / "sizes.fits")
-    assert (
-        '"log_w" = "log10(w)"  # skewed: its logarithm is more even'
-        in started(tmp_path / "sizes.fits", "kind").text
-    )
-
-
-def test_ident_names_the_objects_and_the_model_is_called_as_the_file(tmp_path: Path) -> None:
-    """COSMOS and GalSim call the column IDENT; a point in a file's name is no ending."""
-    rng = np.random.default_rng(3)
-    columns = {
-        "IDENT": rng.permutation(90_000)[:200] + 1000,
-        "x": rng.normal(size=200),
-        "kind": ["a", "b"] * 100,
-    }
-    Table(columns).write(tmp_path / "catalog_23.5_x.fits.gz")
-    start = start_of(tmp_path / "catalog_23.5_x.fits.gz", "kind")
-    assert 'name = "catalog_23-5_x"' in start.text
-    assert 'id = "IDENT"' in start.text
-    assert set(start.features) == {"x"}
-
-
 def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
     """Pixels have 17 values: rows of equal ones in one column are not alike, and were left out together."""
     rng = np.random.default_rng(3)
@@ -245,14 +214,6 @@ def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
     assert (
         len(np.unique(rows.group)) == len(set(zip(*(columns[n].tolist() for n in names), strict=True))) > 250
     )
-
-
-def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    kind = rng.random(400) < 0.5
-    columns = {"field_id": rng.integers(0, 40, 400), "w": kind + rng.normal(size=400)}
-    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "fields.fits")
-    assert not inspect_catalog(catalogs.open(tmp_path / "fields.fits")).identifiers
 
 
 def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
@@ -308,38 +269,6 @@ def test_a_yes_or_no_that_is_the_label_is_left_out(tmp_path: Path) -> None:
     start = start_of(tmp_path / "t.fits", "kind")
     assert set(start.features) == {"x"}
     assert "#   isE: leak: it is a code of kind" in start.text
-
-
-def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], 100)
-    Table({"name": [f"G{i}" for i in range(200)], "kind": kind}).write(tmp_path / "t.fits")
-    with pytest.raises(TrainingError, match=r"got no column of .* that could be a feature"):
-        start_of(tmp_path / "t.fits")
-
-
-def test_a_joint_leak_that_no_name_betrays(tmp_path: Path) -> None:
-    """A column computed from two others with the class in the formula: neither it nor they say much alone."""
-    rng = np.random.default_rng(8)
-    n = 3000
-    kind = rng.integers(0, 3, n)
-    p, q = rng.normal(20, 2, n), 10 ** rng.normal(1, 0.5, n)
-    col3 = 0.7 * p - 2.2 * np.log10(q) + np.array([0.0, 0.5, 1.0])[kind] + rng.normal(0, 0.08, n)
-    honest = rng.normal(0.4 * kind, 1.0)
-    columns = [
-        fits.Column("c1", "D", array=p),
-        fits.Column("c2", "E", array=q),
-        fits.Column("c3", "D", array=col3),
-        fits.Column("c4", "D", array=honest),
-        fits.Column("k", "J", array=kind),
-    ]
-    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "t.fits")
-    label = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="k").label
-    assert max(label.gains.values()) < 0.2
-    assert next(set(leak.columns) for leak in label.leaks if leak.derived) == {"c1", "c2", "c3"}
-    start = started(tmp_path / "t.fits", "k")
-    assert start.left_out["c3"].startswith("leak: computed from")
-    assert "c4" in start.features
-    assert not any("c3" in text for text in start.features.values())
 
 
 @pytest.mark.parametrize(
@@ -504,16 +433,6 @@ def test_two_labels_make_a_class_where_ten_are_different_at_most(more: int, clas
     found = starting_classes(many | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90})
     assert {*found.kept} == {*many, *classes}
     assert set(found.dropped) == {"quasar", "comet", "slip"} - classes
-
-
-@pytest.mark.parametrize("rows", [100, 2500])
-@pytest.mark.parametrize("rare", [5, 2])
-def test_a_class_of_few_rows_stays_whatever_the_split(rows: int, rare: int, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    kind = np.repeat(["a", "b", "rare"], [rows - 35 - rare, 35, rare])
-    columns = {"name": [f"G{i}" for i in range(rows)], "x": rng.normal(size=rows), "kind": kind}
-    Table(columns).write(tmp_path / "t.fits")
-    assert set(started(tmp_path / "t.fits", "kind").classes) == {"a", "b", "rare"}
 
 
 @pytest.mark.usefixtures("few_draws")

@@ -224,15 +224,6 @@ def test_a_colour_is_no_magnitude(name: str, ucd: str | None, *, is_one: bool) -
     assert about_a_magnitude(column) is not is_one
 
 
-def test_colours_of_the_catalogue_are_features_as_they_are(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], N // 2)
-    blue, red = MAGNITUDE + RNG.normal(1, 0.3, N), MAGNITUDE + RNG.normal(0, 0.1, N)
-    columns = {"phot_bp_mean_mag": blue, "phot_rp_mean_mag": red, "g_rp": RNG.normal(1, 0.5, N)}
-    start = started(tmp_path, columns | {"kind": kind})
-    assert start.features["g_rp"] == "g_rp"
-    assert not any("g_rp" in text and "-" in text for text in start.features.values())
-
-
 @pytest.mark.parametrize(
     ("name", "values", "is_one"),
     [
@@ -280,17 +271,6 @@ def test_angles_that_are_no_places_are_features(tmp_path: Path) -> None:
     assert not started(tmp_path, columns | {"kind": kind}, incl="deg", duration="h").left_out
 
 
-def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b", "c"], 200)
-    alone = np.where(kind == "a", RNG.normal(size=600), np.nan)
-    two = np.where(kind == "c", np.nan, RNG.normal(size=600))
-    start = started(tmp_path, {"alone": alone, "two": two, "x": RNG.normal(size=600), "kind": kind})
-    assert start.left_out["alone"].startswith(
-        "no two classes to compare; measured for 100% of class 'a' and 0% of"
-    )
-    assert start.suspects["two"].startswith("measured for 100% of ")
-
-
 LONG = "a spectrum as text " * 500
 
 
@@ -322,16 +302,6 @@ def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
     start = started(tmp_path, columns)
     assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
     assert '"SII_FLUX_ERR" = [-1.0]  # -1.0: 6 rows, repeated, and no error is negative' in start.text
-
-
-@pytest.mark.parametrize("negative", [-1.0, -6860.0])
-def test_one_mark_among_errors_is_enough(negative: float) -> None:
-    """One velocity of 6dFGS has an error of -6860: the errors were a feature."""
-    values = np.append(RNG.lognormal(size=99), negative)
-    columns = {n: Column(n, FLOAT) for n in ("x", "x_err")}
-    rows = {"x": RNG.normal(size=100), "x_err": values}
-    assert error_of(columns["x_err"], values, rows, columns) == "x"
-    assert error_of(columns["x_err"], RNG.normal(size=100), rows, columns) is None
 
 
 @pytest.mark.filterwarnings("error")

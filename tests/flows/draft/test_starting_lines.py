@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from astropy.io import fits
 
 from catalogs.expressions.expression import parse
 from flows.draft._columns import _gain, telling
 from flows.features.columns import error_scale
-from flows.request import TrainRequest
-from flows.tables import classify_table
-from flows.training import steps
 from tests.flows.starting import start_of, started
 
 N = 300
@@ -105,27 +101,3 @@ def test_the_gain_is_the_log_likelihood_ratio_less_its_parameters() -> None:
     assert _gain(missing, classes) == pytest.approx(ratio - 2)
     assert telling({"x": missing}, classes) == ["x"]
     assert telling({"x": missing & (np.cumsum(missing) <= 4)}, classes) == []
-
-
-def test_a_training_gains_by_it_and_a_row_without_measurements_stays_unclassified(tmp_path: Path) -> None:
-    start = started(tmp_path, survey(5, tells=True))
-    target = survey(6, tells=True)
-    y = target.pop("kind") == "galaxy"
-    plain = "\n".join(line for line in start.text.splitlines() if "isfinite" not in line)
-    losses = []
-    for i, text in enumerate((start.text, plain)):
-        short = text[: text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
-        short = short.replace('by = "stack"', 'by = "evidence"\nposterior = "laplace"')
-        (tmp_path / f"{i}.toml").write_text(short, encoding="utf-8")
-        model = steps.train(TrainRequest(tmp_path / f"{i}.toml", tmp_path / f"models-{i}", threads=1))
-        table = pa.table(target).append_column("id", pa.array(np.arange(N_OBJECTS)))
-        classified = classify_table(table, model=model.model, store=tmp_path / f"models-{i}")
-        p = classified["blr_p_galaxy"].to_numpy()
-        losses.append(-np.mean(np.log(np.where(y, p, 1 - p))))
-    assert losses[0] < losses[1] - 0.02
-    bare = pa.table({name: np.array([np.nan, np.nan]) for name in target})
-    scored = classify_table(bare, model=model.model, store=tmp_path / "models-1")
-    kept = classify_table(bare, model="x", store=tmp_path / "models-0")
-    for found in (scored, kept):
-        assert np.isnan(found["blr_p_galaxy"].to_numpy()).all()
-        assert (np.asarray(found["blr_flags"]) & 32 == 32).all()

@@ -129,16 +129,6 @@ def test_fluxes_below_zero_have_magnitudes_and_their_errors_are_no_features(tmp_
     assert 'inverse_variance = "IVAR_R"' in start.text
 
 
-def test_many_bands_leave_a_place_to_shapes(tmp_path: Path) -> None:
-    s = survey("ugrizy")
-    columns = {f"mag_{b}{i}": m for i in ("", "_psf", "_petro") for b, m in s["magnitudes"].items()}
-    columns = {n: m + s["rng"].normal(0, 0.1, N) for n, m in columns.items()}
-    columns["sersic_index"] = np.where(s["late"], 1.2, 3.5) + s["rng"].normal(0, 1.2, N)
-    start = started(tmp_path, s, columns)
-    assert "sersic_index" in start.features
-    assert {"mag_u", "mag_y"} <= set(" ".join(start.features.values()).split())
-
-
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
@@ -168,14 +158,6 @@ def test_redshifts_by_whichever_code_are_distances(name: str) -> None:
 def test_other_names_are_of_the_object(name: str) -> None:
     column = Column(name, pa.float64())
     assert not any(about(column) for about in (about_the_distance, about_the_observation, about_an_error))
-
-
-def test_places_in_each_band_are_places(tmp_path: Path) -> None:
-    s = survey("gri")
-    ra = s["rng"].uniform(10, 12, N)
-    columns = {"ra": ra, "dec": ra - 30} | {f"{b}_ra": ra + s["rng"].normal(0, 1e-3, N) for b in "gri"}
-    start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
-    assert {start.left_out[f"{b}_ra"] for b in "gri"} == {"a place or a direction on the sky"}
 
 
 def test_codes_are_no_marks(tmp_path: Path) -> None:
@@ -296,16 +278,6 @@ def test_names_of_magnitudes(name: str, middle: int, *, is_one: bool) -> None:
     assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
 
 
-def test_twelve_bands_in_a_vector_make_colours(tmp_path: Path) -> None:
-    """As J-PLUS has them."""
-    s = survey("ugriz")
-    m = s["magnitudes"]
-    vector = np.stack([m[b] + s["rng"].normal(0, 0.05, N) for b in "uuuugggrriiz"], axis=1)
-    columns = {"MAG_AUTO": pa.FixedSizeListArray.from_arrays(pa.array(vector.ravel()), 12)}
-    colours = [f"MAG_AUTO[{i}] - MAG_AUTO[{i + 1}]" for i in range(11)]
-    assert list(started(tmp_path, s, columns).features.values()) == [*colours, "MAG_AUTO[5]"]
-
-
 @pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])
 def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, mark: float, text: str) -> None:
     """As 99 - A: alike, and in one row each.  What is taken for a magnitude spoils the fit of all others."""
@@ -322,12 +294,6 @@ def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, ma
     assert [(f.value, f.count) for f in told.sentinels] == [(text, 40)]
     rows = starting.gathered(start.text, tmp_path / "x.parquet")
     assert np.count_nonzero(rows.missing.any(axis=1)) == 40
-
-
-def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path: Path) -> None:
-    s = survey()
-    columns = {f"mag_{b}": x for b, x in s["magnitudes"].items()} | {"percent": s["rng"].uniform(0, 100, N)}
-    assert "sentinels" not in started(tmp_path, s, columns).text
 
 
 def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path: Path) -> None:
@@ -360,10 +326,3 @@ def test_bounds_of_a_quantity_are_no_marks(
     assert np.count_nonzero(column == bound) > 5
     text = started(tmp_path, s, {name: column} | {f"mag_{b}": x for b, x in s["magnitudes"].items()}).text
     assert "[catalog.sentinels]" not in text
-
-
-def test_ninety_far_from_all_others_is_a_mark(tmp_path: Path) -> None:
-    s = survey("gr")
-    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
-    m["mag_r"][:9] = 90.0
-    assert tomllib.loads(started(tmp_path, s, m).text)["catalog"]["sentinels"] == {"mag_r": [90.0]}

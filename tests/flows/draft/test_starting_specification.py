@@ -90,19 +90,6 @@ def test_inspection_finds_what_is_odd(made: Path) -> None:
     assert told.duplicate_columns == (("bmag", "again"),)
 
 
-def test_leaks_by_themselves_and_only_together(made: Path) -> None:
-    leaks = inspect_file(made, label="kind").label.leaks
-    assert leaks[0].columns == ("answer",)
-    derived = [set(leak.columns) for leak in leaks if leak.derived]
-    assert derived
-    assert all("mu" in found and "axis" in found for found in derived)
-    assert leaks[0].gain > 0.8
-
-
-def test_the_same_inspection_twice(made: Path) -> None:
-    assert inspect_file(made, label="kind") == inspect_file(made, label="kind")
-
-
 def test_the_complement_of_a_vote_fraction_and_the_number_of_votes_are_no_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     n, x = rng.integers(5, 45, 2500), rng.normal(size=2500)
@@ -192,7 +179,6 @@ def test_an_element_that_gives_the_class_away_is_told_by_the_training(tmp_path: 
     assert "features may give the class away (v[1])" in use.short
 
 
-@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
 def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
     """Of 100,000 rows 600 have a class: some hundred in a sample of all, too few for anything that is asked of them."""
@@ -212,9 +198,6 @@ def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
     out = tmp_path / "spec.toml"
     assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
     assert "mu" not in read_specification(out).features.values()
-    out.write_text("[[candidate]]".join(out.read_text().split("[[candidate]]")[:2]))  # all take half a minute
-    told = train(out, tmp_path / "models")
-    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 def parsed(n: int, folder: Path) -> Specification:
@@ -254,16 +237,6 @@ def test_init_trains_on_real_catalogues(name: str, tmp_path: Path, monkeypatch: 
     if name != "sdss":  # of all its rows amber; the first 3,000 hold too few quasars
         assert told.trust.verdict in {"green", "amber"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
-
-
-@pytest.mark.parametrize("key", ["columns", "expressions"])
-def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made: Path, key: str) -> None:
-    text = start_of(made).text
-    hint = f'# {key} = {{ "answer" = "..." }}'
-    assert hint in text
-    told = text.replace("# [target]", "[target]").replace(hint, f"{key} = {{ answer = 'B' }}")
-    target = parse_specification(told, source="spec.toml").target
-    assert getattr(target, key) == {"answer": "B"}
 
 
 def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str = "") -> StartedSpecification:
@@ -311,16 +284,6 @@ def test_few_rows_without_a_label_make_no_target(tmp_path: Path) -> None:
     start = partly_labelled(tmp_path, labelled=900, unlabelled=300)
     assert "target" not in tomllib.loads(start.text)
     assert not any("target" in line for line in start.summary)
-
-
-def test_a_training_compares_the_labelled_rows_with_the_whole_file(tmp_path: Path) -> None:
-    text = partly_labelled(tmp_path, labelled=300, unlabelled=900).text
-    trained = train(trial(text, tmp_path), tmp_path / "models")
-    shift = read_model(tmp_path / "models" / "field" / trained.version / "model.asdf").training.shift
-    assert shift.target is not None
-    assert shift.auc_low is not None
-    assert shift.target["n_rows"] == 1200
-    assert shift.auc_low < 0.55  # the labelled rows are drawn from the file at random
 
 
 CDS = ("RAh", "RAm", "RAs", "DE-", "DEd", "DEm", "DEs")

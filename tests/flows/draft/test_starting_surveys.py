@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from astropy.table import Column as TableColumn
 from astropy.table import Table
 
 import catalogs
@@ -96,33 +95,6 @@ def test_inspection_shows_elements_and_their_range(tmp_path: Path) -> None:
     assert second.missing == pytest.approx(1 / 3)
 
 
-def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path: Path) -> None:
-    g = galaxies()
-    columns = {"objID": g["id"], "raMean": g["ra"], "decMean": g["dec"], "type": g["type"]}
-    for i, band in enumerate("griz"):
-        columns[f"{band}MeanPSFMag"] = g["mags"][:, i] + g["rng"].normal(0.4, 0.2, N)
-        columns[f"{band}MeanPSFMagErr"] = g["rng"].uniform(0.01, 0.05, N)
-        columns[f"{band}MeanKronMag"] = g["mags"][:, i]
-    start, written = started(tmp_path / "ps.parquet", columns)
-    assert (written["catalog"]["ra"], written["catalog"]["dec"]) == ("raMean", "decMean")
-    assert next(iter(start.features.values())) == "gMeanPSFMag - rMeanPSFMag"
-    assert start.left_out["gMeanPSFMagErr"].startswith("an error")
-
-
-@pytest.mark.parametrize("unit", [None, "erg / (s cm2 Hz)", "count"])
-def test_fluxes_without_a_zero_point_make_colours(tmp_path: Path, unit: str | None) -> None:
-    g = galaxies()
-    columns = {"TARGETID": g["id"], "type": g["type"], "FRACFLUX_G": g["rng"].random(N)}
-    for i, band in enumerate("GRZ"):
-        columns[f"FLUX_{band}"] = TableColumn(10 ** (0.4 * (22.5 - g["mags"][:, i])), unit=unit)
-    start, _ = started(tmp_path / "zall.fits", columns)
-    assert list(start.features.values())[:3] == [
-        "log10(FLUX_G / FLUX_R)",
-        "log10(FLUX_R / FLUX_Z)",
-        "log10(FLUX_R)",
-    ]
-
-
 def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
     g = galaxies()
     smooth = np.where(g["type"] == "E", 0.6, 0.4) + g["rng"].normal(0, 0.15, N)
@@ -152,17 +124,6 @@ def test_a_vector_is_no_label(tmp_path: Path) -> None:
         starting_specification(catalog, "p", folder=tmp_path)
     with pytest.raises(UsageError, match="which holds fixed_size_list"):
         inspect_catalog(catalog, label="p")
-
-
-@pytest.mark.parametrize("text", ["\\N", "99", "-9999.", "#N/A", "null"])
-def test_texts_that_say_nobody_knows_are_no_class(tmp_path: Path, text: str) -> None:
-    g = galaxies()
-    labels = g["type"].astype("U8")
-    labels[:100] = text
-    start, _ = started(
-        tmp_path / "t.parquet", {"id": g["id"], "type": labels, "g_r": np.diff(g["mags"])[:, 1]}
-    )
-    assert set(start.classes) == {"E", "S"}
 
 
 def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path: Path) -> None:

@@ -111,11 +111,6 @@ def test_an_absent_column_is_told_with_its_key_and_the_nearest() -> None:
         FeatureReader({"b": parse("bmag")}, where=parse("x > 1")).check(catalog("bmag"))
 
 
-def test_no_rows() -> None:
-    found = reader(b="bmag").evaluate(batch(bmag=pa.array([], pa.float64())))
-    assert found.X.shape == found.missing.shape == (0, 1)
-
-
 LABEL = Label(column="hubble", classes={"late": ("Sc", "Sb"), "early": ("E",)})
 
 
@@ -431,14 +426,6 @@ def test_blank_is_the_empty_text(tmp_path: Path, state: str) -> None:
     assert counts["mag", State.MEASURED] == 3
 
 
-def test_a_column_of_classes(tmp_path: Path) -> None:
-    states = 'masked = { kind = ["hidden"] }\nnot_detected = { kind = "blank" }\nsentinels = { kind = "?" }'
-    assert read(tmp_path, states, """e = "kind == 'E'" """)[1] == [k == "E" for k in KINDS]
-    assert read(tmp_path, states, """e = "kind == 'hidden'" """)[1] == [0] * 10, "it is no class any more"
-    assert read(tmp_path, states, 'e = "kind_masked"')[1] == [k == "hidden" for k in KINDS]
-    assert read(tmp_path, states, 'e = "kind_not_detected"')[1] == [k == "" for k in KINDS]
-
-
 def test_texts_that_are_not_stated_are_named(tmp_path: Path) -> None:
     """A text that is in none of the three is no number, and is not taken for a missing one."""
     told = r"masked \(among the numbers are 'N/A', '>23.1', '>22.9'\)"
@@ -448,15 +435,6 @@ def test_texts_that_are_not_stated_are_named(tmp_path: Path) -> None:
         read(tmp_path, "", 'm = "mag"')
     with pytest.raises(ExpressionError, match=r"not_detected or masked \(no number, but '.+'\)$"):
         read(tmp_path, "", 'm = "kind"')
-
-
-def test_the_reasons_are_counted_in_training(tmp_path: Path) -> None:
-    written(tmp_path, 20)
-    head = 'name = "made"\n[catalog]\npaths = ["survey.csv"]\nid = "id"\n'
-    label = '[label]\ncolumn = "kind"\nclasses = { e = "E", s = "S" }\n'
-    (tmp_path / "spec.toml").write_text(f'{head}{STATES}{label}[features]\nm = "mag"\n')
-    planned = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)
-    assert planned.training.states == {"mag": {"not_observed": 40, "not_detected": 40}}
 
 
 def test_votes_among_which_are_texts() -> None:

@@ -109,53 +109,6 @@ def test_labels_that_columns_cannot_tell_apart(made: Path, label: str, told: str
         train(made / "spec.toml", made / "models")
 
 
-def _two_files(made: Any, second: str) -> Any:
-    """Write a first file with early and late, whose weights are impossible, and a second one with those labels."""
-    write(made / "survey.parquet", survey())
-    columns = survey(seed=6)
-    columns["kind"] = np.append(columns["kind"][:-2], second)
-    write(made / "more.parquet", columns)
-    return HEAD.replace('["survey.parquet"]', '["survey.parquet", "more.parquet"]') + 'weight = "0 - 1"\n'
-
-
-@pytest.mark.parametrize("join", ["id", "place", "review"])
-def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(
-    made: Path, join: str
-) -> None:
-    """By what rows have: labels that no row takes are no classes."""
-    head = _two_files(made, ["early", "early"])
-    columns = survey(seed=6)
-    kinds = np.append(columns["kind"][:-2], ["SB/c", "SB c"])
-    write(made / "labels.parquet", {n: columns[n] for n in ("id", "ra", "dec")} | {"kind": kinds})
-    table = {
-        "id": '[label.table]\npath = "labels.parquet"\nid = "id"\n',
-        "place": '[label.table]\npath = "labels.parquet"\nra = "ra"\ndec = "dec"\n',
-        "review": 'extra = ["labels.parquet"]\n',
-    }[join]
-    text = head + f'[label]\ncolumn = "kind"\n{table}' + TAIL
-    (made / "spec.toml").write_text(text)
-    with pytest.raises(TrainingError, match="class 'SB/c' would clash with class 'SB c'"):
-        train(made / "spec.toml", made / "models")
-    kinds[-2] = "early"
-    far = columns["dec"].copy()
-    far[-1], columns["id"][-1] = 89.0, "nobody"
-    ids = columns["id"].astype(object)
-    write(made / "labels.parquet", {"id": ids, "ra": columns["ra"], "dec": far, "kind": kinds})
-    with pytest.raises(TrainingError, match=r"catalog\.weight"):
-        train(made / "spec.toml", made / "models")
-
-
-def test_labels_joined_by_identifier_with_conflicts(made: Path) -> None:
-    columns = survey()
-    names = [*columns["id"][:200], "G0", "G1"]
-    kinds = [*columns["kind"][:200], "Late", "Late"]
-    pq.write_table(pa.table({"name": names, "kind": kinds}), made / "labels.parquet")
-    found = gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
-    doubled = sum(k.strip() != "Late" for k in columns["kind"][:2])
-    assert found.sample.labels.conflicts == doubled
-    assert len(found.rows.target) == 200 - doubled
-
-
 def test_names_that_match_nothing_are_said_so(made: Path) -> None:
     columns = survey()
     pq.write_table(pa.table({"name": ["'G0", "'G1"], "kind": ["early", "Late"]}), made / "labels.parquet")
@@ -334,13 +287,6 @@ def test_magnitudes_of_fluxes_with_learned_softening(made: Path) -> None:
     found = training_reader(learned).of(catalog).evaluate(batch)
     free = columns["flux"] * 10 ** (0.4 * 2.285 * columns["ebv"])
     assert np.allclose(found.X[:, 0], asinh_magnitude(free, 0.3e-9))
-
-
-def test_a_flux_without_unit_has_to_be_stated(made: Path) -> None:
-    write(made / "survey.parquet", survey())
-    spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
-    with pytest.raises(CatalogError, match=r"photometry.mag: got a flux in 'no unit' .* state it: unit = "):
-        with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
 
 
 def test_three_reasons_for_no_value_are_kept_apart(made: Path) -> None:

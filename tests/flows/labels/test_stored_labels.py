@@ -18,14 +18,12 @@ from sklearn.metrics import log_loss
 import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
-from catalogs.hats import write_hats
-from catalogs.profile.split import healpix_pixels
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import ColumnMapping, flux_unit
 from flows.features.reader import conversions, training_reader
 from flows.labels.reader import plain_number, read_reviews
-from flows.labels.source import LabelNames, LabelPlaces, LabelSource, place_conflicts
+from flows.labels.source import LabelNames, LabelPlaces, place_conflicts
 from flows.specification.catalog import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
@@ -108,51 +106,6 @@ def test_places_have_the_label_of_the_nearest_one(radius: float) -> None:
     assert len(np.unique(number)) == len(np.unique(index))
     assert number.max() < len(stored)
     assert (index >= 0).sum() > 100
-
-
-HATS = """
-name = "hats"
-[catalog]
-paths = ["survey"]
-id = "id"
-ra = "ra"
-dec = "dec"
-[label]
-column = "kind"
-table = { path = "labels", ra = "ra", dec = "dec" }
-[features]
-x = "x"
-"""
-
-
-def test_both_are_hats(tmp_path: Path) -> None:
-    """A row at the edge of a pixel has its label from the neighbouring one."""
-    rng = np.random.default_rng(7)
-    n = 2000
-    ra, dec = rng.uniform(40, 50, n), rng.uniform(-5, 5, n)
-    ra[: n // 2] = 45 + np.abs(dec[: n // 2]) * np.sign(
-        ra[: n // 2] - 45
-    )  # near the edges of four base pixels
-    late = rng.random(n) < 0.5
-    rows = {"id": np.arange(n), "ra": ra, "dec": dec, "x": rng.normal(late)}
-    labels = {
-        "ra": ra + rng.choice([-0.7, 0.7], n) / 3600,
-        "dec": dec,
-        "kind": np.where(late, "late", "early"),
-    }
-    for name, table in (("survey", rows), ("labels", labels)):
-        pixels = healpix_pixels(table["ra"], table["dec"], 10)
-        write_hats(tmp_path / name, pa.table(table), pixels, order=10, extra={})
-        assert len(catalogs.open(tmp_path / name).partitions) == 4
-    specification = parse_specification(HATS, source="a test", base_folder=str(tmp_path))
-    source = LabelSource.of(specification)
-    wrong = 0
-    for batch in catalogs.open(tmp_path / "survey").batches(["id", "ra", "dec"]):
-        values = {name: batch[name].to_numpy() for name in ("id", "ra", "dec")}
-        found = source.texts(values)
-        wrong += np.count_nonzero((found != labels["kind"][values["id"]]) & (found != ""))
-    assert source.n_joined > 0.95 * n
-    assert wrong < 0.01 * n, "of rows that are nearer to another one's label"
 
 
 CLASSES = {"early": ["E", "S0"], "late": ["Sb", "Sc"]}
@@ -392,22 +345,6 @@ def test_each_way_to_state_extinction_takes_it_off(tmp_path: Path, kind: str, du
     assert np.abs(left[0] - clean[0]).max() > 0.5
 
 
-def test_a_trained_model_takes_the_dust_off(tmp_path: Path) -> None:
-    """The same galaxies behind dust, and without any, have the same probabilities."""
-    write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
-    band = f"{BANDS['pogson']}extinction = {DUST['transmission']}\n"
-    write(tmp_path / "survey.parquet", reddened(survey()), flux="nanomaggy")
-    (tmp_path / "spec.toml").write_text(HEAD + band)
-    told = train(tmp_path / "spec.toml", tmp_path / "models")
-    nothing = np.zeros(240)
-    clean = survey() | {"ebv": nothing, "a_r": nothing, "through": nothing + 1}
-    paths = [tmp_path / "survey.parquet", write(tmp_path / "clean.parquet", clean, flux="nanomaggy")]
-    classify(paths, model=told.model, out=tmp_path / "out", store=tmp_path / "models")
-    one, two = (pq.read_table(tmp_path / "out" / p.name)["blr_p_late"].to_numpy() for p in paths)
-    assert np.isfinite(one).all()
-    np.testing.assert_allclose(one, two, atol=1e-6)
-
-
 def test_one_softening_of_catalogues_in_two_units(tmp_path: Path) -> None:
     """Half of the survey in nJy: the softening and the magnitudes are those of all of it in nanomaggies."""
     columns = survey()
@@ -432,16 +369,6 @@ def test_one_softening_of_catalogues_in_two_units(tmp_path: Path) -> None:
     assert softening == pytest.approx(0.25e-9)  # between the halves
     assert mixed.photometry["m"].softening == pytest.approx(softening, rel=1e-9)
     np.testing.assert_allclose(gather(mixed, parts).rows.X, gather(whole, [all_of_it]).rows.X, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("unit", "other"), [("nJy", "Jy"), ("Jy", "nJy"), ("nanomaggy", "nJy"), ("Jy", "nanomaggy")]
-)
-def test_units_of_flux_by_their_zero_points(unit: str, other: str) -> None:
-    assert unit_factor(unit, other) * unit_factor(other, unit) == pytest.approx(1)
-    flux = 3.0
-    mag = ZERO_POINT[unit] - 2.5 * np.log10(flux)
-    assert ZERO_POINT[other] - 2.5 * np.log10(flux * unit_factor(unit, other)) == pytest.approx(mag)
 
 
 def test_zero_points_are_those_of_astropy() -> None:

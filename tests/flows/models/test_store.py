@@ -22,7 +22,7 @@ import pytest
 from blr.calibration import paired_gain
 from flows.cli._list import run_list
 from flows.cli.app import run
-from flows.errors import ModelError, UsageError
+from flows.errors import ModelError
 from flows.models.model import (
     digest,
     make_version,
@@ -362,15 +362,6 @@ def test_a_list_shows_who_rejected_a_model(store: Store, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert "morphology@0123456789ab: C. Critic rejected it on 20" in said
     assert "loses the dwarfs" in said
-
-
-def test_a_store_outside_of_the_roots_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BLR_ROOTS", str(tmp_path / "survey"))
-    assert Store.named(tmp_path / "survey" / "models") == Store(tmp_path / "survey" / "models")
-    with pytest.raises(UsageError, match=r"^store: got .*, expected a path inside"):
-        Store.named(tmp_path / "models")
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import catalogs
 from blr.basis.kinds import BASES
 from catalogs.arrays import plain_texts
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import is_sentinel
 from flows.draft.inspection import starting_classes
-from flows.draft.specification import starting_specification
 from flows.errors import SpecificationError
 from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader
@@ -32,7 +28,6 @@ from flows.specification.catalog import Label, as_sentinels, number_range
 from flows.specification.specification import Basis, Specification, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 from tests.flows.children import python
-from tests.flows.verbs import train
 
 TEXT = """
 name = "m"
@@ -311,29 +306,6 @@ def test_marks_are_nines_and_no_other_numbers() -> None:
 @pytest.mark.parametrize("codes", [range(1, 15), (-9, 0, 1, 2), (0.5, 1, 1.5, 2), (-1, *range(12))])
 def test_codes_are_classes_each(codes: range | tuple[Any, ...]) -> None:
     assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
-
-
-@pytest.mark.parametrize("kind", [np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
-def test_t_types_train_as_init_writes_them(tmp_path: Path, kind: type) -> None:
-    rng = np.random.default_rng(3)
-    t = rng.uniform(-5, 9, N)
-    r = rng.normal(16, 1, N)
-    columns = {
-        "id": np.arange(N) + 10**9,
-        "t": np.where(rng.random(N) < 0.1, -99, np.round(t, 1)).astype(kind),
-    }
-    columns |= {"mag_g": r + 0.8 - 0.05 * t + rng.normal(0, 0.1, N), "mag_r": r}
-    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "t", folder=tmp_path)
-    written = tomllib.loads(start.text)["label"]["classes"]
-    assert written == {"below_0": ["..0"], "from_0": ["0.."]}
-    assert "renamed" not in start.text
-    head, *candidates = start.text.split("[[candidate]]")
-    some = candidates[:2] if kind is np.float32 else candidates  # `make long` trains all
-    (tmp_path / "spec.toml").write_text("[[candidate]]".join([head, *some]))
-    told = train(tmp_path / "spec.toml", tmp_path / "models")
-    assert told.metrics.log_loss < 0.7 * told.metrics.log_loss_baseline
-    assert sum(start.classes.values()) == np.sum(columns["t"] > -90)
 
 
 ENDS = st.floats(-1e4, 1e4, width=32)

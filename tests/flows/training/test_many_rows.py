@@ -117,29 +117,6 @@ def part(X: np.ndarray, missing: np.ndarray, target: np.ndarray, name: np.ndarra
     return {"X": X, "missing": missing, "target": target, "place": name, "name": name, "named": name}
 
 
-def parts(n: int, rng: np.random.Generator) -> list[Part]:
-    edges = np.sort(rng.integers(0, 1000, n - 1)).tolist()
-    name = np.arange(1000, dtype=np.uint64) ** 3 % 700
-    target = np.arange(1000, dtype=np.int16) % 3
-    made = []
-    for a, b in zip([0, *edges], [*edges, 1000], strict=True):
-        X = np.arange(a, b, dtype=float)[:, None]
-        made.append(part(X, X > 500, target[a:b], name[a:b]))
-    return made
-
-
-def collected(
-    tmp_path: Path, most: int | None, n: int, order: int = 1
-) -> tuple[Collected, StoredRows | None]:
-    """Return what is collected of parts, in their order or the other way round."""
-    folder = tmp_path / f"{most}-{n}-{order}"
-    folder.mkdir()
-    rows = Collected(most, lambda: folder)
-    for one in parts(n, np.random.default_rng(n))[::order]:
-        rows.add(one)
-    return rows, rows.finish()
-
-
 def test_a_disk_without_room() -> None:
     full = ArrayWriter(Path("/dev/full"))
     with pytest.raises(StorageError, match=r"No space left on device.*expected enough space for all of them"):

@@ -29,7 +29,6 @@ from flows.draft.specification import starting_specification
 from flows.errors import Interrupted, OutputFolderError, TrainingError
 from flows.models.description import Metrics, ModelDescription
 from flows.models.store import Store
-from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport, quality_remarks
 from flows.runs.lock import exclusive
 from flows.tables import classify_table
@@ -193,11 +192,6 @@ def test_weights_count_as_rows(folder: Path, make: SimpleNamespace) -> None:
         assert a.log_evidence == pytest.approx(b.log_evidence, rel=1e-9)
 
 
-def test_a_label_column_alone(folder: Path) -> None:
-    text_of(folder, 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', "")
-    assert train(folder / "spec.toml", folder / "models").classes == ("E", "S0", "S?", "Sb", "Sc")
-
-
 def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: SimpleNamespace) -> None:
     """A file without a column, of other types and order: the model of the table in which those values are missing."""
     columns = make.survey()
@@ -262,16 +256,6 @@ def test_a_stack_of_candidates(folder: Path) -> None:
     assert told.selected == int(np.argmax(shares))
 
 
-def test_an_average_of_candidates(folder: Path) -> None:
-    text_of(folder, "[features]", '[select]\nby = "average"\n[features]')
-    told = train(folder / "spec.toml", folder / "models")
-    model = Store(folder / "models").load("morphology")
-    rows = [row for row in told.candidates if row.weight >= 1e-3]
-    total = sum(row.weight for row in rows)
-    shares = [row.weight / total * part.weight for row in rows for part in row.parts]
-    assert [m.weight for m in model.classifier.members] == pytest.approx(shares)
-
-
 def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
@@ -285,19 +269,6 @@ def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.C
     shown = capsys.readouterr().out
     assert "left-out objects" in shown
     assert "eld-out" not in shown
-
-
-def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
-    told = plain
-    n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
-    report = TrainReport.of(told)
-    said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
-    assert said in report.remarks
-    undecided = replace(told.training, unlabelled=3, unknown_labels={"?": 2, "S?": 5})
-    odd = training_answers(TrainReport.of(replace(told, training=undecided)))[5].findings
-    said = " ".join(finding.what for finding in odd)
-    assert "5 objects have a label that belongs to no class, and train nothing: S? (5)" in said
-    assert "5 objects have no label" in said, "who answers '?' gives no label"
 
 
 SPECIFICATION = """
@@ -365,14 +336,6 @@ def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_ma
     assert (found["blr_flags"].to_numpy() & 64).any()
 
 
-def test_the_answers_say_what_a_logistic_regression_reaches(refined: Any) -> None:
-    told = refined
-    known = told.trust.answer("known")
-    assert known.low < known.value < known.high
-    assert 0 < told.metrics.log_loss_logistic < told.metrics.log_loss_baseline
-    assert "logistic regression removes" in known.says
-
-
 Scores = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -408,13 +371,6 @@ def test_review_finds_what_counting_finds(held_out: Scores) -> None:
         assert review["moderated"] == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
         assert review["random"] == share
         assert review["moderated"] > review["random"]
-
-
-def test_calibrated_probabilities_lie_within_their_intervals(held_out: Scores) -> None:
-    found = evaluated(*held_out)
-    inside = [b["low"] <= b["predicted"] <= b["high"] for b in found.reliability]
-    assert np.mean(inside) > 0.7
-    assert sum(b["n"] for b in found.reliability) == found.n
 
 
 def test_unclassifiable_rows_get_the_class_shares(held_out: Scores) -> None:
