@@ -11,27 +11,26 @@ import json
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata, resources
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from astropy.io import fits
-from astropy.table import Column as TableColumn
-from astropy.table import Table
-from astropy.table.meta import get_yaml_from_table
 from rich.console import RenderableType
 from rich.text import Text
 
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text
+from catalogs.metadata.astropy_header import ASTROPY, ASTROPY_LENGTH, entry_line
+from catalogs.metadata.votable_fields import field_xml, new_votable
+from catalogs.parquet.metadata import VOTABLE, VOTABLE_VERSION, described
 from flows.classification import steps as classification
 from flows.documents import write_document
 from flows.models.description import ModelDescription
@@ -130,16 +129,13 @@ ATTRIBUTION: Final = (
     f"licensed CC-BY-SA-4.0 ({LICENCE_URL}). Changed here: galaxies only, positions in degrees, columns "
     "described, typographic apostrophes made ASCII. Annotated copies are under the same licence."
 )
+REMARKS_ON_DATA: Final = (
+    "An absent number is null (FITS: NaN or TNULL), an absent text is empty.",
+    f"Licence text: {LICENCE_URL}",
+)
 ROW_GROUP: Final = 4096
 # FITS strings are ASCII; four notes hold a typographic apostrophe.
 _TO_ASCII: Final = {0x2019: "'"}
-_VOTABLE_TYPES: Final = {
-    pa.string(): "char",
-    pa.float64(): "double",
-    pa.int32(): "int",
-    pa.int16(): "short",
-    pa.bool_(): "boolean",
-}
 _FITS_FORMATS: Final = {pa.float64(): "D", pa.int32(): "J", pa.int16(): "I", pa.bool_(): "L"}
 
 
@@ -165,7 +161,7 @@ def read_openngc(database: Path | None = None) -> pa.Table:
     values = dict(zip((c.name for c in COLUMNS), zip(*rows, strict=True), strict=True)) if rows else {}
     if not values:
         raise DemoDataError(f"{path} holds no galaxies, expected about 10,000; reinstall pyongc")
-    schema = pa.schema([pa.field(c.name, c.datatype, metadata=_field_metadata(c)) for c in COLUMNS])
+    schema = pa.schema([pa.field(c.name, c.datatype, metadata=described(c)) for c in COLUMNS])
     return pa.table([_column(c, values[c.name]) for c in COLUMNS], schema=schema)
 
 
@@ -189,7 +185,7 @@ def write_fits(table: pa.Table, path: Path) -> None:
     primary = fits.PrimaryHDU()
     for header in (primary.header, hdu.header):
         header["ORIGIN"] = _source()
-        for line in (ATTRIBUTION, *_remarks()):
+        for line in (ATTRIBUTION, *REMARKS_ON_DATA):
             # The longest that one card holds, so that lines break between words.
             for card in textwrap.wrap(line, 72, break_on_hyphens=False):
                 header.add_history(card)
@@ -207,20 +203,21 @@ def write_fits(table: pa.Table, path: Path) -> None:
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write the table as Parquet with VOParquet (IVOA Note 1.0), astropy's and Arrow's column metadata."""
     widths = _widths(table)
-    described = {
-        "IVOA.VOTable-Parquet.version": "1.0",
-        "IVOA.VOTable-Parquet.content": _votable(widths),
-        "table_meta_yaml": _yaml(),
+    columns = [replace(c, null=None) for c in COLUMNS]  # Parquet has nulls
+    pairs = {
+        VOTABLE_VERSION: "1.0",
+        VOTABLE: new_votable(field_xml(c, str(widths.get(c.name, ""))) for c in columns),
+        ASTROPY: "\n".join(["datatype:", *map(entry_line, columns)]),
         "attribution": ATTRIBUTION,
         "source": _source(),
         "licence": "CC-BY-SA-4.0",
-        "remarks": json.dumps(_remarks()),
+        "remarks": json.dumps(REMARKS_ON_DATA),
         # Without these astropy's reader takes the longest text's length, and warns.
-        **{f"table::len::{name}": str(width) for name, width in widths.items()},
+        **{ASTROPY_LENGTH + name: str(width) for name, width in widths.items()},
     }
     with atomic_path(path) as temporary:
         pq.write_table(
-            table.replace_schema_metadata(described),
+            table.replace_schema_metadata(pairs),
             temporary,
             row_group_size=ROW_GROUP,
             compression="zstd",
@@ -244,18 +241,6 @@ def _source() -> str:
         return f"OpenNGC, from PyOngc {metadata.version('pyongc')}"
     except metadata.PackageNotFoundError:
         return "OpenNGC, from a database of PyOngc"
-
-
-def _remarks() -> list[str]:
-    return [
-        "An absent number is null (FITS: NaN or TNULL), an absent text is empty.",
-        f"Licence text: {LICENCE_URL}",
-    ]
-
-
-def _field_metadata(column: Column) -> Mapping[str, str]:
-    entries = {"unit": column.unit, "ucd": column.ucd, "description": column.description}
-    return {key: value for key, value in entries.items() if value is not None}
 
 
 def _column(column: Column, values: tuple[Any, ...]) -> pa.Array:
@@ -288,33 +273,6 @@ def _widths(table: pa.Table) -> dict[str, int]:
     """Return the longest text of each string column, at least 1."""
     texts = (c.name for c in COLUMNS if c.datatype == pa.string())
     return {name: max(1, pc.max(pc.utf8_length(table.column(name))).as_py()) for name in texts}
-
-
-def _votable(widths: Mapping[str, int]) -> str:
-    """Return a VOTable of the columns without data, as VOParquet asks for; `widths` of the texts."""
-    votable = ET.Element("VOTABLE", version="1.4", xmlns="http://www.ivoa.net/xml/VOTable/v1.3")
-    table = ET.SubElement(ET.SubElement(votable, "RESOURCE", type="results"), "TABLE", name="openngc")
-    ET.SubElement(table, "DESCRIPTION").text = ATTRIBUTION
-    for c in COLUMNS:
-        field = ET.SubElement(table, "FIELD", ID=c.name, name=c.name, datatype=_VOTABLE_TYPES[c.datatype])
-        if c.name in widths:
-            field.set("arraysize", str(widths[c.name]))
-        for key, value in _field_metadata(c).items():
-            if key != "description":
-                field.set(key, value)
-        ET.SubElement(field, "DESCRIPTION").text = c.description
-    ET.SubElement(table, "PARQUET", type="Parquet-local-XML")
-    return ET.tostring(votable, encoding="unicode")
-
-
-def _yaml() -> str:
-    """Return the columns' metadata in the words of astropy's own Parquet reader."""
-    columns = [
-        TableColumn(name=c.name, dtype=kind, unit=c.unit, description=c.description, meta={"ucd": c.ucd})
-        for c in COLUMNS
-        for kind in (str if c.datatype == pa.string() else c.datatype.to_pandas_dtype(),)
-    ]
-    return "\n".join(get_yaml_from_table(Table(columns, meta={"attribution": ATTRIBUTION})))
 
 
 @dataclass(frozen=True, kw_only=True)
