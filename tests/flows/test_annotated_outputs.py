@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 
 import catalogs
@@ -156,25 +154,3 @@ def test_hats_through_the_flow(store: Path, tmp_path: Path, mode: str) -> None:
     kept = read_census_rows(tmp_path / "out", classes=3, features=1)
     assert sum(part.weight.sum() for part in kept.values()) == pytest.approx(84)
     assert len(kept) == 3
-
-
-@pytest.mark.parametrize("ending", ["csv", "ecsv", "vot", "fits", "parquet"])
-def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(
-    store: Path, tmp_path: Path, ending: str
-) -> None:
-    source = write(store, ending)
-    told = classified(store, source, tmp_path / "out", "")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["model"] == told.model
-    columns = manifest["columns"]
-    assert columns["blr_flags"]["ucd"] == "meta.code.qual;src.class"
-    assert all(
-        check_ucd(c["ucd"], check_controlled_vocabulary=True, has_colon=False) for c in columns.values()
-    )
-    metadata = catalogs.open(tmp_path / "out" / source.name).metadata
-    if ending == "csv":
-        text = (tmp_path / "out" / source.name).read_text()
-        assert text.splitlines()[0].startswith("id,"), "a comment would be a row to most readers"
-        return
-    assert metadata["blr.model"] == told.model
-    assert "LOW_CONFIDENCE" in metadata["blr.flag.0"]

@@ -32,14 +32,6 @@ class Parts:
 PARTS = Parts("a", (Share(None), Share(0.5, 3)), {"S": 1.0})
 
 
-def test_fields_are_keys_and_defaults_are_left_out() -> None:
-    assert to_document(PARTS) == {
-        "name": "a",
-        "shares": [{"p": None}, {"p": 0.5, "n": 3}],
-        "by_class": {"S": 1.0},
-    }
-
-
 def test_a_file_gives_the_value_back(tmp_path: Path) -> None:
     write_document(tmp_path / "parts.json", PARTS)
     assert read_document(Parts, tmp_path / "parts.json") == PARTS

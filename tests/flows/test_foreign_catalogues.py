@@ -18,7 +18,7 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.errors import CatalogError
-from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
+from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from tests.flows.verbs import classify, train
@@ -92,17 +92,6 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callabl
     )
 
 
-def test_columns_that_tell_only_together_are_features(tmp_path: Path) -> None:
-    """Without a name that says magnitude, each column tells next to nothing, and their difference a third."""
-    columns = galaxies()
-    start = started(
-        tmp_path / "x.parquet",
-        {"a": columns["u"], "b": columns["r"], "noise": columns["ra"] % 7, "type": columns["type"]},
-    )
-    assert set(start.features.values()) == {"a", "b", "noise"}
-    assert "# Together these tell more than apart" in start.text
-
-
 def test_values_beyond_float32_warn_of_nothing(tmp_path: Path) -> None:
     columns = galaxies()
     columns["u"] = np.where(np.arange(N) % 50 == 0, 1e300, columns["u"])
@@ -136,15 +125,6 @@ def test_labels_that_name_no_class_are_said(tmp_path: Path, labels: tuple[str, .
     with pytest.raises(TrainingError, match=told) as raised:
         started(tmp_path / "x.parquet", columns)
     assert len(str(raised.value)) < 700
-
-
-def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_is_none() -> None:
-    assert set(starting_classes({"0": 50, "1": 60, "-1": 40}).doubtful) == {"-1"}
-    assert not starting_classes({"-3": 50, "-1": 60, "4": 40}).doubtful  # T types
-    assert set(starting_classes({"1": 50, "2": 60, "inf": 40}).doubtful) == {"inf"}
-    found = starting_classes({"Ell": 50, "ell": 40, "Sa": 60, "SA": 70, "SAb": 30})
-    assert [*found.kept["Ell"]] == ["Ell", "ell"]
-    assert len(found.kept) == 4
 
 
 def test_hours_are_suspected_or_read(tmp_path: Path) -> None:

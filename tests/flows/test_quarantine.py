@@ -195,18 +195,6 @@ def test_classify_sets_it_aside_and_ends_with_status_3(told_by: Told, named: lis
     assert run(["classify", *named, *HERE]) == 3, "still"
 
 
-def test_it_is_shown_and_joins_the_others_once_it_is_whole(
-    release: Path, make: SimpleNamespace, says: Any
-) -> None:
-    said = says(3, *CLASSIFY).out
-    assert "Files that were not annotated" in said
-    assert f"{DAMAGED}" in said
-    make.parquet(release / DAMAGED, make.survey(50, seed=1))
-    assert run([*CLASSIFY]) == 0
-    assert {o.name for o in Manifest.read(Path("out")).outputs} == {"a.parquet", DAMAGED, "c.parquet"}
-    assert Manifest.read(Path("out")).quarantined == ()
-
-
 def test_status_lists_each_file_until_it_is_mended(
     release: Path, make: SimpleNamespace, told_by: Told, says: Any
 ) -> None:

@@ -133,14 +133,6 @@ def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> Non
     assert len(web.bodies()) == 3, "to verify, all are fetched and hashed"
 
 
-def test_an_output_that_is_lost_is_made_again(survey: Survey, web: Web) -> None:
-    survey.reprocess()
-    (survey.out / "a.parquet").unlink()
-    told = survey.reprocess()
-    assert (why(told), told.release) == ({"a.parquet": "output changed or deleted"}, 1)
-    assert web.bodies() == ["/release/a.parquet"]
-
-
 @pytest.mark.parametrize("word", ["plain", "weak"])
 def test_without_a_word_that_can_be_trusted_all_is_fetched_and_hashed(
     survey: Survey, web: Web, word: str
@@ -309,13 +301,6 @@ def test_what_a_killed_run_had_fetched_goes_with_any_next_run(survey: Survey, we
         mirror.bring([RemoteSource(survey.url)])
         raise ValueError
     assert not (survey.out / FETCHED).exists()
-
-
-def test_a_dry_run_and_a_trial_leave_nothing(survey: Survey) -> None:
-    assert survey.classify(survey.url, dry_run=True).status == "planned"
-    told = survey.classify(survey.url, limit=5)
-    assert (told.status, told.summary.n_rows) == ("trial", 5)
-    assert not survey.out.exists()
 
 
 def test_estimated_shares(survey: Survey, web: Web) -> None:

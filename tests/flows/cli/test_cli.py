@@ -259,19 +259,6 @@ def test_bad_input(
     assert snapshot(work) == found
 
 
-def test_one_file_of_one_object_is_not_said_to_be_several(
-    work: Path, blr: Run, make: SimpleNamespace
-) -> None:
-    columns = {name: values[:1] for name, values in make.survey().items()}
-    make.parquet(Path("one.parquet"), columns | {"type": np.array(["G"])})
-    told = "".join(blr("classify", "one.parquet", "--model", "morphology", "--out", "out", "--direct")[1:])
-    page = re.sub(
-        r"<style>.*?</style>|<[^>]*>", " ", (work / "out" / "report.html").read_text(), flags=re.DOTALL
-    )
-    assert "1 of 1 object is classified" in page
-    assert re.findall(r"(?<![\d.,])1 (?:file|row|object|column|part|candidate)s\b", told + page) == []
-
-
 def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """As when `blr ui` ends in another terminal while a training is at work."""
     assert exit_status(ConnectError("[Errno 111] Connection refused")) == 1
@@ -362,15 +349,6 @@ def test_inspect_a_catalogue(blr: Run, make: SimpleNamespace) -> None:
     assert columns["bmag"]["minimum"] == expected["bmag"].min()
     assert columns["hubble"]["missing"] == np.mean(expected["hubble"] == "")
     assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
-
-
-def test_inspect_prints_no_empty_table_of_leaks(blr: Run, tmp_path: Path) -> None:
-    path = tmp_path / "noise.csv"
-    path.write_text("w,kind\n" + "".join(f"{i * 37 % 101},{'AB'[i % 2]}\n" for i in range(200)))
-    status, out, _ = blr("inspect", str(path), "--label", "kind")
-    assert status == 0
-    assert "Labels in kind" in out
-    assert "What gives the class away" not in out
 
 
 def test_inspect_says_what_files_lack(blr: Run, make: SimpleNamespace, tmp_path: Path) -> None:

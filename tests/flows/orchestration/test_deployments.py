@@ -26,7 +26,6 @@ from flows.orchestration.run_page import (
     started_name,
 )
 from flows.orchestration.settings import (
-    TEMPLATE,
     crash_unended,
     deployments,
     deployments_text,
@@ -43,10 +42,6 @@ from tests.flows.verbs import classify, reprocess
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_checkouts_file_is_the_packages() -> None:
-    assert (ROOT / "prefect.yaml").resolve() == TEMPLATE
-
-
 def test_the_text_for_a_survey_names_files_that_are_there() -> None:
     entries = yaml.safe_load(deployments_text())["deployments"]
     for entry in entries:
@@ -55,25 +50,6 @@ def test_the_text_for_a_survey_names_files_that_are_there() -> None:
         assert Path(path).is_file()
         assert flow == entry["name"]
         assert "concurrency_limit" not in entry
-
-
-def test_every_kind_of_schedule_and_a_trigger_are_there() -> None:
-    entries = deployments(TEMPLATE)
-    kinds = {
-        kind
-        for entry in entries
-        for schedule in entry.get("schedules", ())
-        for kind in ("cron", "interval", "rrule")
-        if kind in schedule
-    }
-    assert kinds == {"cron", "interval", "rrule"}
-    assert any(entry.get("triggers") for entry in entries)
-
-
-def test_ours_where_the_folder_has_none(tmp_path: Path) -> None:
-    assert [d["name"] for d in deployments(tmp_path / "none.yaml")] == [
-        d["name"] for d in deployments(TEMPLATE)
-    ]
 
 
 @pytest.mark.parametrize(

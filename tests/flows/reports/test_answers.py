@@ -222,13 +222,6 @@ def test_no_more_than_all_doubt_is_removed_and_one_object_is_one() -> None:
     assert "labels of no class (1 object)" in [f.short for f in answers[5].findings]
 
 
-def test_rows_that_are_in_the_catalogue_twice_are_odd() -> None:
-    quality = replace(quality_of({}), n_rows=700, repeated_rows=100)
-    odd = training_answers(report(quality=(quality,)))[5]
-    assert "Rows that are in the catalogue twice: 100 of 700" in [f.what for f in odd.findings]
-    assert "repeated rows (100)" in odd.short
-
-
 def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
     odd = training_answers(report())[5]
     said = " ".join(f.what for f in odd.findings)
@@ -438,20 +431,6 @@ def test_a_model_without_errors_is_described_without_any() -> None:
     page = render_report(perfect)
     assert "No object is taken for one of another class." in page
     assert "Most often" not in page
-
-
-def test_why_no_object_is_named_is_said() -> None:
-    for changes, why in (
-        ({"made": None}, "its folder keeps none"),
-        ({}, "catalog.id"),
-    ):
-        assert why in training_answers(report(objects=(), **changes))[6].short
-
-
-def test_one_object_has_a_label() -> None:
-    said = [f.what for f in training_answers(report(unlabelled=1, unknown_labels={"E?": 1}))[5].findings]
-    assert "1 object has a label that belongs to no class, and trains nothing: E? (1)" in said
-    assert "1 object has no label, and trains nothing" in said
 
 
 def test_an_audit_is_spoken_of_once() -> None:

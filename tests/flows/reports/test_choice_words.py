@@ -227,20 +227,6 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert "No skill" in dict(row[:2] for row in compared.rows)["skill"]
 
 
-def test_skill_is_told_with_its_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = Store(trained / "models")
-    model = store.load("morphology")
-    found = model.metrics.skill
-    assert 0 < found.low < found.gain < found.high
-    assert found.n == found.n_groups == model.metrics.n
-    assert found.gain == pytest.approx(model.metrics.log_loss_baseline - model.metrics.log_loss)
-    show_trained(store.described(model, "stored"))
-    shown = capsys.readouterr().out
-    assert not shown.startswith("No skill")
-    assert "Does it know more than the class shares? Yes: it is right for" in " ".join(shown.split())
-    assert "of the doubt that class shares leave" in shown
-
-
 def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
     """Each object twice, under one name: the interval is that of the single ones."""
     columns = make.survey()
