@@ -21,7 +21,7 @@ from flows.models.promotion import promote as put_in_place
 from flows.models.store import Store
 from flows.orchestration import run_page
 from flows.reports.report_table import ReportTable
-from flows.reports.tables import comparison_tables, literal, to_markdown
+from flows.reports.tables import comparison_tables, literal, promotion_words, to_markdown
 from flows.request import PromoteRequest
 
 NOBODY = "not named (a run of Prefect)"
@@ -53,26 +53,12 @@ def promote(request: PromoteRequest) -> PromotionResult:
         result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
     if result.status == "promoted":
         run_page.model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    return run_page.completed(result, _words(result))
+    return run_page.completed(result, f"{promotion_words(result)}.")
 
 
 def _named(request: PromoteRequest) -> PromoteRequest:
     """Return the request of a run, with who decides where nobody is named."""
     return replace(request, by=request.by or ("the rule" if request.how == "better" else NOBODY))
-
-
-def _words(result: PromotionResult) -> str:
-    """Return what was decided, for the run's final state."""
-    place = f"the champion's place, before: {result.previous or 'none'}"
-    words = {
-        "rejected": f"{result.model} was rejected by {result.who}: {result.why}. The champion stays: "
-        f"{result.previous}.",
-        "promoted": f"{result.model} has {place}; decided by {result.who}: {result.why}.",
-        "is the champion": f"{result.model} is the champion already.",
-        "kept": f"{result.model} is not promoted, the champion stays: {result.why}.",
-        "planned": f"{result.model} would have {place}.",
-    }
-    return words[result.status]
 
 
 def _asked(request: PromoteRequest) -> PromotionResult:

@@ -14,7 +14,7 @@ from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration import run_page
 from flows.reports.data import TrainReport
-from flows.reports.tables import candidate_table, choice_words, markdown_report
+from flows.reports.tables import candidate_table, choice_words, markdown_report, trained_words
 from flows.request import TrainRequest
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -80,16 +80,7 @@ def _kept(model: ModelDescription) -> ModelDescription:
     if model.path is not None:
         run_page.keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
     run_page.rename_run(f"train {run_page.short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
-    verdict = f"verdict on its probabilities: {model.trust.verdict}"
-    return run_page.completed(
-        model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {model.skill_words}"
-    )
+    return run_page.completed(model, f"{trained_words(model)}. {model.skill_words}")
 
 
 NAME_ENDS = {"exists": ": in the store already", "trial": ": trial"}
-STATUS_WORDS = {
-    "trained": "was trained",
-    "exists": "is in the store already: nothing to do",
-    "trial": "was a trial and is not kept",
-    "stored": "is in the store",
-}

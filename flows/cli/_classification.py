@@ -89,54 +89,32 @@ def _show_classified(result: ClassificationResult) -> None:
             print_tables(*census_tables(result.summary.census).values())
         if in_part := trusted_in_part(result.summary):
             say(f"Can I use it? {in_part}")
-    if result.status == "trial":
-        say(f"A trial of {result.model}: nothing written")
-        return
-    if result.quarantined or result.deferred:
+    if result.status != "trial" and (result.quarantined or result.deferred):
         print_tables(trouble_table(result))
-    to_do = [name for name, file in result.files.items() if file["to_do"]]
-    if result.status == "planned":
-        say(
-            f"{result.model} would annotate {len(to_do)} of {counted(len(result.files), 'file')}: "
-            f"{', '.join(to_do) or 'none'}"
-        )
-    elif result.status == "nothing to do":
-        say(f"Nothing to do: the files in {result.out} are up to date with {result.model}")
-    else:
-        say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
-    if result.published and result.status != "planned":
-        say(f"Published at {result.published}")
-    advice = (capital(result.advice),) if result.advice else ()
-    for sentence in (*result.repeats, *advice):
-        say(sentence)
+    _say_release(result)
 
 
 def _show_reprocessed(result: ReleaseResult) -> None:
     from flows.reports.counts import run_tables, trouble_table
 
-    if result.status == "nothing to do" or (result.status == "planned" and result.up_to_date):
-        if result.quarantined or result.deferred:
-            print_tables(trouble_table(result))
-        rows = result.summary.n_rows if result.summary else 0
-        whole = f"{counted(len(result.files), 'file')}, {counted(rows, 'object')}"
-        say(f"Nothing changed: {whole}, as at release {result.release}")
-    else:
+    if result.status != "nothing to do" and not (result.status == "planned" and result.up_to_date):
         print_tables(*run_tables(result).values())
-        for sentence in result.repeats:
-            say(sentence)
-    report = f"; {result.report}" if result.report else ""
-    say(f"{result.out} {_state(result)}, by {result.model}{report}")
+    elif result.quarantined or result.deferred:
+        print_tables(trouble_table(result))
+    _say_release(result)
 
 
-def _state(result: ReleaseResult) -> str:
-    words = {
-        "planned": "is up to date: nothing would be done"
-        if result.up_to_date
-        else "would be brought up to date",
-        "nothing to do": "is up to date",
-        "waiting": "waits: its inputs are still being written",
-    }
-    return words.get(result.status, f"is at release {result.release}")
+def _say_release(result: ClassificationResult) -> None:
+    """Say what became of a run, where its outputs are, and what is odd."""
+    from flows.reports.counts import classification_message
+
+    say(classification_message(result))
+    if result.status == "trial":
+        return
+    places = (result.out, result.report, result.published if result.status != "planned" else None)
+    say(f"By {result.model}: {', '.join(str(place) for place in places if place)}")
+    for sentence in (*result.repeats, *([capital(result.advice)] if result.advice else [])):
+        say(sentence)
 
 
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:

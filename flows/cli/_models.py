@@ -37,8 +37,10 @@ from flows.reports.tables import (
     grouping_lines,
     label_table,
     performance_table,
+    promotion_words,
     review_table,
     split_words,
+    trained_words,
 )
 from flows.request import PromoteRequest, TrainRequest
 
@@ -97,7 +99,7 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         )
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
-    say(f"{result.model} {STATUS_WORDS[result.status]}; verdict on its probabilities: {result.trust.verdict}")
+    say(trained_words(result))
     for line in (*answer_lines(training_answers(report)), *grouping_lines(result)):
         say(line)
     if result.path:
@@ -112,14 +114,6 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
 def show_model(model: ModelDescription) -> None:
     """Show a stored model with its tables."""
     show_trained(model, verbose=True)
-
-
-STATUS_WORDS = {
-    "trained": "trained",
-    "exists": "is in the store already: nothing to do",
-    "trial": "was a trial and is not kept",
-    "stored": "in the store",
-}
 
 
 def _show_plan(plan: TrainingPlan) -> None:
@@ -161,25 +155,9 @@ def run_promote(
 
 
 def _show_promoted(result: PromotionResult) -> None:
-    would = "would be" if result.status == "planned" else "is"
-    if result.kind == "undone":
-        say(
-            f"{result.model} {would} the champion again, in the place of {result.previous} ({result.who}: {result.why})"
-        )
-        return
-    if result.kind == "rejected":
-        stays = f"the champion stays: {result.previous or 'none'}"
-        say(f"{result.model} {would} rejected ({result.who}: {result.why}); {stays}")
-        return
     if result.status == "planned" and result.comparison is not None:
         print_tables(*comparison_tables(result.comparison))
-    words = {
-        "planned": "would be the champion",
-        "promoted": f"is the champion ({result.who}: {result.why})",
-        "is the champion": "is the champion already",
-        "kept": f"is not promoted ({result.why}); the champion stays",
-    }
-    say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")
+    say(promotion_words(result))
 
 
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:

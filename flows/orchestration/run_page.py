@@ -12,7 +12,6 @@ import re
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -46,11 +45,10 @@ from prefect.states import Completed, Crashed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
-from catalogs.errors import counted
 from flows.documents import from_document, to_document
 from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import words_of
-from flows.reports.counts import run_tables, status_table
+from flows.reports.counts import classification_message, release_words, run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
@@ -79,43 +77,10 @@ def classification_name(verb: str, result: ClassificationResult) -> str:
     """Return the name of a run that has ended."""
     head = f"{verb} {short_label(result.model)}"
     if result.status == "done":
-        return f"{head} → {_release(result)}"
+        return f"{head} → {release_words(result)}"
     if isinstance(result, ClassificationTrial) or not result.quarantined:
         return f"{head}: {result.status}"
-    return f"{head}: {result.status}, {_release(result)}"
-
-
-def classification_message(result: ClassificationResult) -> str:
-    """Return the result of a run in words, with the first file that was quarantined and why."""
-    if isinstance(result, ClassificationTrial):
-        return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
-    left = {*result.quarantined, *result.deferred}
-    files = [file for name, file in result.files.items() if name not in left]
-    # A stale copy of a file that is left out is a part of the release all the same.
-    whole = f"{counted(len(files) + len(result.stale), 'file')}, "
-    whole += counted(result.summary.n_rows if result.summary else 0, "object")
-    number = _release(result)
-    said = {
-        "waiting": "Nothing could be done yet",
-        "done": f"R{number[1:]}: {whole}",
-    }.get(result.status, f"Nothing to do: {whole}, as at {number}")
-    parts = [said]
-    if result.status == "done":
-        why = Counter(file["why"] for file in files if file["why"])
-        now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
-        parts.append(f"annotated now: {now or 'none'}")
-    for state in ("stale", "retired", "deferred"):
-        n = len(getattr(result, state))
-        parts += [f"{n:,} {state}"] if n else []
-    parts += [f"quarantined: {name}: {reason}" for name, reason in [*result.quarantined.items()][:1]]
-    parts += [f"unlike the training set: {', '.join(result.drifted)}"] if result.drifted else []
-    return f"{'; '.join(parts)}."
-
-
-def _release(result: ReleaseResult) -> str:
-    """Return the number of the release in a folder, with the number of quarantined files."""
-    number = "no release" if result.release is None else f"release {result.release}"
-    return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
+    return f"{head}: {result.status}, {release_words(result)}"
 
 
 P = ParamSpec("P")

@@ -299,6 +299,41 @@ def _changed(change: CountChange | None) -> tuple[str, ...]:
     return tuple(fixed(value, 0, "+") for value in values)
 
 
+def classification_message(result: ClassificationResult) -> str:
+    """Return the result of a run in words, with the first file that was quarantined and why."""
+    if isinstance(result, ClassificationTrial):
+        return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
+    left = {*result.quarantined, *result.deferred}
+    files = [file for name, file in result.files.items() if name not in left]
+    # A stale copy of a file that is left out is a part of the release all the same.
+    whole = f"{counted(len(files) + len(result.stale), 'file')}, "
+    whole += counted(result.summary.n_rows if result.summary else 0, "object")
+    number = release_words(result)
+    to_do = sum(file["to_do"] for file in files)
+    said = {
+        "waiting": "Nothing could be done yet",
+        "planned": f"{to_do:,} of {counted(len(files), 'file')} would be annotated",
+        "done": f"R{number[1:]}: {whole}",
+    }.get(result.status, f"Nothing to do: {whole}, as at {number}")
+    parts = [said]
+    if result.status == "done":
+        why = Counter(file["why"] for file in files if file["why"])
+        now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
+        parts.append(f"annotated now: {now or 'none'}")
+    for state in ("stale", "retired", "deferred"):
+        n = len(getattr(result, state))
+        parts += [f"{n:,} {state}"] if n else []
+    parts += [f"quarantined: {name}: {reason}" for name, reason in [*result.quarantined.items()][:1]]
+    parts += [f"unlike the training set: {', '.join(result.drifted)}"] if result.drifted else []
+    return f"{'; '.join(parts)}."
+
+
+def release_words(result: ReleaseResult) -> str:
+    """Return the number of the release in a folder, with the number of quarantined files."""
+    number = "no release" if result.release is None else f"release {result.release}"
+    return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
+
+
 MOST_LISTED = 1000
 """Most files in the table of their states."""
 MOST_TROUBLES = 200

@@ -15,7 +15,7 @@ from blr.candidates.candidate import CandidateRow
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription
 from flows.models.model import Model
-from flows.models.promotion import Comparison, gain_words, losses_words
+from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import plain_end, share_words, training_answers
 from flows.reports.data import TrainReport, noise_words, shift_words
@@ -79,6 +79,17 @@ def choice_words(model: ModelDescription) -> str:
         f"{candidate_name(model, first)} has the smallest {judges} log loss, {losses[first]:.4f} against the marked "
         f"one's {model.chosen.log_loss:.4f}: {why}."
     )
+
+
+def trained_words(model: ModelDescription) -> str:
+    """Return what became of a training, and the verdict, for a terminal and for the final state of a run."""
+    words = {
+        "trained": "was trained",
+        "exists": "is in the store already: nothing to do",
+        "trial": "was a trial and is not kept",
+        "stored": "is in the store",
+    }[model.status]
+    return f"{model.model} {words}; verdict on its probabilities: {model.trust.verdict}"
 
 
 def candidate_name(model: ModelDescription, i: int) -> str:
@@ -464,6 +475,22 @@ def decision_table(history: Sequence[Promotion]) -> ReportTable:
         ),
         note="Times are UTC. After a rejection the previous champion stays.",
     )
+
+
+def promotion_words(result: PromotionResult) -> str:
+    """Return what was decided, or would be, for a terminal and for the final state of a run."""
+    planned = {"promoted": "would be the champion", "rejected": "would be rejected"}
+    words = {
+        "planned": planned.get(result.kind, "would be the champion again"),
+        "promoted": "is the champion",
+        "undone": "is the champion again",
+        "rejected": "is rejected",
+        "is the champion": "is the champion already",
+        "kept": "is not promoted",
+    }[result.status]
+    why = ": ".join(filter(None, (result.who, result.why)))
+    said = f" ({why})" if why else ""
+    return f"{result.model} {words}{said}; the champion before: {result.previous or 'none'}"
 
 
 def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:

@@ -217,11 +217,11 @@ def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -
     run = answer(NEWER[0], "reject", "loses the dwarfs")
     assert run["name"] == f"promote morphology@{NEWER[0][:4]} in the place of @{champion.version[:4]}: ask"
     assert run["state"]["message"].startswith(
-        f"morphology@{NEWER[0]} was rejected by A. Astronomer: loses the dwarfs."
+        f"morphology@{NEWER[0]} is rejected (A. Astronomer: loses the dwarfs); "
     )
     assert store.champion("morphology") == champion.version
     run = answer(NEWER[1], "promote", "purity of late types")
-    assert "decided by A. Astronomer: purity of late types" in run["state"]["message"]
+    assert "(A. Astronomer: purity of late types)" in run["state"]["message"]
     assert store.champion("morphology") == NEWER[1]
     decisions = [(d.kind, d.version, d.who, d.why) for d in store.history("morphology")[-2:]]
     assert decisions == [

@@ -136,15 +136,15 @@ def test_a_dry_run_says_whether_there_is_work(release: Release, capsys: pytest.C
         assert run(command) == 0
         return " ".join(capsys.readouterr().out.split())
 
-    assert "annotated would be brought up to date, by morphology@" in said()
+    assert f"{len(PARTS)} of {len(PARTS)} files would be annotated. By morphology@" in said()
     release.run()
-    assert "annotated is up to date: nothing would be done, by morphology@" in said()
+    assert f"0 of {len(PARTS)} files would be annotated. By morphology@" in said()
     assert run([*command[:-1], "--direct"]) == 0
     idle = capsys.readouterr().out
-    assert idle.startswith(f"Nothing changed: {len(PARTS)} files, ")
+    assert idle.startswith(f"Nothing to do: {len(PARTS)} files, ")
     assert (idle.count("\n"), "+0.0" in idle) == (2, False)
     release.write(PARTS[0], seed=9)
-    assert "would be brought up to date" in said()
+    assert f"1 of {len(PARTS)} files would be annotated" in said()
 
 
 def test_only_what_is_new_or_changed(released: Release) -> None:

@@ -336,7 +336,7 @@ def test_a_person_is_asked(
     # The person, not the user of the worker's process, in the result, the log and the run's state.
     last = store.history("morphology")[-1]
     assert told.who == last.who == "A. Astronomer"
-    assert f"by A. Astronomer: {why}" in state.message
+    assert f"(A. Astronomer: {why})" in state.message
     if decision == "promote":
         assert (told.status, store.champion("morphology")) == ("promoted", CHALLENGER)
         assert wait_for(lambda: promotions(prefect_server, why), "the promotion")
