@@ -6,7 +6,9 @@ folder on the module path, where it would hide the package of that name.
 
 # ruff: noqa: FBT003, RUF009 -- `option` makes a field, and its default, true or false, stands first
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -125,21 +127,29 @@ class InitRequest:
 
 def read_shares(text: str) -> str | dict[str, float]:
     """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
-    if text == "em":
-        return text
-    shares = {}
-    for part in text.split(","):
-        name, equals, number = part.rpartition("=")
+    return (
+        text
+        if text == "em"
+        else dict(_numbers(text.split(","), inf, "--class-prior", "em, or shares as in early=0.3,late=0.7"))
+    )
+
+
+def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
+    """Return the class and the probability in each text such as quasar=0.9; UsageError for any other text."""
+    return [*_numbers(texts, 1, "--threshold", "a class and a probability between 0 and 1, as in quasar=0.9")]
+
+
+def _numbers(texts: list[str], most: float, option: str, expected: str) -> Iterator[tuple[str, float]]:
+    """Yield the class and the number, above 0 and below `most`, of texts such as quasar=0.9."""
+    for text in texts:
+        name, equals, number = text.rpartition("=")
         try:
-            shares[name.strip()] = float(number)
+            value = float(number)
         except ValueError:
-            equals = ""
-        if not equals:
-            raise UsageError(
-                f"--class-prior: got '{part}', expected em, or the share of each class as in "
-                "early=0.3,late=0.7; write names that contain commas under [shift] of a specification"
-            )
-    return shares
+            value = -1.0
+        if not (equals and name.strip() and 0 < value < most):
+            raise UsageError(f"{option}: got '{text}', expected {expected}")
+        yield name.strip(), value
 
 
 @dataclass(frozen=True)
@@ -321,23 +331,6 @@ class CensusRequest:
     )
     bins: int = option(4, BINS)
     edges: list[float] | None = option(None, EDGES)
-
-
-def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
-    """Return the class and the probability in each text such as quasar=0.9; UsageError for any other text."""
-    thresholds = []
-    for text in texts:
-        name, equals, number = text.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if not (equals and name and 0 < value < 1):
-            raise UsageError(
-                f"--threshold: got '{text}', expected a class and a probability between 0 and 1, as in quasar=0.9"
-            )
-        thresholds.append((name.strip(), value))
-    return thresholds
 
 
 @dataclass(frozen=True)

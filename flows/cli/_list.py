@@ -1,19 +1,14 @@
-"""`blr models list`: in a moment, for it opens no model file that has a description beside it."""
-
-# ruff: noqa: PLC0415 -- what only a model without a description needs takes seconds to import
+"""`blr models list`: in a moment, for it opens no model file but reads the description beside it."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from catalogs.files import StorageError, check_links
 from catalogs.remote.urls import scrubbed
 from flows.cli._printing import print_table, say, show
-from flows.errors import ModelError
 from flows.models.store import (
-    DescriptionFile,
     ListedModel,
     ModelListing,
     Store,
@@ -52,23 +47,11 @@ def _listed(store: Store, stored: StoredModel) -> ListedModel:
     except StorageError:
         return line
     size = stored.path.stat().st_size
-    found = read_description(stored.folder, stored.label, size=size) or _described(stored)
+    found = read_description(stored.folder, stored.label, size=size)
     if found is None:
         return line
     known = {field.name for field in fields(line)} & vars(found).keys()
     return replace(line, **{name: getattr(found, name) for name in known})
-
-
-def _described(stored: StoredModel) -> DescriptionFile | None:
-    """Return the description of a model that lacks its own, from the model file; None where that is damaged."""
-    from flows.models.model import read_model
-
-    try:
-        model = read_model(stored.path)
-    except ModelError:
-        return None
-    file = stored.path.stat()
-    return DescriptionFile.of(model, size=file.st_size, trained=datetime.fromtimestamp(file.st_mtime, UTC))
 
 
 def show_models(listing: ModelListing) -> None:

@@ -45,9 +45,7 @@ def run_deployments(out: Path | None) -> None:
     )
 
 
-def run_automate(
-    *, notify: str, idle_days: int, deployment: list[str] | None, dry_run: bool, json: bool
-) -> None:
+def run_automate(*, notify: str, idle_days: int, dry_run: bool, json: bool) -> None:
     """Create or update the automations that alert a team, on the server that is configured or that `blr serve` runs."""
     if connect(console_level="CRITICAL") is None:
         raise UsageError(
@@ -57,8 +55,7 @@ def run_automate(
     from flows.cli._printing import show
     from flows.orchestration.deployments import automate
 
-    watched = tuple(deployment or ())
-    result = automate(notify=notify, idle_days=idle_days, deployments=watched, dry_run=dry_run)
+    result = automate(notify=notify, idle_days=idle_days, dry_run=dry_run)
     show(result, _show_automations, json=json)
 
 

@@ -90,7 +90,7 @@ VERBS = {
     "deployments automate": (
         "_serve.run_automate",
         "Alert the team when a scheduled run failed, is late, or released nothing for days.",
-        "notify idle_days deployment dry_run json",
+        "notify idle_days dry_run json",
     ),
     "schema": (
         "_schemas.run_schema",
@@ -253,9 +253,6 @@ class Options:
         "blr", "Block that sends the alerts, by its name on the server's page Blocks.", "BLOCK"
     )
     idle_days: int = option(3, "Days without a release after which an alert is sent; 0: never.", "N", least=0)
-    deployment: list[str] | None = option(
-        None, "Deployment to watch; default: all that have a schedule.", "FLOW/NAME"
-    )
     name: str | None = option(
         None,
         "Name of the document whose schema is printed; default: list the names.",

@@ -52,24 +52,21 @@ Alert = tuple[str, AutomationCore]
 """What it reports, in words, and the automation."""
 
 
-def automate(
-    *, notify: str, idle_days: int, deployments: Sequence[str] = (), dry_run: bool = False
-) -> AutomationsResult:
-    """Create or update the automations, those of `deployments` (FLOW/NAME) or of all of ours that have a schedule.
+def automate(*, notify: str, idle_days: int, dry_run: bool = False) -> AutomationsResult:
+    """Create or update the automations of all deployments of ours that have a schedule.
 
     `notify` names the block that sends the alerts: one that notifies (Slack, mail, ...) or a webhook.  A dry run says
     what is missing; otherwise that is an error, and nothing is written.
     """
     with get_client(sync_client=True) as client:
-        watched, absent = _watched(client, deployments)
+        watched, missing = _watched(client)
         block = _block(client, notify)
         if block is None:
-            absent.append(
+            missing.append(
                 f"--notify: got no block '{notify}' that notifies, expected one, such as Slack, e-mail or a webhook; "
                 f"create it on the server's page Blocks, or by {MAKE_BLOCK.format(name=notify)}, which asks for the "
                 "address"
             )
-        missing = absent
         if missing and not dry_run:
             raise UsageError("; ".join(missing))
         tell = _teller(block)
@@ -92,30 +89,20 @@ def automate(
     )
 
 
-def _watched(
-    client: SyncPrefectClient, wanted: Sequence[str]
-) -> tuple[dict[str, DeploymentResponse], list[str]]:
-    """Return the deployments to watch by FLOW/NAME, and what is said of those that are not there."""
+def _watched(client: SyncPrefectClient) -> tuple[dict[str, DeploymentResponse], list[str]]:
+    """Return the deployments with a schedule by FLOW/NAME, and what is said where there are none."""
     flows = {flow.id: flow.name for flow in client.read_flows()}
     ours = {
         f"{flows[d.flow_id]}/{d.name}": d
         for d in client.read_deployments()
         if Path((d.entrypoint or "").partition(":")[0]).name == ENTRY
     }
-    if wanted:
-        unknown = [label for label in wanted if label not in ours]
-        there = ", ".join(ours) or "none"
-        return {label: ours[label] for label in wanted if label in ours}, [
-            f"--deployment: got '{label}', expected one of the server's deployments of blr ({there}); `prefect deploy "
-            "--all` makes those of prefect.yaml"
-            for label in unknown
-        ]
     scheduled = {label: d for label, d in ours.items() if any(s.active for s in d.schedules)}
     if scheduled:
         return scheduled, []
     nothing = (
         f"got no deployment with an active schedule ({', '.join(ours) or 'none at all'}), expected one to watch; set "
-        "`active: true` in prefect.yaml and run `prefect deploy --all`, or name one with --deployment"
+        "`active: true` in prefect.yaml and run `prefect deploy --all`"
     )
     return {}, [nothing]
 

@@ -131,85 +131,43 @@ def _number(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-# Names of features that a talk can show: "B − J (mag)", never an expression; and what an axis is rescaled from.
+# Names of features that a talk can show, "bmag − jmag (mag)" and no function of it; and what an axis is rescaled from.
 
-_WORDS: Final = re.compile(
-    r"mag|petro|psf|cmodel|model|kron|auto|aper|dered|mpro|mean|iso|fiber|sdss|ps1|_", re.IGNORECASE
-)
-_BAND: Final = re.compile(r"[A-Za-z]s?|[wW][1-4]|[nfNF][uU][vV]|bp|rp|[fF]\d{3}[wWmM]")
-_CAPITALS: Final = frozenset("bvjhk")
-_MAGNITUDE: Final = re.compile(r"mag|mpro|_m_|^[ubvgrizyjhk]$", re.IGNORECASE)
 _NAME: Final = r"[A-Za-z_]\w*"
-_NUMBER: Final = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _INNER: Final = rf"({_NAME}(?:\s*-\s*{_NAME})?)"
+_NUMBER: Final = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _ARCSINH: Final = re.compile(
     rf"arcsinh\(\s*\(?\s*{_INNER}\s*(?:([-+])\s*({_NUMBER}))?\s*\)?\s*(?:/\s*({_NUMBER}))?\s*\)"
 )
-_LOG: Final = re.compile(rf"(log10|log|sqrt)\(\s*{_INNER}\s*\)")
-_DIFFERENCE: Final = re.compile(rf"({_NAME})\s*-\s*({_NAME})")
+_OTHER: Final = re.compile(rf"(log10|log|sqrt)\(\s*{_INNER}\s*\)")
 _INVERSES: Final[dict[str, Callable[[Any], Any]]] = {
     "log10": lambda v: 10.0 ** np.asarray(v),
     "log": np.exp,
     "sqrt": np.square,
 }
-
-
 Inverse = Callable[[Any], Any] | None
 """Gives what a feature was rescaled from; None for a plain one."""
 
 
 def readable_feature(name: str, expression: str = "", unit: str | None = None) -> tuple[str, str, Inverse]:
-    """Return how a feature is called with its unit and without, and its inverse: a colour by bands, else in words.
+    """Return how a feature is called with its unit and without, and its inverse.
 
-    "b_j" of "bmag - jmag" is "B − J (mag)"; so is an arcsinh of that colour, with an axis in mag.
+    An arcsinh, a logarithm or a root of a column, or of the difference of two, is called as they are, with an axis of
+    their values; so is the plain difference of two.  Any other is called by its name.
     """
     text = expression.strip()
-    inner, inverse = _inner(text)
-    colour = _colour(inner)
-    if colour is not None:
-        return _labelled(colour, "mag", inverse)
-    band = _band(inner) if re.fullmatch(_NAME, inner) else None
-    if band is not None:
-        return _labelled(f"{band} magnitude", "mag", inverse)
-    words = (name if inverse is None else inner.replace("-", "−")).replace("_", " ")
-    return _labelled(words, unit, inverse)
-
-
-def _labelled(words: str, unit: str | None, inverse: Inverse = None) -> tuple[str, str, Inverse]:
-    """Return words with their unit behind them, but for a name that is its unit: 'mag', and not 'mag (mag)'."""
-    known = not unit or words.casefold() == unit.casefold()
-    return words if known else f"{words} ({unit})", words, inverse
-
-
-def _inner(text: str) -> tuple[str, Inverse]:
-    """Return what an expression is a monotone function of, and the inverse of that function; else itself and None."""
-    found = _ARCSINH.fullmatch(text)
-    if found is not None:
-        inner, sign, offset, scale = found.groups()
-        centre = float(offset or 0) * (1 if sign == "-" else -1)
-        width = float(scale or 1)
-        return inner, lambda v: centre + width * np.sinh(v)
-    found = _LOG.fullmatch(text)
-    return (text, None) if found is None else (found[2], _INVERSES[found[1]])
-
-
-def _colour(text: str) -> str | None:
-    """Return "B − J" of the difference of two columns of magnitudes; None of anything else."""
-    found = _DIFFERENCE.fullmatch(text)
-    if found is None:
-        return None
-    first, second = _band(found[1]), _band(found[2])
-    return None if first is None or second is None else f"{first} − {second}"
-
-
-def _band(column: str) -> str | None:
-    """Return the band of a column of magnitudes, None of another column; Johnson's and infrared bands in capitals."""
-    if not _MAGNITUDE.search(column):
-        return None
-    left = _WORDS.sub("", column)
-    if not _BAND.fullmatch(left):
-        return None
-    return left.upper() if left.lower() in _CAPITALS or (len(left) > 1 and left[0] in "wWnNfF") else left
+    inverse: Inverse = None
+    if (found := _ARCSINH.fullmatch(text)) is not None:
+        text, sign, offset, scale = found.groups()
+        centre, width = float(offset or 0) * (1 if sign == "-" else -1), float(scale or 1)
+        inverse = lambda v: centre + width * np.sinh(v)  # noqa: E731
+    elif (found := _OTHER.fullmatch(text)) is not None:
+        inverse, text = _INVERSES[found[1]], found[2]
+    if inverse is None and not re.fullmatch(rf"{_NAME}\s*-\s*{_NAME}", text):
+        text = name
+    words = text.replace("-", "−").replace("_", " ")
+    unit = "mag" if all("mag" in column.lower() for column in text.split("-")) else unit
+    return (f"{words} ({unit})" if unit else words), words, inverse
 
 
 def text_width(text: str) -> float:

@@ -249,7 +249,7 @@ def first_words(said: Iterable[str]) -> str:
 
 
 def census_findings(census: Census) -> tuple[Finding, ...]:
-    """Return what the counts rest on, each reason once, and what the stated thresholds cost."""
+    """Return what the counts rest on, each reason once."""
     reasons = _reasons(census)
     findings = [
         _counts_finding(
@@ -261,11 +261,9 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
         )
         for source, assumes, reason, names in reasons
     ]
-    chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
     return (
         *findings,
         *(Finding(what=words, level="care", advice=CLASS_FOR_THEM) for words in _other_label_words(census)),
-        *(_selection_finding(name, s) for name, s in chosen),
     )
 
 
@@ -277,21 +275,6 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradi
     )
     level: Level = "care" if contradicted and source == "model" else "plain"
     return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level=level)
-
-
-def _selection_finding(name: str, s: SelectionCensus) -> Finding:
-    begun = (
-        f"The column {s.column} was made for {s.stated} and has the {class_words(name)} with a probability of"
-        if s.column
-        else f"For {s.stated}, select {class_words(name)} by a probability of"
-    )
-    least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
-    return Finding(
-        what=f"{begun} {least} or more: {s.objects:,} objects, "
-        f"purity {percent(s.purity)} ({_interval(s.purity_low, s.purity_high)}), completeness "
-        f"{percent(s.completeness)} ({_interval(s.completeness_low, s.completeness_high)}); "
-        f"{percent(1 - s.completeness)} of the class are lost"
-    )
 
 
 def _changed(change: CountChange | None) -> tuple[str, ...]:

@@ -122,17 +122,8 @@ def _reliability(metrics: Metrics) -> Picture:
 
 def _confusion(model: ModelDescription) -> Picture:
     metrics = model.metrics
+    caption = f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go."
     counts = np.asarray(metrics.confusion)
-    off = counts - np.diag(np.diag(counts))
-    j, k = np.unravel_index(int(off.argmax()), off.shape)
-    most = (
-        f"Most often {model.classes[j]} is taken for {model.classes[k]} ({counted(int(off[j, k]), 'object')})."
-        if off[j, k]
-        else "No object is taken for one of another class."
-    )
-    caption = (
-        f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go. {most}"
-    )
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
     return drawn(axes, "Confusion matrix", caption)

@@ -305,21 +305,15 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
 
 def review_table(model: ModelDescription) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    some, by = model.metrics.accuracy < 1, model.metrics.judged_by
     return ReportTable(
         title="Errors caught by review",
         columns=("least certain reviewed", "errors found", "in random order"),
         rows=tuple(
-            (
-                percent(r["share"], 0),
-                *((percent(r["moderated"]), percent(r["random"])) if some else ("–", "–")),
-            )
+            (percent(r["share"], 0), percent(r["moderated"]), percent(r["random"]))
             for r in model.metrics.reviews
         ),
         numeric=frozenset(range(3)),
-        note=f"Share of the {by} objects' errors among those reviewed."
-        if some
-        else f"None of the {by} objects is classified wrongly: there are no errors to catch.",
+        note=f"Share of the {model.metrics.judged_by} objects' errors among those reviewed.",
     )
 
 

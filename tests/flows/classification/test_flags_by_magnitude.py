@@ -119,8 +119,8 @@ def test_files_add_up_and_an_interrupted_run_goes_on(folder: Path, tmp_path: Pat
 
 def test_the_report_shows_a_magnitude_map(folder: Path, tmp_path: Path) -> None:
     shown(folder, tmp_path / "out", "deep")
-    text = picture(tmp_path / "out", "What needs a look, by K magnitude")
-    assert ">K magnitude (mag)</text>" in text
+    text = picture(tmp_path / "out", "What needs a look, by kmag")
+    assert ">kmag (mag)</text>" in text
     assert ">none</text>" in text
 
 
@@ -130,7 +130,7 @@ def test_a_model_without_a_magnitude_has_its_most_telling_input(folder: Path, tm
     assert model.telling[0] > 2 * model.telling[1]
     flagged = shown(folder, tmp_path / "out", "deep", model="colours")["flagged"]
     assert flagged["name"] == "b_j"
-    assert ">B − J (mag)</text>" in picture(tmp_path / "out", "What needs a look, by B − J")
+    assert ">bmag − jmag (mag)</text>" in picture(tmp_path / "out", "What needs a look, by bmag − jmag")
 
 
 def test_without_any_value_the_answer_is_no(folder: Path, tmp_path: Path) -> None:
