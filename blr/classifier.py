@@ -36,7 +36,9 @@ from blr.predictive.mixture import (
     with_rows,
 )
 
-_BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
+__all__ = ["Classifier", "Member"]
+SCORED_AT_ONCE = 8192
+"""Rows scored at a time: the design matrix and its whitened copy stay in the cache."""
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes
@@ -176,8 +178,8 @@ class Classifier:
         errors = None if errors is None else present_errors(errors, missing)
         undetected = np.zeros(len(X), dtype=bool) if not_detected is None else not_detected
         parts = []
-        for start in range(0, max(len(X), 1), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        for start in range(0, max(len(X), 1), SCORED_AT_ONCE):
+            rows = slice(start, start + SCORED_AT_ONCE)
             e = None if errors is None else errors[rows]
             parts.append(self._score(X[rows], missing[rows], e, undetected[rows], credible))
         return joined(parts)
@@ -309,14 +311,16 @@ class Classifier:
         if not len(chosen):
             return base  # without the slopes, which take seconds where features are hundreds
         if errors is None:
-            found = self._subspace.nodes(X, missing, chosen, most=_BLOCK)
+            found = self._subspace.nodes(X, missing, chosen, most=SCORED_AT_ONCE)
         else:
-            found = moments.nodes_by_pattern(X, missing, chosen, errors, most=_BLOCK, limits=self.support)
+            found = moments.nodes_by_pattern(
+                X, missing, chosen, errors, most=SCORED_AT_ONCE, limits=self.support
+            )
         if self._joint is None:
             predict = partial(self._predict, most_nodes=_FEWEST_NODES)
-            whole = with_rows(base, list(mix_blocks(node_blocks(found, _BLOCK), predict)))
+            whole = with_rows(base, list(mix_blocks(node_blocks(found, SCORED_AT_ONCE), predict)))
         else:
-            whole = with_rows(base, list(self._joint.by_dimension(found, _BLOCK)))
+            whole = with_rows(base, list(self._joint.by_dimension(found, SCORED_AT_ONCE)))
         left_out = None if errors is not None else self._subspace.left_out(X, missing, chosen)
         return whole if left_out is None else spread(whole, chosen, left_out)
 

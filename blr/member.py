@@ -62,8 +62,10 @@ _OF_ONE_OUTPUT = 16, 8
 _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
-# Weight of a row's nodes beyond the training set's range, below which they are left as they are.
-_LITTLE = 1e-3
+# Weight of a row's nodes beyond the training set's range, below which they are left as they are, in one dimension and
+# in several, where more points lie there.
+_LITTLE = 1e-3, 0.01
+_AT_BORDER = 8  # points with covariances, of those nearest to nodes beyond the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +256,7 @@ def _inside(
     """Yield rows, the nearest points within the range of nodes (S, n, F) beyond it, and their shares.
 
     At the edge of the range the activations bend, so they are taken at all points.  Where one feature is missing and
-    the others lie within, the points are two, the ends of its range.
+    the others lie within, the points are two, the ends of its range.  Where few nodes lie beyond, they come by share.
     """
     low, high = support
     ends = np.stack([nodes.min(axis=0), nodes.max(axis=0)])
@@ -266,8 +268,25 @@ def _inside(
         both = NodeInterpolation(np.arange(2), np.eye(2))
         yield rows, np.clip(ends[:, rows], low, high), sides, Chosen(both, (both, both))
     rows = np.flatnonzero(other)
-    if len(rows):
+    beyond = (share[:, rows] > 0).sum(axis=0)
+    few = beyond <= len(nodes) // 2
+    if few.any():
+        k = int(beyond[few].max())
+        largest = np.argsort(-share[:, rows[few]], axis=0, kind="stable")[:k]
+        points = np.take_along_axis(nodes[:, rows[few]], largest[:, :, None], axis=0)
+        weights = np.take_along_axis(share[:, rows[few]], largest, axis=0)
+        yield rows[few], np.clip(points, low, high), weights, _in_steps(k)
+    if not few.all():
+        rows = rows[~few]
         yield rows, np.clip(nodes[:, rows], low, high), share[:, rows], everywhere
+
+
+def _in_steps(k: int) -> Chosen:
+    """Return all of k points for the means, and of each eighth of them the first for the covariances of all."""
+    first = np.arange(min(k, _AT_BORDER)) * k // min(k, _AT_BORDER)
+    steps = np.searchsorted(first, np.arange(k), side="right") - 1
+    covariances = NodeInterpolation(first, np.eye(len(first))[steps])
+    return Chosen(NodeInterpolation(np.arange(k), np.eye(k)), (covariances, covariances))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +326,7 @@ class NodeMixture:
         if self.support is not None:
             low, high = self.support
             moved = CONSTANT * share * ((nodes < low) | (nodes > high)).any(axis=2)
-            rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE)
+            rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE[dimension > 1])
             share[:, rows] -= moved[:, rows]
         sums = self._sums(nodes, share, chosen, fine, designs)
         if rows.size and self.support is not None:

@@ -27,7 +27,14 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.pandas_frame import annotated_frame
 from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.scoring import Scorer, annotation_settings, provenance, scorer_for, settled
+from flows.classification.scoring import (
+    Scorer,
+    annotation_settings,
+    provenance,
+    rows_at_once,
+    scorer_for,
+    settled,
+)
 from flows.classification.steps import classify
 from flows.errors import ModelError, UsageError
 from flows.features.reader import target_reader
@@ -111,11 +118,17 @@ def _classified(
     settings = settled(
         loaded, wanted, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
     )
-    scorer = scorer_for(loaded, settings, catalog)
+    scorer = scorer_for(loaded, settings, catalog, threads=threads)
     maker = provenance(loaded, settings, catalog.content_hash(), read)
     with single_threaded_blas():
         return catalogs.annotate_table(
-            table, scorer.columns, scorer, read=read, provenance=maker, threads=threads
+            table,
+            scorer.columns,
+            scorer,
+            read=read,
+            provenance=maker,
+            rows=rows_at_once(catalog),
+            threads=threads,
         )
 
 

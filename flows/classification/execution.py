@@ -39,7 +39,7 @@ from flows.classification._publishing import (
 )
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import compare
-from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
+from flows.classification.scoring import Scorer, kept_columns, provenance, rows_at_once, scorer_for
 from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
@@ -82,7 +82,7 @@ def annotate_file(work: Work, job: Job) -> Output:
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
-    scorer = scorer_for(model, specification, catalog)
+    scorer = scorer_for(model, specification, catalog, threads=work.threads)
     scorer = scorer.kept_for_census(step, catalog, specification, work.model.folder)
     labelled = _labelled_names(work.model.folder)
     scorer = replace(scorer, survey=ObjectSurvey.of(catalog, specification, model.classes, labelled))
@@ -94,7 +94,7 @@ def annotate_file(work: Work, job: Job) -> Output:
             scorer,
             read=scorer.read,
             provenance=provenance(model, specification, job.state.sha256, scorer.reader.read),
-            rows=work.batch_rows,
+            rows=min(work.batch_rows, rows_at_once(catalog)),
             threads=work.threads,
             progress=tell().advance,
             overwrite=True,

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -263,6 +264,20 @@ def test_a_review_budget_scores_each_row_once(work: Path, monkeypatch: pytest.Mo
     assert 0.08 < told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified <= 0.1
     assert sum(scored) == told.n_rows
     assert {**told.flags, "LOW_CONFIDENCE": 0} == {**plain.flags, "LOW_CONFIDENCE": 0}
+
+
+def test_the_budget_of_a_large_catalogue_is_found_from_some_of_its_rows(work: Path) -> None:
+    survey = pq.read_table(work / "survey.parquet")
+    many = pa.concat_tables([survey] * (140_000 // len(survey) + 1))
+    rng = np.random.default_rng(0)
+    for j, name in enumerate(survey.column_names):
+        if name.endswith("mag"):
+            noise = rng.normal(0, 0.3, len(many))
+            many = many.set_column(j, name, pa.array(many[name].to_numpy(zero_copy_only=False) + noise))
+    pq.write_table(many, work / "many.parquet")
+    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
+    told = run(work, "many.parquet", specification=work / "spec.toml").summary
+    assert abs(told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified - 0.1) < 0.005
 
 
 def test_two_inputs_of_one_name(work: Path) -> None:
