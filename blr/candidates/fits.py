@@ -37,7 +37,6 @@ from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence, fit_scales
 from blr.sums import Rows
-from blr.trust.verdict import named_reasons
 
 MOST_PARTS = 2
 LEAST_PART = 0.1
@@ -587,9 +586,7 @@ def _row(
         log_loss=float(loss),
         parts=tuple(CandidatePart(scale=p.scale, weight=p.weight, width=p.width) for p in parts),
         verdict=None if trust is None else trust.verdict,
-        reasons=()
-        if trust is None
-        else named_reasons(trust.reasons, parts[0].basis.names(problem.names), problem.data.classes),
+        reasons=() if trust is None else trust.reasons,
         numbers={} if trust is None else {name: _finite(x) for name, x in trust.numbers.items()},
         converged=bool(best.converged),
         n_iter=int(best.n_iter),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,11 @@ from blr.candidates.fits import (
 from blr.candidates.rows import (
     LabelledRows,
     TrainingSet,
-    density_weights,
-    fitted_confusion,
     overdispersion,
-    wrong_labels,
 )
 from blr.classifier import Classifier
 from blr.explanation import Contributions, contributions
-from blr.likelihood.targets import as_confusion, recorded_probability
+from blr.likelihood.targets import recorded_probability
 from blr.member import Member
 from blr.missing.patterns import excess, training_noise
 from blr.predictive.mixture import Scores, estimate_temperature
@@ -518,16 +515,10 @@ def _labels(
     return labels, np.array([index[name] for name in given.tolist()], dtype=np.intp), None
 
 
-def _held_out(
-    held_out: float | ArrayLike | None, n: int, group: NDArray[Any] | None, seed: int
-) -> NDArray[np.bool_]:
-    """Return the rows (N,) that are held out: those of a mask, or of so many of the groups, drawn at random."""
-    if held_out is not None and np.ndim(held_out):
-        mask = np.asarray(held_out, dtype=bool)
-        if mask.shape != (n,):
-            raise ValueError(f"held_out must be a share, or a mask ({n},), got shape {mask.shape}")
-        return mask
-    share = (HELD_OUT if n >= HELD_OUT_FROM else 0.0) if held_out is None else float(np.asarray(held_out))
+def _held_out(share: float | None, n: int, group: NDArray[Any] | None, seed: int) -> NDArray[np.bool_]:
+    """Return the rows (N,) that are held out: those of a share of the groups, drawn at random."""
+    if share is None:
+        share = HELD_OUT if n >= HELD_OUT_FROM else 0.0
     if not 0 <= share < 1:
         raise ValueError(f"held_out must be a share from 0 to below 1, got {share}")
     _, of_row = np.unique(np.arange(n) if group is None else group, return_inverse=True)
@@ -545,13 +536,9 @@ def fit_default(
     features: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     candidates: Sequence[str | Candidate] | None = None,
-    held_out: float | ArrayLike | None = None,
-    refit: bool = True,
+    held_out: float | None = None,
     target: ArrayLike | None = None,
-    weigh_as_target: bool = False,
     class_prior: str | Mapping[str, float] | None = None,
-    noise: ArrayLike | str | None = None,
-    annotator: ArrayLike | None = None,
     selection: Selection = DEFAULT,
     seed: int = 0,
     threads: int | None = None,
@@ -575,18 +562,12 @@ def fit_default(
     candidates
         Kinds of basis, such as "linear", or `blr.Candidate`; by default the list that `blr init` writes.
     held_out
-        Share of the groups that no fit sees until the model is judged, or a mask (N,) of such rows; by default a fifth
-        of 100,000 rows or more, and none of fewer: then all rows judge, each left out of the fits.
-    refit
-        Whether the model that is kept is fitted once more to all rows, where some are held out.
-    target, weigh_as_target
-        Rows of the catalogue to classify (T, F), which are compared with the labelled ones; and whether these are
-        weighted to look like them.
+        Share of the groups that no fit sees until the model is judged, which is then fitted once more to all rows; by
+        default a fifth of 100,000 rows or more, and none of fewer: then all rows judge, each left out of the fits.
+    target
+        Rows of the catalogue to classify (T, F), which are compared with the labelled ones.
     class_prior
         Shares of the classes in the target, by name; "em": estimated from its rows.
-    noise, annotator
-        Labels that may be wrong: "estimated", a share, or probabilities (K, K) of the recorded class given the true
-        one; and who gave each label (N,), where the shares are to be estimated by annotator.
     selection
         How the model is made of the candidates; by default they are stacked.
     seed, threads, progress
@@ -616,7 +597,7 @@ def fit_default(
     named = tuple(f"x{j}" for j in range(values.shape[1])) if names is None else tuple(map(str, names))
     labels, index, votes = _labels(y, classes)
     n = len(values)
-    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors, annotator=annotator)
+    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors)
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("sample_weight holds negative or missing numbers, expected 0 or more in each row")
@@ -631,7 +612,6 @@ def fit_default(
         votes=votes,
         errors=None if errors is None else _features(errors, values.shape[1], "errors"),
         group=together,
-        annotator=None if annotator is None else np.unique(np.asarray(annotator), return_inverse=True)[1],
     )
     if weight is not None:
         rows = rows.of(weight > 0)  # those of weight zero would move ranges and knots
@@ -644,21 +624,14 @@ def fit_default(
         other = np.where(np.isnan(wanted), 0.0, wanted), np.isnan(wanted)
     with single_threaded_blas():
         comparison = None if other is None else compared(data, *other)
-        weighted = comparison is not None and weigh_as_target
-        if comparison is not None and weighted:
-            rows = replace(rows, weight=density_weights(rows, comparison.ratio))
-            data = TrainingSet.of(rows, named, data.classes)
         phi = votes_phi(data, seed)
         if phi != 1:
             rows = replace(rows, weight=(np.ones(n) if rows.weight is None else rows.weight) / phi)
             data = replace(data, rows=rows)
-        if noise is not None:
-            data = replace(data, rows=replace(rows, confusion=_confusion(data, noise, seed)))
-        ratio = comparison.ratio if comparison is not None and weighted else None
         training = Training(
             given or default_candidates(n, len(named), len(labels)),
             data,
-            partial(data.of_all, ratio) if refit and rows.held_out.any() else None,
+            data.of_all if rows.held_out.any() else None,
             selection,
             seed,
             threads,
@@ -667,17 +640,6 @@ def fit_default(
             class_prior,
         )
         return replace(training.run(), labels=labels, comparison=comparison)
-
-
-def _confusion(data: TrainingSet, noise: ArrayLike | str, seed: int) -> Matrix:
-    if not isinstance(noise, str):
-        return as_confusion(noise, len(data.classes))
-    if noise != "estimated":
-        raise ValueError(f"noise must be 'estimated', a share or a matrix (K, K), got {noise!r}")
-    who = data.rows.annotator
-    rng = np.random.default_rng([seed, 0x6E6F6973])
-    found, _, _ = wrong_labels(data, n_annotators=0 if who is None else int(who.max()) + 1, rng=rng)
-    return fitted_confusion(found)
 
 
 def _check_lengths(n: int, **given: Any) -> None:

@@ -26,8 +26,7 @@ logit of the second).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,8 +285,6 @@ _ROWS = 256  # training rows whose probabilities are compared
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
 _LEVELS = ("green", "amber", "red")
 _NAMED = 5  # columns or classes in a message
-_COLUMNS = re.compile(r"\bcolumn(\(s\))? (\d+(?:, \d+)*)")
-_CLASSES = re.compile(r"\btell (\d+ and \d+(?:, \d+ and \d+)*) apart\b")
 Finding = tuple[str, str]
 """A level and what led to it, in words."""
 _FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
@@ -425,30 +422,6 @@ def _errors(problem: Problem, gaussian: Gaussian, shift: Vector) -> dict[str, fl
     ]
     moved = np.abs(found[0] - found[1]).max(axis=1)
     return {"mean_error": float(moved.mean()), "largest_error": float(moved.max())}
-
-
-def named_reasons(
-    reasons: Sequence[str], functions: Sequence[str], classes: Sequence[str]
-) -> tuple[str, ...]:
-    """Return reasons with names of basis functions (M,) for columns, and of classes (K,) for their indices.
-
-    For fits whose classes are 0 to K - 1; a reason that has names already stays.
-    """
-    return tuple(_named(reason, functions, classes) for reason in reasons)
-
-
-def _named(reason: str, functions: Sequence[str], classes: Sequence[str]) -> str:
-    if not _COLUMNS.search(reason):
-        return reason
-    of_classes = _CLASSES.sub(
-        lambda m: f"tell {re.sub(r'[0-9]+', lambda k: classes[int(k[0])], m[1])} apart", reason
-    )
-    return _COLUMNS.sub(
-        lambda m: (
-            f"basis function{m[1] or ''} {', '.join(functions[int(column)] for column in m[2].split(', '))}"
-        ),
-        of_classes,
-    )
 
 
 def _separation(problem: Problem, gaussian: Gaussian) -> Separation:

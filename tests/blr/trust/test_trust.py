@@ -33,7 +33,6 @@ from blr.trust.verdict import (
     evidence_left,
     fit_pareto,
     laplace_ratios,
-    named_reasons,
     smooth,
 )
 from tests.blr import dense
@@ -73,20 +72,6 @@ def test_separable_with_a_broad_prior_is_red() -> None:
     assert "complete separation: column(s) 1" in reasons(q)
     assert "tell early and late apart without error; only the prior keeps the weights finite" in reasons(q)
     assert q.trust.numbers["separation"] == 2
-
-
-def test_reasons_with_names_of_functions_and_classes() -> None:
-    Phi, _ = dense.binary(0, N=60, M=3)
-    wide = np.column_stack([Phi, 3 * Phi[:, 1], np.zeros(60)])
-    q = fit(wide, (Phi[:, 1] > 0).astype(int), GaussianPrior(0.0, 1e4))
-    functions, classes = ("1", "g_r", "r_i", "3 g_r", "none"), ("1", "0")
-    named = named_reasons(q.trust.reasons, functions, classes)
-    told = "; ".join(named)
-    assert "tell 1 and 0 apart" in told
-    assert "basis function(s) none hold zeros only" in told
-    assert "basis function 3 g_r is a linear combination of basis function(s) g_r" in told
-    assert "column" not in told
-    assert named_reasons(named, functions, classes) == named
 
 
 def test_separable_with_a_firm_prior_is_told_and_not_condemned() -> None:
