@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
 from blr.census.bins import BinShares, bin_selection, bin_shares
-from blr.census.counts import Counted, count_classes
+from blr.census.counts import MOST_CHANGE, Counted, count_classes, lacking_labels, propensity
 from blr.census.purity import Parts, selection
 from blr.census.shares import (
     LabelledRows,
@@ -36,6 +36,7 @@ from blr.census.shares import (
     TargetRows,
     shares_if_features,
     shares_if_same,
+    shares_if_shares,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -218,7 +219,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
         tested += 1
         said += counted.shares is not None
         spanning += bool(counted.alternatives)
-        aucs.append(0.0 if counted.told_apart is None else round(counted.told_apart.auc, 3))
+        aucs.append(_area(split))
         _add_counts(sums, split, counted, change, repeat)
         beside = peers(split) if repeat < MOST_WITH_PEERS else {}
         for name, shares in beside.items():
@@ -241,6 +242,15 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
     }
 
 
+def _area(split: Split) -> float:
+    """Return how well the sets are told apart, the area under the curve, each class at its share of the target."""
+    labelled, target = split.labelled, split.target
+    if lacking_labels(labelled):
+        return 0.0
+    change = np.clip(shares_if_shares(labelled, target).mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
+    return round(propensity(labelled, target, labelled.weight * change[labelled.y]).auc, 3)
+
+
 def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat: int) -> None:
     def add(name: str, shares: ShareDraws | None) -> None:
         if shares is not None:
@@ -251,9 +261,8 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
         add("same", shares_if_same(split.labelled, split.target))
     if change == "bright third":
         # The census refuses these, for the sets overlap too little; here they are tried all the same.
-        sets = count_classes(split.labelled, split.target, assumes="features").told_apart
-        if sets is not None:
-            add("features", shares_if_features(split.labelled, split.target, sets.ratio))
+        sets = propensity(split.labelled, split.target, split.labelled.weight)
+        add("features", shares_if_features(split.labelled, split.target, sets.ratio))
     if change == "mild bias":
         add("features", count_classes(split.labelled, split.target, assumes="features").shares)
     if counted.shares is None or change in {"bright third", "bright third, x 1/4", "a class without labels"}:

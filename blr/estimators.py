@@ -249,15 +249,9 @@ class LaplaceClassifier(_SurveyClassifier):
         return self.moments_.impute(rows, missing) if missing.any() else rows
 
     def _warn(self) -> None:
-        remedy = {
-            "laplace": "posterior='refined' mends most, and posterior='sampled' samples the exact posterior",
-            "refined": "posterior='sampled' samples the exact posterior",
-        }.get(self.posterior, "use a stronger prior or fewer basis functions")
-        warnings.warn(
-            f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all reasons); {remedy}",
-            UntrustedPosteriorWarning,
-            stacklevel=3,
-        )
+        remedy = "try posterior='refined' or 'sampled', a stronger prior or fewer basis functions"
+        said = f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all); {remedy}"
+        warnings.warn(said, UntrustedPosteriorWarning, stacklevel=3)
 
     def _check_options(self) -> None:
         if self.posterior not in _POSTERIORS:

@@ -86,10 +86,6 @@ def bin_shares(
     # Calibrated probabilities move with the class shares where objects of a class look alike; else they stay.
     p, p_labelled = (scaled(rows.probability, counted.shares.scaling) for rows in (target, labelled))
     before = labelled.shares if counted.assumes == "shares" else None
-    # A labelled row counts as often as such objects are in the target: by the class's share, or by their density ratio.
-    own = labelled.weight * np.ones(len(labelled.y))
-    if counted.assumes == "features" and counted.told_apart is not None:
-        own = labelled.weight * counted.told_apart.ratio
 
     def at_shares(p: Matrix, shares: Vector) -> Matrix:
         return p if before is None else moved(p, shares / before)
@@ -100,7 +96,7 @@ def bin_shares(
 
     def residuals(shares: Vector) -> tuple[Vector, Matrix]:
         """Return weights (n,) of labelled rows, and class minus probability (n, K - 1)."""
-        weight = own if before is None else own * (shares / before)[labelled.y]
+        weight = labelled.weight if before is None else labelled.weight * (shares / before)[labelled.y]
         return weight, (np.eye(len(shares))[labelled.y] - at_shares(p_labelled, shares))[:, :-1]
 
     weight = np.bincount(target_bin, target.weight, minlength=n_bins)

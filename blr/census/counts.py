@@ -98,9 +98,8 @@ class Counted:
     """The class shares, with the assumption that they hold under; `shares` None where they cannot be said.
 
     `labelled` are the labelled rows with the weights under it: under "features" a row counts as often as its like is in
-    the target.  `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows,
-    each class at its share of the target, with the target; None where there are too few rows.  `contradicted`: objects
-    of a class do not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with
+    the target.  `reason` says in words why this assumption, or why no shares.  `contradicted`: objects of a class do
+    not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with
     as many draws of each; () where they rest on one.  `counted` (K,) are objects of the target with labels, which the
     shares hold as they are; None without any.  Where hardly any is without, the shares are of labels and `assumes` is
     None.
@@ -110,7 +109,6 @@ class Counted:
     shares: ShareDraws | None
     assumes: Assumption | None
     reason: str
-    told_apart: Propensity | None = None
     contradicted: bool = False
     alternatives: tuple[Counted, ...] = ()
     counted: Vector | None = None
@@ -152,22 +150,22 @@ def count_classes(
     alike = propensity(labelled, target, weight)
     refused = _refusal(labelled, target, weight, alike, assumes)
     if refused:
-        return Counted(labelled, None, assumes, refused, alike, contradicted=True)
+        return Counted(labelled, None, assumes, refused, contradicted=True)
     seen = _contradiction(labelled, target, shares, alike)
     if assumes is None and seen:
-        return _spanning(labelled, target, shares, alike, seen)
+        return _spanning(labelled, target, shares, seen)
     if assumes == "same":
         same = shares_if_same(labelled, target)
         apart = _far_apart(same, shares)
         if apart:
-            return Counted(labelled, None, assumes, apart, alike)
+            return Counted(labelled, None, assumes, apart)
         shares = same
     if assumes is None:
         said = f"{ASSUMPTIONS['shares']}; no test contradicts it: {_tries(alike)}"
     else:
         tests = f"but a test contradicts it, for {seen}; {_REMEDY}" if seen else "and not contradicted"
         said = f"{ASSUMPTIONS[assumes]}{':' if assumes == 'same' else ';'} stated, {tests}"
-    return Counted(labelled, shares, assumes or "shares", said, alike, contradicted=bool(seen))
+    return Counted(labelled, shares, assumes or "shares", said, contradicted=bool(seen))
 
 
 def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:
@@ -218,27 +216,20 @@ def _tries(alike: Propensity) -> str:
     return f"shown one of each, a test picks the labelled one in {auc:.1f} ± {error:.1f} of 100 tries, by chance in 50"
 
 
-def _spanning(
-    labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity, seen: str
-) -> Counted:
+def _spanning(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, seen: str) -> Counted:
     """Return shares that span "shares", which a test contradicts as `seen`, and "features", which none can check."""
     features = _if_features(labelled, target)
-    if features.shares is None or features.told_apart is None:
+    if features.shares is None:
         said = f'a test contradicts "shares", for {seen}; and "features" gives no count: {features.reason}'
-        return Counted(labelled, None, None, said, alike, contradicted=True)
-    weighted = replace(labelled, weight=labelled.weight * features.told_apart.ratio)
+        return Counted(labelled, None, None, said, contradicted=True)
     return Counted(
         labelled,
         ShareDraws(np.concatenate([shares.draws, features.shares.draws]), shares.scaling),
         "shares or features",
         f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
         f"half of the draws from each; {_REMEDY}",
-        alike,
         contradicted=True,
-        alternatives=(
-            Counted(labelled, shares, "shares", ""),
-            Counted(weighted, features.shares, "features", ""),
-        ),
+        alternatives=(Counted(labelled, shares, "shares", ""), features),
     )
 
 
@@ -278,9 +269,10 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
             f"{100 * TOO_FAR:.0f}. The model would guess, and no label shows how much it errs; look at a sample "
             "of these: `blr audit draw`"
         )
-        return Counted(labelled, None, "features", said, sets)
+        return Counted(labelled, None, "features", said)
     said = f"{ASSUMPTIONS['features']}: stated by you; no test can check it"
-    return Counted(labelled, shares_if_features(labelled, target, sets.ratio), "features", said, sets)
+    weighted = replace(labelled, weight=labelled.weight * sets.ratio)
+    return Counted(weighted, shares_if_features(labelled, target, sets.ratio), "features", said)
 
 
 def count_with_labels(
@@ -309,7 +301,7 @@ def count_with_labels(
     found = count_classes(labelled, others, assumes=assumes)
     if found.shares is None and n_other <= MOST_UNSAID * target.n_objects:
         bounds = _of_labels(labelled, counts, n_other, f". No more can be said of them: {found.reason}")
-        return replace(bounds, told_apart=found.told_apart, contradicted=found.contradicted)
+        return replace(bounds, contradicted=found.contradicted)
     said = f"{_labelled(counts)}; of the {n_other:,} others: {found.reason}"
     if found.shares is None:
         return replace(found, reason=said)

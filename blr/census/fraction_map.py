@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,24 +97,11 @@ def mixed_draws(
     return np.stack([draws[j][i] for i, j in enumerate(chosen.tolist())])
 
 
-@dataclass(frozen=True, eq=False)
-class Fractions:
-    """Fractions of cells (C,), with intervals; NaN where a cell has nothing.
-
-    `whole` is the number of objects that the fraction is of, and `expected` the fraction, both by the classifier.
-    `fraction` is the one that labelled objects correct, `low` and `high` the ends of its interval; these three are NaN
-    without draws.
-    """
-
-    whole: Vector
-    expected: Vector
-    fraction: Vector
-    low: Vector
-    high: Vector
-
-
 class FractionSums:
-    """Sums of a part and of the whole by cell, from batches: as the classifier expects them, and under S draws."""
+    """Sums of a part and of the whole by cell (C,), from batches: as the classifier expects them, and under S draws.
+
+    `whole` is the number of objects that the fraction is of.
+    """
 
     def __init__(self, n_cells: int, n_draws: int) -> None:
         """Begin with nothing in C cells."""
@@ -139,19 +127,26 @@ class FractionSums:
             if total.size:
                 total[there] += np.add.reduceat(values[order], start, axis=0)
 
-    def fractions(self, level: float = 0.95) -> Fractions:
-        """Return the cells' fractions; intervals are Gaussian in the logit."""
-        gone = self.whole <= 0
-        expected = np.where(gone, np.nan, self.part / np.where(gone, 1.0, self.whole))
+    @property
+    def expected(self) -> Vector:
+        """The fractions (C,) by the classifier; NaN where a cell has nothing."""
+        return np.where(self.whole > 0, self.part / np.where(self.whole > 0, self.whole, 1.0), np.nan)
+
+    @cached_property
+    def corrected(self) -> tuple[Vector, Vector, Vector]:
+        """The fractions (C,) that labelled objects correct, and the ends of 95 % intervals, Gaussian in the logit.
+
+        NaN where a cell has nothing, and without draws.
+        """
         if not self.part_draws.shape[1]:
-            nothing = np.full(len(gone), np.nan)
-            return Fractions(self.whole, expected, nothing, nothing, nothing)
+            nothing = np.full(len(self.whole), np.nan)
+            return nothing, nothing, nothing
         share = np.clip(self.part_draws / np.maximum(self.whole_draws, 1e-300), 1e-12, 1 - 1e-12)
         a = logit(share)
-        mean, half = a.mean(axis=1), ndtri((1 + level) / 2) * a.std(axis=1, ddof=1)
+        mean, half = a.mean(axis=1), ndtri(0.975) * a.std(axis=1, ddof=1)
         values = (share.mean(axis=1), expit(mean - half), expit(mean + half))
-        fraction, low, high = (np.where(gone, np.nan, x) for x in values)
-        return Fractions(self.whole, expected, fraction, low, high)
+        fraction, low, high = (np.where(self.whole > 0, x, np.nan) for x in values)
+        return fraction, low, high
 
 
 def drawn_fractions(design: FractionDesign, W: Matrix, expected: Vector, X: Matrix, region: Places) -> Matrix:

@@ -24,7 +24,6 @@ from blr.arrays import Array, Floats, Mask, Places
 from blr.census.fraction_map import (
     REGION_SCALES,
     FractionDesign,
-    Fractions,
     FractionSums,
     counted,
     drawn_fractions,
@@ -296,7 +295,7 @@ def _parts(
 
 def summed(
     work: MapWork, survey: Survey, design: FractionDesign, draws: Floats
-) -> tuple[Fractions, Fractions, list[Fractions]]:
+) -> tuple[FractionSums, FractionSums, list[FractionSums]]:
     """Read all rows a second time; return the fractions of all together, of the pixels, and of each quantity's bins."""
     S = len(draws)
     whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
@@ -310,7 +309,7 @@ def summed(
             for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
                 place = bin_of(rows["X"][:, j], edges)
                 sums.add(place, expected, drawn, use & (place >= 0))
-    return whole.fractions(), cells.fractions(), [sums.fractions() for sums in bins]
+    return whole, cells, bins
 
 
 # A map as files: HEALPix FITS and a HATS table, one row a pixel.
@@ -319,7 +318,7 @@ SKY = 4 * np.pi * np.degrees(1) ** 2
 """The whole sky, in square degrees."""
 
 
-def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fractions) -> None:
+def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: FractionSums) -> None:
     """Write the pixels of a survey with their fractions, as HEALPix FITS and as a HATS table."""
     request, manifest = work.request, work.manifest
     made_by = {"model": manifest.model, "model_id": str(manifest.model_id)}
@@ -343,17 +342,18 @@ def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fract
     write_hats(files[1], table, survey.pixels, order=request.order, extra=extra)
 
 
-def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[MapColumn]:
+def _columns(survey: Survey, cells: FractionSums, what: What, order: int) -> list[MapColumn]:
     trial, success = survey.counts(what)
     place = np.searchsorted(survey.pixels, survey.labelled["pixel"])
     n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
     area = SKY / (12 * 4**order)
+    fraction, low, high = cells.corrected
     return [
         ("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
         ("EXPECTED", cells.expected, "", "fraction by the classifier"),
-        ("FRACTION", cells.fraction, "", "fraction by the labels"),
-        ("LOW", cells.low, "", "lower end of its 95 % interval"),
-        ("HIGH", cells.high, "", "upper end of its 95 % interval"),
+        ("FRACTION", fraction, "", "fraction by the labels"),
+        ("LOW", low, "", "lower end of its 95 % interval"),
+        ("HIGH", high, "", "upper end of its 95 % interval"),
         ("N_LABELLED", n, "", "labelled objects among these"),
         ("K_LABELLED", k, "", "labelled objects that count for the fraction"),
     ]
@@ -503,7 +503,7 @@ def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
     return place / f"{name}.fits", place / f"{name}-hats", place / f"{name}.json"
 
 
-def _result(work: MapWork, survey: Survey, whole: Fractions, of_bins: Sequence[Fractions]) -> MapResult:
+def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequence[FractionSums]) -> MapResult:
     request = work.request
     trial, success = survey.counts(request.what)
     over = []
@@ -542,8 +542,8 @@ def _unit(work: MapWork, j: int) -> str | None:
     return expression.unit({name: units.get(name) for name in expression.names})
 
 
-def _fraction(fractions: Fractions, i: int, *, k: Mask, n: Mask) -> MappedFraction:
-    values = (fractions.expected[i], fractions.fraction[i], fractions.low[i], fractions.high[i])
+def _fraction(fractions: FractionSums, i: int, *, k: Mask, n: Mask) -> MappedFraction:
+    values = [x[i] for x in (fractions.expected, *fractions.corrected)]
     expected, fraction, low, high = (float(x) if np.isfinite(x) else None for x in values)
     return MappedFraction(
         objects=float(fractions.whole[i]),

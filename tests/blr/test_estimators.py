@@ -196,7 +196,7 @@ def test_a_red_verdict_is_warned_of_and_a_better_posterior_mends_it() -> None:
     X = np.linspace(-1, 1, 40)[:, None]
     y = X[:, 0] > 0  # separable
     with pytest.warns(
-        UntrustedPosteriorWarning, match=r"do not trust the posterior: .*; posterior='refined' mends most"
+        UntrustedPosteriorWarning, match=r"do not trust the posterior: .*; try posterior='refined'"
     ) as told:
         red = LaplaceClassifier().fit(X, y)
     assert told[0].filename == __file__

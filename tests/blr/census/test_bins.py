@@ -237,27 +237,26 @@ def test_sums_are_those_of_a_loop_whatever_the_batches() -> None:
     sums = FractionSums(C, S)
     for rows in np.array_split(rng.permutation(n), 7):
         sums.add(cell[rows], (part[rows], whole[rows]), (part_draws[rows], whole_draws[rows]), use[rows])
-    found = sums.fractions()
+    fraction, low, high = sums.corrected
     for c in range(C - 1):
         mine = use & (cell == c)
-        assert found.whole[c] == pytest.approx(whole[mine].sum())
-        assert found.expected[c] == pytest.approx(part[mine].sum() / whole[mine].sum())
+        assert sums.whole[c] == pytest.approx(whole[mine].sum())
+        assert sums.expected[c] == pytest.approx(part[mine].sum() / whole[mine].sum())
         share = part_draws[mine].sum(axis=0) / whole_draws[mine].sum(axis=0)
-        assert found.fraction[c] == pytest.approx(share.mean())
+        assert fraction[c] == pytest.approx(share.mean())
         a = logit(share)
-        assert found.low[c] == pytest.approx(expit(a.mean() - 1.959964 * a.std(ddof=1)))
-        assert found.high[c] == pytest.approx(expit(a.mean() + 1.959964 * a.std(ddof=1)))
-    assert found.whole[-1] == 0
-    assert np.isnan([found.expected[-1], found.fraction[-1], found.low[-1]]).all()
+        assert low[c] == pytest.approx(expit(a.mean() - 1.959964 * a.std(ddof=1)))
+        assert high[c] == pytest.approx(expit(a.mean() + 1.959964 * a.std(ddof=1)))
+    assert sums.whole[-1] == 0
+    assert np.isnan([sums.expected[-1], fraction[-1], low[-1]]).all()
 
 
 def test_without_draws_there_is_no_interval() -> None:
     sums = FractionSums(1, 0)
     nothing = np.empty((2, 0))
     sums.add(np.zeros(2, int), (np.array([0.2, 0.4]), np.ones(2)), (nothing, nothing), np.ones(2, bool))
-    found = sums.fractions()
-    assert found.expected[0] == pytest.approx(0.3)
-    assert np.isnan([found.fraction[0], found.low[0], found.high[0]]).all()
+    assert sums.expected[0] == pytest.approx(0.3)
+    assert np.isnan(sums.corrected).all()
 
 
 def test_draws_are_of_the_likelier_posterior() -> None:

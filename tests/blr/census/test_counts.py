@@ -390,7 +390,7 @@ def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
 def test_a_threshold_before_any_target_is_that_of_the_target_it_stands_for() -> None:
     """The slow twin: labelled rows drawn again at the stated shares, and counted."""
     rng = np.random.default_rng(4)
-    y = rng.choice(2, 4000, p=[0.5, 0.5])
+    y = rng.choice(2, 4000, p=[0.6, 0.4])
     score = expit(rng.normal(2.0 * (2 * y - 1), 1.5))
     labelled = LabelledRows(np.column_stack([1 - score, score]), y, np.ones(4000), np.zeros((4000, 1)))
     shares = np.array([0.8, 0.2])

@@ -178,8 +178,6 @@ def test_objects_that_look_otherwise_cannot_be_counted() -> None:
     labelled, target, _ = sets(9, moved=2.5)
     counted = count_classes(labelled, target)
     assert counted.shares is None
-    assert counted.told_apart is not None
-    assert counted.told_apart.auc > 0.7
     assert "audit" in counted.reason
     assert count_classes(labelled, target, assumes="shares").shares is None
     far = count_classes(labelled, target, assumes="features")
