@@ -14,7 +14,6 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from flows.runs.lock import exclusive
 from tests.catalogs.hats_samples import write_collection
 from tests.flows.verbs import reprocess, train
 from tests.release.conftest import draft, publish, release
@@ -183,14 +182,6 @@ def test_a_killed_draft_is_begun_again(here: Path, says: Any) -> None:
     assert "which has no draft" in says(2, "check", "parquet", "2").err
     drafted(here)
     assert release("check", "parquet", "2") == 0
-
-
-@pytest.mark.usefixtures("here")
-def test_the_second_of_two_at_once_is_told(says: Any) -> None:
-    sign()
-    with exclusive(Path("releases/parquet")):
-        assert "another run is writing to" in says(1, "publish", "parquet", "2").err
-    assert log()["latest"] == "1"
 
 
 def test_a_file_and_a_model_are_enough_for_a_replay(here: Path, says: Any) -> None:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import signal
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from blr.decisions import WORTH_A_LOOK
-from flows.classification.execution import DIRECT
-from flows.errors import Interrupted
 from flows.models.store import Store
 from tests.flows.verbs import classify, train
 
@@ -47,9 +42,6 @@ def folder(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> P
         deep[band] = deep[band] + 0.8  # some are fainter than any labelled one
     deep["kmag"][::9] = np.nan
     make.parquet(folder / "deep.parquet", deep)
-    half = {True: np.arange(600) % 2 == 0, False: np.arange(600) % 2 == 1}
-    for name, rows in (("first", half[True]), ("second", half[False])):
-        make.parquet(folder / f"{name}.parquet", {key: x[rows] for key, x in deep.items()})
     unknown = {key: np.full(40, np.nan) if key.endswith("mag") else x[:40] for key, x in deep.items()}
     make.parquet(folder / "unknown.parquet", unknown)
     return folder
@@ -96,29 +88,6 @@ def test_counts_are_those_of_the_rows(folder: Path, tmp_path: Path) -> None:
     labelled = labelled[(labelled.type == "G") & labelled.hubble.isin(["E", "S0", "Sb", "Sc"])].kmag
     assert edges[0] == labelled.min()
     assert edges[-1] == pytest.approx(labelled.max())
-
-
-def test_files_add_up_and_an_interrupted_run_goes_on(folder: Path, tmp_path: Path) -> None:
-    whole = shown(folder, tmp_path / "whole", "deep")["flagged"]
-
-    def annotate(given: Any, job: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT)
-        return DIRECT.annotate(given, job)
-
-    inputs = [folder / f"{name}.parquet" for name in ("first", "second")]
-    with pytest.raises(Interrupted):
-        classify(
-            inputs,
-            model="bright",
-            store=folder / "models",
-            out=tmp_path / "parts",
-            steps=replace(DIRECT, annotate=annotate),
-        )
-    assert shown(folder, tmp_path / "parts", "first", "second")["flagged"] == whole
-
-
-def test_the_report_shows_a_magnitude_map(folder: Path, tmp_path: Path) -> None:
-    shown(folder, tmp_path / "out", "deep")
     text = picture(tmp_path / "out", "What needs a look, by kmag")
     assert ">kmag (mag)</text>" in text
     assert ">none</text>" in text

@@ -361,12 +361,6 @@ def test_a_file_that_goes_while_it_is_read(released: Release) -> None:
     assert released.run().status == "nothing to do"
 
 
-def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release: Release) -> None:
-    told = release.run(steps=changing("p1.parquet", lambda _: release.write("p8.parquet", seed=8)))
-    assert "p8.parquet" not in told.files
-    assert why(release.run()) == {"p8.parquet": "new"}
-
-
 def test_a_file_that_is_still_copied_is_left_alone(
     released: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,8 @@ from astropy.table import Table
 
 import catalogs
 from blr.census.prediction_sets import learn_sets
-from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
-from catalogs.fits.healpix import centres, read_healpix, write_healpix
+from catalogs.errors import CatalogError, ExpressionError
+from catalogs.fits.healpix import read_healpix, write_healpix
 from catalogs.profile.split import healpix_pixels
 from flows.classification.scoring import sets_of
 from flows.classification.sky_maps import make_map
@@ -34,7 +34,6 @@ from flows.request import MapRequest
 from flows.runs.manifest import ObjectColumns
 from flows.runs.results import MapResult
 from flows.specification.toml_file import parse_specification
-from flows.tables import classify_table
 from tests.flows.conftest import SPECIFICATION, survey
 from tests.flows.verbs import classify
 
@@ -270,22 +269,6 @@ def test_labels_that_contradict(mapped: Path, tmp_path: Path) -> None:
             made(mapped, tmp_path, labels=tmp_path / "labels.csv")
 
 
-def test_maps_are_not_replaced_unasked(mapped: Path, tmp_path: Path) -> None:
-    made(mapped, tmp_path)
-    with pytest.raises(OutputExistsError, match="exists already"):
-        made(mapped, tmp_path)
-    assert made(mapped, tmp_path, overwrite=True).status == "done"
-
-
-def test_a_region_without_objects_has_no_pixel(mapped: Path, tmp_path: Path) -> None:
-    result = made(mapped, tmp_path, order=4, what="fraction")
-    frame = truth(mapped)
-    there = np.unique(healpix_pixels(frame.ra.to_numpy(), frame.dec.to_numpy(), 4))
-    assert result.cells == len(there) < 3072
-    empty = np.setdiff1d(np.arange(3072), there)
-    assert np.isnan(read_healpix(result.files[0], column="LOW").at(*centres(empty, 4))).all()
-
-
 SETS = "\n[output]\nsets = 0.9\n"
 
 
@@ -352,20 +335,6 @@ def test_files_name_the_bits_and_the_level(trained: Path, tmp_path: Path) -> Non
     )
 
 
-def test_an_annotation_with_sets_is_known_again(trained: Path, tmp_path: Path) -> None:
-    """In a CSV file too, which has no place for metadata: annotating again replaces the columns."""
-    frame = pd.read_parquet(trained / "survey.parquet")
-    frame.to_csv(tmp_path / "survey.csv", index=False)
-    options = {"model": "morphology", "store": trained / "models"}
-    spec = specified(trained, tmp_path)
-    classify([tmp_path / "survey.csv"], out=tmp_path / "once", specification=spec, **options)
-    classify([tmp_path / "once/survey.csv"], out=tmp_path / "twice", specification=spec, **options)
-    assert (tmp_path / "once/survey.csv").read_text() == (tmp_path / "twice/survey.csv").read_text()
-    plain = classify([tmp_path / "once/survey.csv"], out=tmp_path / "plain", **options)
-    assert plain.summary.sets is None
-    assert "blr_set" not in pd.read_csv(tmp_path / "plain/survey.csv").columns
-
-
 def test_other_class_shares_leave_the_sets_as_they_are(trained: Path, tmp_path: Path) -> None:
     run(trained, tmp_path, "survey.parquet")
     shares = "\n[shift]\nclass_prior = { early = 0.1, late = 0.9 }\n"
@@ -374,19 +343,6 @@ def test_other_class_shares_leave_the_sets_as_they_are(trained: Path, tmp_path: 
     plain, moved = (pd.read_parquet(f / "out/survey.parquet") for f in (tmp_path, tmp_path / "other"))
     assert (plain["blr_p_early"] - moved["blr_p_early"]).abs().max() > 0.1
     np.testing.assert_array_equal(plain["blr_set"], moved["blr_set"])
-
-
-def test_a_table_in_memory_and_a_trial_have_them_too(trained: Path, tmp_path: Path) -> None:
-    run(trained, tmp_path, "survey.parquet")
-    spec = specified(trained, tmp_path)
-    frame = pd.read_parquet(trained / "survey.parquet")
-    annotated = classify_table(frame, model="morphology", store=trained / "models", specification=spec)
-    written = pd.read_parquet(tmp_path / "out/survey.parquet")["blr_set"]
-    np.testing.assert_array_equal(annotated["blr_set"], written)
-    seen = run(trained, tmp_path, "survey.parquet", limit=100)
-    assert seen.status == "trial"
-    assert sum(seen.summary.sets.sizes) == seen.summary.n_classified
-    assert set(seen.rows[0]) >= {"blr_set"}
 
 
 def test_few_labels_of_a_class_fill_the_sets_and_it_is_said(trained: Path) -> None:
@@ -441,18 +397,6 @@ def test_labels_that_allow_no_sets(label: str, message: str) -> None:
     text = re.sub(r"(?s)(\[label\]\n).*(\[features\])", rf"\1{label}\n\2", SPECIFICATION)
     with pytest.raises(SpecificationError, match=message):
         parse_specification(text + SETS, source="spec")
-
-
-def test_the_command_line_counts_them(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = specified(trained, tmp_path)
-    arguments = ["classify", str(trained / "survey.parquet"), "--model", "morphology", "--direct"]
-    places = ["--store", str(trained / "models"), "--out", str(tmp_path / "out"), "--spec", str(spec)]
-    assert cli([*arguments, *places]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Prediction sets in all files, 90.0% of each class" in said
-    assert re.search(r"\d+ sets, of \d\.\d\d classes on average; \d+ are empty and \d+ full", said)
 
 
 def test_labels_chosen_by_features_state_no_sets(trained: Path, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from astropy.table import Table
 import catalogs
 from catalogs.sky.positions import survey_links
 from flows.classification.explanation import feature_space
-from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reader import read_reviews
@@ -206,40 +205,6 @@ def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
         review(annotated, identifier="nam")
     with pytest.raises(UsageError, match="or add one of row numbers and classify again"):
         identifier_column(catalogs.open(Table({"x": [1.0]})), asked=None, stated=None, option="--id")
-
-
-@pytest.mark.parametrize(
-    ("counts", "says"),
-    [
-        ((0, 60, 4462), "60 drawn, of 4,462 classified objects that the model was not trained on: "),
-        (
-            (5, 60, 4462),
-            "5 the least certain of those flagged and 60 drawn, of 4,462 classified objects that the model was",
-        ),
-        ((0, 0, 4462), "No object chosen, of 4,462 classified objects"),
-        ((0, 0, 0), "No object to choose: the model was trained on each one that is classified: "),
-    ],
-)
-def test_who_was_chosen_is_said(
-    counts: tuple[int, int, int], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    top, drawn, n = counts
-    result = ReviewResult(
-        status="done",
-        model="m@1",
-        out=Path("out"),
-        id="name",
-        n_classified=n,
-        top=top,
-        drawn=drawn,
-        outliers=0,
-        remarks=(),
-        files=(Path("review.html"),),
-    )
-    show_reviewed(result)
-    said = capsys.readouterr().out
-    assert said.startswith(says)
-    assert ("Next: open review.html" in said) == (top + drawn > 0)
 
 
 @pytest.fixture(scope="module")

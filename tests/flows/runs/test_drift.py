@@ -14,7 +14,7 @@ from flows.runs.drift import (
     feature_counts,
     feature_distribution,
 )
-from flows.runs.results import DRIFTED, drifted, summed
+from flows.runs.results import DRIFTED, drifted
 
 NAMES = ("a", "b")
 
@@ -72,19 +72,6 @@ def test_more_missing_is_drift(reference: dict[str, Any]) -> None:
     told = found(np.random.default_rng(3), 2000, reference, missing=0.4)
     assert drifted(told) == ["a", "b"]
     assert told["a"].missing_change == pytest.approx(0.3, abs=0.05)
-
-
-def test_batches_add_up_in_any_order(reference: dict[str, Any]) -> None:
-    rng = np.random.default_rng(4)
-    X, missing = rows(rng, 3000)
-    parts = [
-        feature_counts(X[i : i + 700], missing[i : i + 700], reference, NAMES) for i in range(0, 3000, 700)
-    ]
-    one, other = summed(parts), summed(parts[::-1])
-    assert one == other
-    whole = feature_counts(X, missing, reference, NAMES)
-    assert (one.known, one.bins) == (whole.known, whole.bins)
-    np.testing.assert_allclose(one.total, whole.total, rtol=1e-12)
 
 
 def test_a_rare_mark_that_vanishes_or_spreads_is_drift() -> None:
