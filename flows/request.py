@@ -409,11 +409,6 @@ class AuditDrawRequest:
         command_line_type=list[str] | None,
         parse=read_thresholds,
     )
-    labels: Path | None = option(
-        None,
-        "Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
-        "FILE",
-    )
     identifier: str | None = option(None, IDENTIFIER)
     seed: int = option(0, "Seed of the random draw.", "N", least=0)
     overwrite: bool = option(False, "Replace an earlier list, unless answers have been filled in there.")

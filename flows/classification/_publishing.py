@@ -153,9 +153,8 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
             high=ranges[name]["maximum"],
         )
         for j, name in enumerate(model.features)
-        if (trained := model.training.distribution.get(name)) is not None
-        and name in ranges
-        and sum(n > 0 for n in trained.counts) > 1  # one bin has nothing to show
+        for trained in [model.training.distribution[name]]
+        if sum(n > 0 for n in trained.counts) > 1  # one bin has nothing to show
     )
 
 
@@ -323,7 +322,7 @@ MOST_IDENTIFIERS = 3_000_000
 
 
 def repeats(outputs: Sequence[Output], work: Work) -> tuple[str, ...]:
-    """Return a sentence for each set of equal files, one on identifiers that others share, one on files without rows.
+    """Return a sentence for each set of equal files, on identifiers that are there again, and on files without rows.
 
     Margins of HATS catalogues, which repeat rows, do not count.
     """
@@ -342,17 +341,17 @@ def repeats(outputs: Sequence[Output], work: Work) -> tuple[str, ...]:
         for equal in by_input.values()
         if len(equal) > 1
     ]
-    return (*sentences, *_shared_identifiers([equal[0] for equal in by_input.values()], work))
+    return (*sentences, *_repeated_identifiers([equal[0] for equal in by_input.values()], work))
 
 
-def _shared_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
-    """Yield a sentence where identifiers are in two files, whose copies are staged or have their final names."""
+def _repeated_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
+    """Yield a sentence where identifiers are there again, in copies that are staged or have their final names."""
     name, n_rows = object_columns(work.specification).id, sum(output.n_rows for output in outputs)
-    if name is None or len(outputs) < 2:
+    if name is None:
         return
     if n_rows > MOST_IDENTIFIERS:
         yield (
-            f"whether an object is in two files is not known: identifiers of {n_rows:,} rows were not compared, "
+            f"whether an object is there twice is not known: identifiers of {n_rows:,} rows were not compared, "
             f"expected at most {MOST_IDENTIFIERS:,}"
         )
         return
@@ -364,11 +363,16 @@ def _shared_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
         if name in catalog.names and not pt.is_nested(catalog.column(name).datatype):
             yield from (given_identifiers(batch.column(0)) for batch in catalog.batches([name]))
 
-    hashes = [
-        distinct(np.concatenate([np.empty(0, np.uint64), *map(hashed_identifiers, identifiers(output))]))
-        for output in outputs
-    ]
-    found, n_files = np.unique(np.concatenate(hashes), return_counts=True)
+    hashes = []
+    for output in outputs:
+        every = np.concatenate([np.empty(0, np.uint64), *map(hashed_identifiers, identifiers(output))])
+        hashes.append(distinct(every))
+        if n := len(every) - len(hashes[-1]):
+            yield (
+                f"{output.name}: {n:,} of {output.n_rows:,} rows have the identifier of an earlier row; each row "
+                "counts as an object"
+            )
+    found, n_files = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
     shared = found[n_files > 1]
     if not len(shared):
         return
@@ -378,8 +382,7 @@ def _shared_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str]:
         for b in identifiers(one)
         if len(at := np.flatnonzero(hashed_identifiers(b) == shared[0]))
     )
-    are = "is" if len(shared) == 1 else "are"
     yield (
-        f"{counted(len(shared), 'identifier')} {are} in more than one file, such as {next(texts).strip()} in "
-        f"{one.name} and {others[0].name}; each row counts as an object"
+        f"identifiers in more than one file: {len(shared):,}, such as {next(texts).strip()} in {one.name} and "
+        f"{others[0].name}; each row counts as an object"
     )

@@ -18,15 +18,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK, most_probable
-from catalogs.arrays import batch_values, distinct, given_identifiers, hashed_identifiers
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
-from catalogs.profile.quality import about_a_magnitude, is_magnitude
+from catalogs.profile.quality import is_magnitude
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import positions
 from flows.features.reader import FeatureBatch, Place, known_place
@@ -89,10 +88,6 @@ def tally_of(
     )
 
 
-FEW_BINS: Final = 4
-"""Bins of a feature below which another one is better to count flagged rows by."""
-
-
 def map_input(model: Model) -> tuple[int, Floats] | None:
     """Return the feature by which flagged rows are counted, and the edges of its bins (E,); None where none varies.
 
@@ -100,15 +95,14 @@ def map_input(model: Model) -> tuple[int, Floats] | None:
     training rows, in the range of the labelled rows, and what lies beyond both of its ends.
     """
     quality, trained = {f["name"]: f for f in model.training.features}, model.training.distribution
-    known = [j for j, f in enumerate(model.features) if f in quality and f in trained and trained[f].edges]
-    some = [j for j in known if len(trained[model.features[j]].edges) + 1 >= FEW_BINS] or known
-    bright = [j for j in some if _is_magnitude(model, quality[model.features[j]])]
-    if not some:
+    known = [j for j, name in enumerate(model.features) if trained[name].edges]
+    bright = [j for j in known if _is_magnitude(model, quality[model.features[j]])]
+    if not known:
         return None
     if bright:
         chosen = min(bright, key=lambda j: quality[model.features[j]]["missing"])
     else:
-        chosen = max(some, key=lambda j: model.telling[j])
+        chosen = max(known, key=lambda j: model.telling[j])
     name = model.features[chosen]
     ends = quality[name]["minimum"], np.nextafter(quality[name]["maximum"], np.inf)
     return chosen, np.unique([*ends, *trained[name].edges])
@@ -120,15 +114,11 @@ def _is_magnitude(model: Model, feature: FeatureQuality) -> bool:
     if len(expression.names) != 1 or expression.tells_presence:
         return False
     (name,) = expression.names
-    if name in model.specification.photometry:
-        return True
     said = model.columns.get(name)
     if said is None:
-        return False
+        return name in model.specification.photometry
     column = Column(name, pa.float64(), unit=said.unit, ucd=said.ucd, description=said.description)
-    if expression.is_column:
-        return is_magnitude(column, np.array([feature["median"]]))
-    return about_a_magnitude(column)
+    return is_magnitude(column, np.array([feature["median"]]))
 
 
 def counted_by_input(
@@ -191,7 +181,6 @@ def summarise(
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
         sets=sets and sets.counted(tally.set_sizes, tally.in_sets),
         marks=dict(sorted(tally.marks.items(), key=lambda one: -one[1])),
-        repeated=tally.repeated,
     )
 
 
@@ -215,14 +204,10 @@ def _estimate(tally: Tally, k: int, weights: float | None) -> ClassEstimate:
 ORDER: Final = 4
 """Order of the pixels of maps: 3,072 pixels of 3.7 degrees."""
 MOST_OBJECTS: Final = 20
+MOST_SORTED: Final = 10_000
+"""Most rows of a batch that are sorted, and compared with the labelled ones."""
 ENOUGH: Final = 3 * MOST_OBJECTS
-"""Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
-CHUNK: Final = 1000
-"""Rows whose names are compared with the labelled ones at a time."""
-MOST_SORTED: Final = 10 * CHUNK
-"""Most rows of a batch that are sorted."""
-MOST_COMPARED: Final = 1_000_000
-"""Most rows of a file whose identifiers are compared: they lie in memory, some 20 MB."""
+"""Most rows of a batch that are kept: more than objects, since an object may be in several rows."""
 EXPLAINED: Final = 3
 """Number of objects whose features are kept, so that the report can say why they have their class."""
 
@@ -238,7 +223,7 @@ class ObjectSurvey:
     identifier: str | None
     place: Place | None
     labelled: pa.Array | None = None
-    names: list[NDArray[np.uint64]] | None = None  # their hashes so far; None where they are not compared
+
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
@@ -254,8 +239,7 @@ class ObjectSurvey:
         named = object_columns(specification)
         known = named.id if named.id in catalog.names else None
         place = known_place(catalog, named.ra, named.dec, specification.catalog.position_unit)
-        compared = known is not None and catalog.n_rows <= MOST_COMPARED
-        return cls(classes, known, place, labelled, [] if compared else None)
+        return cls(classes, known, place, labelled)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -280,16 +264,9 @@ class ObjectSurvey:
             ra, dec = found.ra, found.dec
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:
-            if self.names is not None and not pt.is_nested(batch.column(self.identifier).type):
-                self.names.append(hashed_identifiers(given_identifiers(batch.column(self.identifier))))
             names = values[self.identifier]
             self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
-
-    def repeated(self) -> int:
-        """Return how many rows so far have the identifier of another one; rows without one do not count."""
-        names = np.concatenate([np.empty(0, np.uint64), *(self.names or ())])
-        return len(names) - len(distinct(names))
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""
@@ -316,8 +293,11 @@ class ObjectSurvey:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
         if len(known) > MOST_SORTED:
             known = np.sort(known[np.argpartition(-information[known], MOST_SORTED)[:MOST_SORTED]])
-        order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
-        for i in order.tolist():
+        order = known[np.argsort(-information[known], kind="stable")]
+        if self.labelled is not None:
+            texts = np.array([str(names[i]).strip() for i in order.tolist()], dtype=object)
+            order = order[~is_labelled(texts, self.labelled)]
+        for i in order[:ENOUGH].tolist():
             first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
             one = DoubtfulObject(
                 id=str(names[i]).strip(),
@@ -331,19 +311,6 @@ class ObjectSurvey:
             if features is not None:
                 one["features"] = _values(features, i)
             yield one
-
-    def _unlabelled(self, names: Any, order: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the first rows of an order whose objects have no label, as many as may be needed."""
-        if self.labelled is None:
-            return order[:ENOUGH]
-        found: list[NDArray[np.intp]] = []
-        for start in range(0, len(order), CHUNK):
-            rows = order[start : start + CHUNK]
-            texts = np.array([str(names[i]).strip() for i in rows.tolist()], dtype=object)
-            found.append(rows[~is_labelled(texts, self.labelled)])
-            if sum(map(len, found)) >= ENOUGH:
-                break
-        return np.concatenate([np.empty(0, np.intp), *found])[:ENOUGH]
 
 
 def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:

@@ -51,7 +51,6 @@ from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held,
 from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, Problem, distinct_names, file_sha256
 from flows.runs.progress import (
     Listener,
-    begin_piece,
     check_terminated,
     listening,
     stop_asked,
@@ -132,7 +131,6 @@ def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[O
     for job in group:
         if stop_asked():
             break
-        begin_piece(job.name)
         results.append(_attempt(annotate_one, work, job))
     return results
 
@@ -177,10 +175,9 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
     annotated = work.staging.file(job.name)
-    repeated = 0 if scorer.survey is None else scorer.survey.repeated()
     counts = FileCounts(
         counted=counted,
-        tally=replace(with_few_digits(scorer.tally()), repeated=repeated),
+        tally=with_few_digits(scorer.tally()),
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, work.specification),
@@ -507,7 +504,7 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
     if to_do:
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
-    with stop_points(GO_ON, piece="the files that the workers have in hand") as stop:
+    with stop_points(GO_ON) as stop:
         if to_do and engine.is_remote:
             handed = groups(to_do, MOST_ORDERS)
             results += steps.spread(engine.name, lambda: spread(engine, plan.work, handed, stop))

@@ -36,8 +36,7 @@ def show_drawn(result: AuditDraw) -> None:
     ]
     print_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows)
     say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files_words(result.files)}")
-    if result.n_labelled:
-        say(f"{result.n_labelled:,} of them have a label already")
+
     if result.files:
         say(
             "Fill in the column label of audit.csv, then: "
@@ -61,13 +60,7 @@ def show_audit(audit: Audit) -> None:
         f"blank: {audit.n_unanswered:,}); of none of the classes: {audit.n_other:,}"
     )
     if audit.n_answered < audit.n_drawn:
-        say(
-            "The intervals assume that objects without an answer are like the others of their stratum; if "
-            "they are not:"
-        )
-    for name, judged in audit.classes.items():
-        if judged.if_none and judged.if_all:
-            say(f"  {name}: {judged.if_none['low']:,.0f} to {judged.if_all['high']:,.0f}")
+        say("The intervals assume that objects without an answer are like the others of their stratum")
     if audit.joined:
         say(f"{audit.joined:,} strata with fewer than two answers were joined with their neighbours")
     for name, judged in audit.classes.items():

@@ -119,7 +119,7 @@ def _say_release(result: ClassificationResult) -> None:
 
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
     """Show a result, how fast files were annotated and what needs a look; leave with the status of the quarantined."""
-    from flows.reports.answers import repeated_words, suspected_marks
+    from flows.reports.answers import suspected_marks
 
     show(result, people, json=json)
     if result.status == "done" and result.summary is not None and not json:
@@ -129,7 +129,7 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
         marks = (f"{finding.what}. {finding.advice}" for finding in suspected_marks(result.summary))
-        for sentence in filter(None, (repeated_words(result.summary), *marks)):
+        for sentence in marks:
             say(sentence)
         say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
         if looks:

@@ -110,10 +110,9 @@ class Model:
     def telling(self) -> NDArray[np.float64]:
         """How far the classes' probabilities move (F,), 0 to 1, as each feature goes over tenths of the training rows.
 
-        The other features have their mean given this one.  0 for a feature whose distribution is not known.
+        The other features have their mean given this one.
         """
-        distribution = self.training.distribution
-        edges = [distribution[name].edges if name in distribution else () for name in self.features]
+        edges = [self.training.distribution[name].edges for name in self.features]
         place = np.repeat(np.arange(len(edges)), list(map(len, edges)))
         moved = np.zeros(len(edges))
         if not len(place):

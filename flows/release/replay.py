@@ -186,7 +186,7 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
         features = scorer.reader.evaluate(sample)
         far, trained = features.X.copy(), scorer.model.training.distribution
         for k, feature in enumerate(scorer.model.features):
-            edges = (trained[feature].edges if feature in trained else ()) or (-1.0, 1.0)
+            edges = trained[feature].edges or (-1.0, 1.0)
             far[:, k] = max(edges) + 20 * ((max(edges) - min(edges)) or abs(max(edges)) or 1.0)
         scores = scorer.classifier.score(far, np.zeros_like(features.missing), None)
         rates["out of range"] = _sure(scores.probability.max(axis=1), scores.flags)

@@ -193,17 +193,6 @@ def beyond_finding(found: Counts) -> Finding | None:
     )
 
 
-def repeated_words(found: Counts) -> str:
-    """Return the sentence on rows with the identifier of another one; '' without any."""
-    if not found.repeated:
-        return ""
-    have = "has" if found.repeated == 1 else "have"
-    return (
-        f"{found.repeated:,} of {counted(found.n_rows, 'row')} {have} the identifier of an earlier row of the same "
-        "file; each row counts as an object."
-    )
-
-
 def suspected_marks(found: Counts) -> Iterator[Finding]:
     """Yield which numbers of a catalogue may stand for no value, though nobody has said so."""
     marks = {mark: n for mark, n in found.marks.items() if n >= FEWEST_MARKS}

@@ -34,7 +34,6 @@ from flows.reports.answers import (
     odd_headline,
     plain_end,
     probability_answers,
-    repeated_words,
     strange_findings,
     use_answer,
 )
@@ -162,14 +161,7 @@ def _counts(found: Summary) -> Answer:
         short=f"{classified} classified: {fractions}"
         + ("." if census is None or said else ", by sums of probabilities; the true counts are not known."),
         level="care" if census is not None and not said else "plain",
-        findings=(
-            *(
-                [Finding(what=plain_end(repeated), level="care")]
-                if (repeated := repeated_words(found))
-                else []
-            ),
-            *(() if census is None else census_findings(census)),
-        ),
+        findings=(*(() if census is None else census_findings(census)),),
     )
 
 

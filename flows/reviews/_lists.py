@@ -57,7 +57,7 @@ KINDS: Final = {"flags": int, "stratum": int} | dict.fromkeys(
 NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
 """Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
 ListedObject = dict[str, Any]
-"""One row: `name`, the columns of its list, and `label`, the answer, where it is known already."""
+"""One row: `name`, and the columns of its list."""
 MEANINGS: Final = {
     "ra": "right ascension, degrees",
     "dec": "declination, degrees",
@@ -113,10 +113,7 @@ def write_list(
     key = "id" if identifier in {*columns, "label"} else identifier
     names = [key, *columns, MARK, "label"]
     asked = list_hash(title, [row["name"] for row in rows])
-    values = [
-        [row["name"], *(row[c] for c in columns), list_mark(asked, row["name"]), row.get("label", "")]
-        for row in rows
-    ]
+    values = [[row["name"], *(row[c] for c in columns), list_mark(asked, row["name"]), ""] for row in rows]
     cells = [[_cell(value) for value in row] for row in values]
     paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))

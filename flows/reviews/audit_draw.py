@@ -111,10 +111,7 @@ class AuditDesign:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditDraw:
-    """What was drawn, and where the lists are; `files` is empty where nothing was written.
-
-    `n_labelled` of the `n_drawn` objects had a label already.
-    """
+    """What was drawn, and where the lists are; `files` is empty where nothing was written."""
 
     status: Literal["planned", "done"]
     model: str
@@ -122,7 +119,6 @@ class AuditDraw:
     id: str
     n_rows: int
     n_drawn: int
-    n_labelled: int
     bins: tuple[str, ...]
     strata: tuple[AuditStratum, ...]
     remarks: tuple[str, ...]
@@ -153,16 +149,14 @@ class ModelComparison(TypedDict):
 class AuditedClass:
     """A class: its count, the purity and the completeness of the objects that it was given to, by intervals.
 
-    `assigned` is how many that are.  `if_all` and `if_none` are the count if all objects without an answer were of the
-    class, and if none were; None where all have answers.  `model` is what the model says of the count, None of a bin.
+    `assigned` is how many that are.  `model` is what the model says of the count, None of a bin.
     """
 
     assigned: int
     count: AuditedInterval
     purity: AuditedInterval
     completeness: AuditedInterval
-    if_all: AuditedInterval | None = None
-    if_none: AuditedInterval | None = None
+
     model: ModelComparison | None = None
 
 
@@ -289,19 +283,6 @@ def read_answers(
     return places
 
 
-def read_labels(path: Path, identifier: str, classes: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
-    """Return the classes of the drawn objects that a table of labels knows; contradictions are left out."""
-    known, contradicted = set(drawn), set()
-    labels: dict[str, str] = {}
-    for name, text in _texts(path, identifier, drawn):
-        place = _place(text, classes)
-        if name not in known or place is None or place < 0:
-            continue
-        if labels.setdefault(name, classes[place]) != classes[place]:
-            contradicted.add(name)
-    return {name: label for name, label in labels.items() if name not in contradicted}
-
-
 def _place(text: str, classes: Sequence[str]) -> int | None:
     """Return the place of an answer; None where it is no class."""
     if text in classes:
@@ -314,9 +295,7 @@ def _place(text: str, classes: Sequence[str]) -> int | None:
     return UNDECIDED if is_doubtful(text) else None
 
 
-def _texts(
-    path: Path, identifier: str, drawn: Sequence[str], asked: str | None = None
-) -> list[tuple[str, str]]:
+def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:
     """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
     table = catalogs.open(path)
     key = next((name for name in (identifier, "id") if name in table.names), None)
@@ -345,7 +324,7 @@ def _texts(
                 continue
             known = by_number.get(plain_number(read), read) if numbered else read
             name = listed_name(known, mark) if marked else known
-            if name is None or (mark and asked and not mark.startswith(f"{asked}-")):
+            if name is None or (mark and not mark.startswith(f"{asked}-")):
                 raise UsageError(
                     f"{path}: got an answer to '{brief(read)}' of another list or object than its '{MARK}' names, "
                     "expected answers to the list that was drawn last, each beside its object; copy them into that list"
@@ -522,8 +501,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     by = parse(request.by) if request.by is not None else None
     cuts, shares = _cuts(tables, request, by, selections)
     strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts, shares)
-    identifier, names = tables[0].identifier, [name for _, (name, *_) in drawn]
-    labels = read_labels(request.labels, identifier, classes, names) if request.labels else {}
+    identifier = tables[0].identifier
     design = AuditDesign(
         format="blr-audit",
         model=manifest.model,
@@ -544,7 +522,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
         listed: list[ListedObject] = []
         for h, (name, ra, dec, _) in drawn:
             share = strata[h]["n_drawn"] / strata[h]["n_rows"]
-            row = {"name": name, "ra": ra, "dec": dec, "stratum": h, "label": labels.get(name, "")}
+            row = {"name": name, "ra": ra, "dec": dec, "stratum": h}
             listed.append(row | {"inclusion_probability": share, "weight": 1 / share})
         with exclusive(folder):
             _check_free(folder, overwrite=request.overwrite)
@@ -558,7 +536,6 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
         id=identifier,
         n_rows=design.n_rows,
         n_drawn=len(drawn),
-        n_labelled=sum(name in labels for name in names),
         bins=design.bins,
         strata=design.strata,
         remarks=tuple(table.remark for table in tables if table.remark),

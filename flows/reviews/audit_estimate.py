@@ -212,8 +212,8 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
     if manifest is None or outputs_hash(manifest) != design.outputs:
         raise UsageError(
             f"{folder / DESIGN}: got an audit of {design.model}, release {design.release}, but the copies "
-            "have changed since, and the drawn objects do not represent the new ones; draw again with `blr "
-            "audit draw --overwrite`, and give the present answers with --labels"
+            "have changed since, and the drawn objects do not represent the new ones; draw again with "
+            "`blr audit draw --overwrite`"
         )
     thresholds = [(s["class_name"], s["threshold"]) for s in design.selections]
     selections = selections_of([*thresholds, *(request.threshold or ())], design.classes)
@@ -232,7 +232,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         summary = None
         trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
-    classes = _classes(sample, answers, model, summary)
+    classes = _classes(sample, model, summary)
     tally = Counter(answers.get(name, None) for name in names)
     audit = Audit(
         status="planned" if dry_run else "done",
@@ -277,28 +277,15 @@ def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) ->
     return before.model_census if before.outputs == design.outputs else None
 
 
-def _classes(
-    sample: Sample, answers: Mapping[str, int], model: Census | None, summary: Summary | None
-) -> Mapping[str, AuditedClass]:
+def _classes(sample: Sample, model: Census | None, summary: Summary | None) -> Mapping[str, AuditedClass]:
     """Return the classes among all rows, each beside what the model says."""
     everywhere = np.ones(len(sample.design.strata), dtype=bool)
-    complete = len(sample.stratum) == len(sample.design.objects)
-    known = {name: place for name, place in answers.items() if place != UNDECIDED}
     # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
     level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
     classes = {}
     for k, name in enumerate(sample.design.classes):
-        judged = sample.judged(k, everywhere)
-        if not complete:
-            if_all, if_none = (
-                Sample.of(
-                    sample.design, dict.fromkeys((o["id"] for o in sample.design.objects), place) | known
-                )
-                for place in (k, OTHER)
-            )
-            judged = replace(judged, if_all=if_all.count(k, everywhere), if_none=if_none.count(k, everywhere))
         said = _of_model(name, model, summary, sample.count(k, everywhere, level), level)
-        classes[name] = replace(judged, model=said)
+        classes[name] = replace(sample.judged(k, everywhere), model=said)
     return classes
 
 
@@ -345,6 +332,8 @@ def _differs(
 def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedClass]) -> Census:
     n, drawn = len(sample.stratum), len(design.objects)
     looked = f"people looked at {n} of {drawn} objects that were drawn by design"
+    if n < drawn:
+        looked += "; this assumes that the other ones are like these of their stratum"
     return Census(
         n_rows=design.n_rows,
         level=LEVEL,
@@ -355,7 +344,7 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
                 high=c.count["high"],
                 source="audit",
                 assumes=None,
-                reason=f"{looked}{_missing_words(c)}{_model_words(c)}",
+                reason=f"{looked}{_model_words(c)}",
                 assigned=_assigned(c),
             )
             for name, c in classes.items()
@@ -378,24 +367,13 @@ def _assigned(judged: AuditedClass) -> SelectionQuality | None:
     )
 
 
-def _missing_words(judged: AuditedClass) -> str:
-    if judged.if_all is None or judged.if_none is None:
-        return ""
-    return (
-        "; this assumes that objects without an answer are like the others of their stratum; without this "
-        f"assumption the count is between {judged.if_none['low']:,.0f} and {judged.if_all['high']:,.0f}"
-    )
-
-
 def _model_words(judged: AuditedClass) -> str:
     said = judged.model
     if said is None:
         return ""
     if said["low"] is None or said["high"] is None:
         return f"; the model says {said['count']:,.0f}, without an interval"
-    agrees = {True: "which the audit rejects", False: "which agrees", None: "which was not compared"}[
-        said["differs"]
-    ]
+    agrees = "which the audit rejects" if said["differs"] else "which agrees"
     return f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
 
 

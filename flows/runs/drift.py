@@ -69,14 +69,10 @@ def _binned(x: Floats, edges: Sequence[float]) -> tuple[int, ...]:
     return tuple(m - n for m, n in pairwise(least))
 
 
-NOWHERE = _distribution(np.empty(0), 0)
-"""Of a feature that the training did not describe."""
-
-
 def feature_counts(X: Floats, missing: Mask, reference: Reference, features: Sequence[str]) -> FeatureCounts:
     """Return the counts of a batch, X (n, F), against the training's distributions."""
     columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
-    trained = [reference.get(name, NOWHERE) for name in features]
+    trained = [reference[name] for name in features]
     # About the training mean, since large numbers would cancel; their squares have to be finite.
     deviations = [np.clip(x - d.mean, -FAR, FAR) for x, d in zip(columns, trained, strict=True)]
     return FeatureCounts(
@@ -89,12 +85,8 @@ def feature_counts(X: Floats, missing: Mask, reference: Reference, features: Seq
 
 
 def drift(counts: FeatureCounts, reference: Reference, features: Sequence[str]) -> dict[str, FeatureDrift]:
-    """Return by feature how its distribution differs from the training's; nothing for a model without it."""
-    return {
-        name: _feature_drift(counts, j, reference[name])
-        for j, name in enumerate(features)
-        if name in reference
-    }
+    """Return by feature how its distribution differs from the training's."""
+    return {name: _feature_drift(counts, j, reference[name]) for j, name in enumerate(features)}
 
 
 def _feature_drift(counts: FeatureCounts, j: int, trained: Distribution) -> FeatureDrift:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import FrameType
 
 from flows.errors import Interrupted, Terminated
@@ -137,60 +136,43 @@ _LAST = 20.0
 """Seconds after which SIGTERM ends the process as SIGKILL does: a read of a dead file server may never return."""
 
 
-@dataclass
-class _Run:
-    """Whether a run was asked to stop, and the piece of work that it finishes before."""
-
-    piece: str
-    asked: bool = False
-
-
-_run: ContextVar[_Run | None] = ContextVar("run", default=None)
+_asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
+"""Set once the current run was asked to stop."""
 
 
 def stop_asked() -> bool:
     """Say whether the current run was asked to stop; for use inside a piece of work."""
-    run = _run.get()
-    return run is not None and run.asked
-
-
-def begin_piece(name: str) -> None:
-    """Name the piece of work that begins: after a Ctrl-C the user reads that it is being finished."""
-    run = _run.get()
-    if run is not None:
-        run.piece = name
+    asked = _asked.get()
+    return asked is not None and asked.is_set()
 
 
 @contextmanager
-def stop_points(remedy: str, *, piece: str = "the work in hand") -> Iterator[Callable[[], None]]:
+def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
     """Give a function to call between pieces of work: it raises `Interrupted` after a Ctrl-C.
 
-    `piece` names the work in hand until `begin_piece` does.  Outside the main thread, where no signal arrives, the
-    function never raises.
+    Outside the main thread, where no signal arrives, the function never raises.
     """
-    run = _Run(piece)
+    asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        run.asked = True
+        asked.set()
         signal.signal(signal.SIGINT, before)
-        _say(f"finishing {run.piece}; press Ctrl-C again to stop now")
+        _say("finishing the work in hand; press Ctrl-C again to stop now")
 
     def check() -> None:
-        if run.asked:
+        if asked.is_set():
             raise Interrupted(f"stopped by Ctrl-C; finished work is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
-    token = _run.set(run)
+    token = _asked.set(asked)
     try:
         with terminable(remedy):
             yield check
-        if run.asked:
-            _say("nothing else was left to do: the run finishes as usual")
     finally:
-        _run.reset(token)
+        _asked.reset(token)
         signal.signal(signal.SIGINT, before)
 
 

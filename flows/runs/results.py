@@ -32,8 +32,7 @@ class Tally:
     otherwise both are empty.  `marks` counts numbers that catalogues write for 'no value' (`g = -999`) in rows that are
     unlike the labelled ones.  `by_input` counts the rows inside the target's condition in bins of one input of the
     model, those without a value last, and `flagged_by_input` those of them whose flags recommend to look at them; both
-    are empty for a model without such an input.  `repeated` counts rows with the identifier of an earlier row of their
-    file.
+    are empty for a model without such an input.
     """
 
     n_rows: int
@@ -49,7 +48,6 @@ class Tally:
     marks: Mapping[str, int] = field(default_factory=dict)
     by_input: tuple[int, ...] = ()
     flagged_by_input: tuple[int, ...] = ()
-    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -354,8 +352,7 @@ class Counts:
 
     `model` is `NAME@VERSION` in a summary.  `no_error` says why the errors of the class counts are not known; None
     where they are.  `sets` are the prediction sets, None where none were asked for.  `left_behind` names what the
-    format of a file's copy cannot hold of the input.  `marks` counts suspected marks of missing values, `repeated` rows
-    with the identifier of an earlier row of their file, where it has a million rows or fewer.
+    format of a file's copy cannot hold of the input.  `marks` counts suspected marks of missing values.
     """
 
     model: str = ""
@@ -368,7 +365,6 @@ class Counts:
     sets: PredictionSets | None = None
     left_behind: tuple[str, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
-    repeated: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,7 +472,9 @@ class ReleaseResult:
     before: ReleaseReference | None  # the release before this work; None for the first release
     # URL of the object store where the release is published, from the folder `out`; None for a folder of this machine.
     published: str | None = None
-    repeats: tuple[str, ...] = ()  # sentences on odd files: with objects in common, or without rows
+    repeats: tuple[
+        str, ...
+    ] = ()  # sentences on odd files: with objects that are there twice, or without rows
     up_to_date: bool | None = None  # whether the plan has nothing to do; None unless the status is "planned"
     drifted: tuple[str, ...] | None = None  # features far from the training's; None unless "done"
     # The release's report, and what the release changes; None for `classify`, which makes neither.

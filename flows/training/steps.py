@@ -78,7 +78,7 @@ from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
 from flows.request import TrainRequest, chosen_engine
 from flows.runs.lock import exclusive
-from flows.runs.progress import begin_piece, stop_points, tell
+from flows.runs.progress import stop_points, tell
 from flows.runs.references import ModelReference
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
@@ -273,13 +273,11 @@ def _fitted(
     with exclusive(Path(folder)), _staging.summing_on(engine, Path(folder)), stop_points(go_on) as stop:
         for index in range(n):
             stop()
-            begin_piece(f"candidate {index + 1} of {n}")
             fitted.append(step(fit)(folder, index, threads))
             left = (
                 (time.monotonic() - began) / (index + 1) * (n - index)
             )  # the rest takes as long as a candidate
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
-        begin_piece("the model, of which all candidates are fitted")
         table = step(choose)(folder, fitted)
         finals = {
             index: step(refine)(folder, index, fitted, threads)

@@ -151,7 +151,7 @@ def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixt
 
     with pytest.raises(Interrupted, match="run the same command again"):
         run(work, steps=replace(DIRECT, annotate=annotate))
-    assert capsys.readouterr().err == "finishing survey.fits; press Ctrl-C again to stop now\n"
+    assert capsys.readouterr().err == "finishing the work in hand; press Ctrl-C again to stop now\n"
     assert annotated_by_a_rerun(work) == ["survey.parquet"]
 
 

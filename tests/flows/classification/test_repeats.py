@@ -50,35 +50,9 @@ def test_equal_files_are_told(
     make.parquet(folder / "t4.parquet", survey(make, 2199, 60))
     told, _ = classified(folder, trained, capsys)
     assert told["repeats"][1] == (
-        "1 identifier is in more than one file, such as G0002199 in t2.parquet and t4.parquet; each row counts as an "
+        "identifiers in more than one file: 1, such as G0002199 in t2.parquet and t4.parquet; each row counts as an "
         "object"
     )
-
-
-@pytest.mark.parametrize("form", ["parquet", "fits"])
-def test_repeated_identifiers_are_said_in_the_counts(
-    trained: Path,
-    make: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    form: str,
-) -> None:
-    """Three rows have the name of an earlier one, in another batch too; rows without a name are no repeats."""
-    monkeypatch.chdir(tmp_path)
-    rows = make.survey(400)
-    rows["name"][[7, 100, 399]] = rows["name"][[6, 6, 5]]
-    rows["name"][[20, 21]] = ""
-    getattr(make, form)(tmp_path / f"twice.{form}", rows)
-    command = ["classify", f"twice.{form}", "--model", "morphology", "--store", str(trained / "models")]
-    assert run([*command, "--out", "out", "--direct"]) == 0
-    said = (
-        "3 of 400 rows have the identifier of an earlier row of the same file; each row counts as an object."
-    )
-    assert said in " ".join(capsys.readouterr().out.split())
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    assert summary["repeated"] == 3
-    assert said[:-1] in (tmp_path / "out/report.html").read_text()
 
 
 def test_shared_identifiers_and_files_without_rows_are_told(
@@ -99,15 +73,19 @@ def test_shared_identifiers_and_files_without_rows_are_told(
         make.parquet(folder / f"t{k}.parquet", part)
     make.parquet(folder / "t3.parquet", survey(make, 3000, 0))
     told, said = classified(folder, trained, capsys)
-    rowless, shared = told["repeats"]
+    rowless, twice, shared = told["repeats"]
     assert rowless == "t3.parquet: no rows, expected some; copy it again if it is not whole"
+    assert (
+        twice
+        == "t2.parquet: 1 of 200 rows have the identifier of an earlier row; each row counts as an object"
+    )
     assert shared == (
-        "2 identifiers are in more than one file, such as G0000051 in t0.parquet and t2.parquet; each row counts "
-        "as an object"
+        "identifiers in more than one file: 2, such as G0000051 in t0.parquet and t2.parquet; each row counts as an "
+        "object"
     )
     assert all(sentence in said for sentence in told["repeats"])
     report = (tmp_path / "out/report.html").read_text()
-    assert "2 identifiers are in more than one file" in report
+    assert "identifiers in more than one file: 2" in report
     assert "t3.parquet: no rows" in report
     monkeypatch.setattr("flows.classification._publishing.MOST_IDENTIFIERS", 500)
     make.parquet(folder / "t3.parquet", survey(make, 3000, 200))
@@ -115,6 +93,6 @@ def test_shared_identifiers_and_files_without_rows_are_told(
     told, _ = classified(folder, trained, capsys)
     (sentence,) = told["repeats"]
     assert sentence == (
-        "whether an object is in two files is not known: identifiers of 800 rows were not compared, expected at "
+        "whether an object is there twice is not known: identifiers of 800 rows were not compared, expected at "
         "most 500"
     )

@@ -200,9 +200,7 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     )
 
 
-def test_rows_without_an_answer_are_said_and_bounded(
-    out: Path, blr: Blr, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_an_answer_are_said(out: Path, blr: Blr, capsys: pytest.CaptureFixture[str]) -> None:
     blr("audit", "draw", out, "--n", 100)
     path = answered(out, lambda i, label: "" if i % 10 == 0 else "?" if i % 10 == 5 else label)
     audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
@@ -210,11 +208,7 @@ def test_rows_without_an_answer_are_said_and_bounded(
     assert run(["audit", "estimate", str(out), str(path)]) == 0
     said = "Drawn objects with an answer: 80 of 100 (undecided: 10, blank: 10); of none of the classes: "
     assert said in capsys.readouterr().out
-    for judged in audit.classes.values():
-        assert judged.if_none is not None
-        assert judged.if_all is not None
-        assert judged.if_none["low"] < judged.count["low"] < judged.count["high"] < judged.if_all["high"]
-    assert "like the others of their stratum" in audit.census.classes["late"].reason
+    assert "assumes that the other ones are like these" in audit.census.classes["late"].reason
 
 
 def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
@@ -288,17 +282,6 @@ def test_nothing_is_lost_and_nothing_is_mixed(
         c.source != "audit" for c in read_document(Summary, out / "summary.json").census.classes.values()
     )
     fails(*estimate, path, message="have changed since")
-
-
-def test_labels_that_there_are_serve_if_they_are_drawn(out: Path, tmp_path: Path, blr: Blr) -> None:
-    known = truth(out).truth
-    known = known[known != "other"][:1500]
-    known.rename("label").reset_index().to_csv(tmp_path / "labels.csv", index=False)
-    drawn = blr("audit", "draw", out, "--n", 80, "--labels", tmp_path / "labels.csv")
-    rows = pd.read_csv(out / "audit.csv")
-    filled = rows[rows.label.notna()]
-    assert 10 < len(filled) == drawn["n_labelled"] == rows.name.isin(known.index).sum()
-    assert (filled.label.to_numpy() == known[filled.name].to_numpy()).all()
 
 
 def test_the_models_census_is_tested_and_kept(out: Path, blr: Blr) -> None:

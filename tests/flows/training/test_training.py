@@ -175,7 +175,7 @@ def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.Capt
     with pytest.raises(Interrupted, match="run the same command again to continue") as caught:
         train(folder / "spec.toml", folder / "models", step=lambda f: fit if f is steps.fit else f)
     assert caught.value.exit_status == 130
-    assert capsys.readouterr().err.startswith("finishing candidate 1 of ")
+    assert capsys.readouterr().err.startswith("finishing the work in hand")
     staging = next((folder / "models" / "morphology").glob(".training-*"))
     assert (staging / "candidate-000.json").exists()
 
