@@ -29,7 +29,7 @@ from flows.engines.engine import Engine
 from flows.errors import UsageError, of_files
 from flows.features.reader import UnitRemark, unchecked
 from flows.inputs.opening import OpenedFile, find_files
-from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, copy_name_of
+from flows.inputs.source import Brought, InputCatalogue, InputFile, Mirror, Source, copy_name_of
 from flows.models.model import Model
 from flows.models.store import StoredModel
 from flows.runs.manifest import FileState, Manifest, Output, Problem, file_sha256, has_summary
@@ -217,8 +217,8 @@ def _looked_up(
         there = "ours" if intact and unchanged else "listed"
     if there not in REPLACEABLE[policy]:
         raise OutputExistsError(
-            f"{final}: got a file {_origin(listed, job.state)}, expected none, or the annotated copy of {job.path} "
-            "as it is now; choose another folder with --out, or replace it with --overwrite"
+            f"{final}: got another file than the annotated copy of {job.path} as it is now, expected that, or none; "
+            "choose another folder with --out, or replace it with --overwrite"
         )
     return replace(
         job,
@@ -235,16 +235,6 @@ def _why(listed: Output | None, *, same: bool, unchanged: bool) -> str:
     if not unchanged:
         return "changed"
     return "output changed or deleted" if same else "other model or specification"
-
-
-def _origin(listed: Output | None, state: FileState) -> str:
-    if listed is None:
-        return "that `blr classify` did not write here"
-    return (
-        "that was written from other input"
-        if listed.input.sha256 != state.sha256
-        else "that was changed after it was written"
-    )
 
 
 Group = tuple[Job, ...]
@@ -456,12 +446,11 @@ def make_plan(
     )
 
 
-def known_outputs(work: Work, *, verify: bool = False) -> Known:
-    """Return the last run's records of files at URLs; none from another model or specification, or to `verify`."""
-    out, specification = work.staging.out, work.specification
-    before = Manifest.read(out)
+def brought_for(mirror: Mirror, sources: Sequence[Source], work: Work, *, verify: bool) -> Brought:
+    """Return the sources on this machine, without files at URLs that are done already, unless to `verify`."""
+    before, specification = Manifest.read(work.staging.out), work.specification
     same = before is not None and before.same_maker(work.model.label, specification_hash(specification))
-    return Known(out, before if same and not verify else None, specification.output.form)
+    return mirror.bring(sources, before if same and not verify else None, specification.output.form)
 
 
 def _quarantined(
@@ -504,11 +493,8 @@ def _said_of(units: Mapping[UnitRemark, Sequence[str]]) -> str:
     n_units = Counter(column for column, _ in units)
     said: dict[str, list[str]] = {}
     for (column, words), files in sorted(units.items(), key=lambda one: len(one[1])):
-        where = f" ({_some(files)})" if n_units[column] > 1 else ""
-        said.setdefault(words, []).append(column + where)
-    clauses = "; ".join(
-        f"{_some(columns)} {'is' if len(columns) == 1 else 'are'} {words}" for words, columns in said.items()
-    )
+        said.setdefault(words, []).append(f"{column} ({_some(files)})" if n_units[column] > 1 else column)
+    clauses = "; ".join(f"{_some(columns)}: {words}" for words, columns in said.items())
     return (
         f"{clauses}: the values are used unchanged; if that is right, state the unit under [target.units]; if not, "
         "compute the column under [target.expressions]"

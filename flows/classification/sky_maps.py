@@ -61,7 +61,7 @@ from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 
 
-OPTIONAL = ("weight", "inclusion_probability", "how")
+OPTIONAL = ("weight", "how")
 """Columns of lists of objects that say how an object came into it."""
 OTHER = "other"
 """The answer for an object that is of no class of the model."""
@@ -149,14 +149,13 @@ def _answers(
 ) -> Iterator[tuple[str, str, float, str]]:
     values = batch_values(batch, [identifier, label, *optional])
     n = batch.num_rows
-    weight = np.ones(n)
-    for name in [n for n in optional if n != "how"][:1]:
-        weight = np.asarray(np.ma.filled(values[name].astype(np.float64), np.nan))
-        weight = weight if name == "weight" else 1 / np.where(weight > 0, weight, np.nan)
-    if np.any(~(weight > 0) | np.isinf(weight)):
+    weight = (
+        np.asarray(np.ma.filled(values["weight"].astype(float), np.nan)) if "weight" in values else np.ones(n)
+    )
+    if wrong := int(np.sum(~(weight > 0) | np.isinf(weight))):
         raise UsageError(
-            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, expected "
-            "1 / (probability of being drawn); correct the column of weights or probabilities, or leave it out"
+            f"got {wrong} weights that are not positive and finite, expected 1 / (probability of being drawn); correct "
+            "the column 'weight', or leave it out"
         )
     how = plain_texts(values["how"]) if "how" in optional else np.full(n, "")
     rows = zip(plain_texts(values[identifier]), plain_texts(values[label]), weight.tolist(), how, strict=True)

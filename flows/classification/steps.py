@@ -15,7 +15,7 @@ from flows.classification._plan import (
     Plan,
     Policy,
     Work,
-    known_outputs,
+    brought_for,
     make_plan,
 )
 from flows.classification._tally import summarise
@@ -131,7 +131,7 @@ def _classified(
         )
 
         def plan() -> Plan:
-            brought = mirror.bring(sources, known_outputs(work, verify=verify))
+            brought = brought_for(mirror, sources, work, verify=verify)
             return make_plan(brought, loaded, work, engine, policy=policy, verify=verify)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
@@ -187,7 +187,7 @@ def _reprocessed(
             _check_same_name(before, stored.name, folder)
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
             writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
-            brought = mirror.bring(sources, known_outputs(work, verify=verify))
+            brought = brought_for(mirror, sources, work, verify=verify)
             return make_plan(brought, loaded, work, engine, policy="release", verify=verify, deferred=writing)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)

@@ -79,9 +79,11 @@ def _show_classes(parts: Mapping[str, Mapping[str, AuditedClass]]) -> None:
         rows = []
         for name, judged in classes.items():
             model = judged.model
-            said = "" if model is None else f"{model['count']:,.0f}"
-            if model is not None and model["low"] is not None and model["high"] is not None:
-                said += f" ({model['low']:,.0f} to {model['high']:,.0f})"
+            said = (
+                ""
+                if model is None
+                else f"{model['count']:,.0f} ({model['low']:,.0f} to {model['high']:,.0f})"
+            )
             shares = (_percent(judged.purity), _percent(judged.completeness))
             rows.append((name, f"{judged.assigned:,}", _number(judged.count), *shares, said))
         print_table(title, columns, rows)

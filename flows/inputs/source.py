@@ -143,32 +143,6 @@ def local_sources(sources: Iterable[Source]) -> list[LocalSource]:
     return [source for source in sources if isinstance(source, LocalSource)]
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of files at URLs from an earlier run of the same model and specification."""
-
-    out: Path = Path()
-    before: Manifest | None = None
-    form: str | None = None  # of the copies
-
-    def output(self, origin: Origin) -> Output | None:
-        """Return the output that is there, if it is of the file as it is; without the server's word nobody knows."""
-        # Some text tables have copies of another format, which only their content tells.
-        names = (origin.name, converted_key(origin.name, "ecsv")) if self.form is None else (origin.name,)
-        listed = next(filter(None, (self.before.find(n) for n in names)), None) if self.before else None
-        if listed is None or not origin.tag:
-            return None
-        same = (listed.input_path, listed.input.tag) == (origin.url, origin.tag)
-        return listed if same and listed.is_in(self.out / listed.name) else None
-
-    def quarantined(self, origin: Origin) -> Problem | None:
-        """Return why the file, as it is, could not be annotated."""
-        known = self.before.find_quarantined(origin.name) if self.before else None
-        if known is None or known.input is None or not origin.tag:
-            return None
-        return known if (known.input_path, known.input.tag) == (origin.url, origin.tag) else None
-
-
 @dataclass
 class Brought:
     """Sources of this machine, where fetched files came from, and the files that were not fetched."""
@@ -451,14 +425,19 @@ class Mirror:
     held: bool = False
     shown: dict[str, str] = field(default_factory=dict)
 
-    def bring(self, sources: Sequence[Source], known: Known = Known()) -> Brought:
-        """Return the sources as they are on this machine, fetched where they are at URLs and not `known`."""
+    def bring(
+        self, sources: Sequence[Source], before: Manifest | None = None, form: str | None = None
+    ) -> Brought:
+        """Return the sources as they are on this machine; of files at URLs, those that are not done are fetched.
+
+        `before` is the manifest of an earlier run of the same model and specification, `form` the copies' format.
+        """
         brought = Brought(shown=self.shown)
         if not any(isinstance(source, RemoteSource) for source in sources):
             brought.sources = local_sources(sources)
             return brought
         self._hold()
-        asked = [self._asked(s, known, brought) if isinstance(s, RemoteSource) else s for s in sources]
+        asked = [self._asked(s, before, form, brought) if isinstance(s, RemoteSource) else s for s in sources]
         wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
         names = Counter([*(w.origin.name for w in wanted), *brought.left_out()])
         if twice := [name for name, n in names.items() if n > 1]:
@@ -500,8 +479,21 @@ class Mirror:
         if killed and self.mark_crashed:
             self.mark_crashed(killed)
 
+    def _done(self, origin: Origin, before: Manifest | None, form: str | None) -> Output | Problem | None:
+        """Return what an earlier run made of a file, if it is as it was; without the server's word nobody knows."""
+        if before is None or not origin.tag:
+            return None
+        # Some text tables have copies of another format, which only their content tells.
+        names = (origin.name, converted_key(origin.name, "ecsv")) if form is None else (origin.name,)
+        for found in (*map(before.find, names), before.find_quarantined(origin.name)):
+            state = (found.input_path, found.input and found.input.tag) if found else None
+            if found is not None and state == (origin.url, origin.tag):
+                is_good = isinstance(found, Problem) or found.is_in(self.folder.parent / found.name)
+                return found if is_good else None
+        return None
+
     def _asked(
-        self, source: RemoteSource, known: Known, brought: Brought
+        self, source: RemoteSource, before: Manifest | None, form: str | None, brought: Brought
     ) -> tuple[Path | None, list[Wanted]]:
         """Return the files to fetch from a URL, and their folder where they are one source, not a source each.
 
@@ -512,13 +504,18 @@ class Mirror:
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
         self.shown[str(top)] = shown(listing.url)
         above = f"{top.name}/" if listing.kind == "hats" else ""
-        states = list(_states(listing, brought, known.form, above=above, tagged=not has_secret(url)))
-        if listing.kind == "hats" and _is_known_whole([origin for _, origin in states], known, brought):
-            states = []
+        states = list(_states(listing, brought, form, above=above, tagged=not has_secret(url)))
+        done = {origin: self._done(origin, before, form) for _, origin in states}
+        if listing.kind == "hats":  # all of it has to be there, unless no partition need be fetched
+            partitions = {o: found for o, found in done.items() if PARTITION.search(o.name)}
+            done = dict.fromkeys(done) | partitions if all(partitions.values()) else {}
+            states = [] if done else states
+        brought.unchanged += [found for found in done.values() if isinstance(found, Output)]
+        brought.quarantined += [found for found in done.values() if isinstance(found, Problem)]
         wanted = [
             Wanted(file, top / PurePosixPath(file.key), origin)
             for file, origin in states
-            if listing.kind == "hats" or not _is_known(origin, known, brought)
+            if not done.get(origin)
         ]
         stay = {path for w in wanted for path in (w.local, w.mark)}
         for path in base.rglob("*"):
@@ -565,27 +562,6 @@ def _states(
             continue
         # What a URL means may depend on a query, which is not kept.
         yield file, Origin(name, shown(file.url), file.tag if tagged else "")
-
-
-def _is_known(origin: Origin, known: Known, brought: Brought) -> bool:
-    """Say whether a file need not be fetched, and note why."""
-    if output := known.output(origin):
-        brought.unchanged.append(output)
-    elif bad := known.quarantined(origin):
-        brought.quarantined.append(bad)
-    else:
-        return False
-    return True
-
-
-def _is_known_whole(origins: Sequence[Origin], known: Known, brought: Brought) -> bool:
-    """Say whether no partition of a HATS catalogue need be fetched, and note why; else all of it has to be there."""
-    partitions = [origin for origin in origins if PARTITION.search(origin.name)]
-    if not all(known.output(origin) or known.quarantined(origin) for origin in partitions):
-        return False
-    for origin in partitions:
-        _is_known(origin, known, brought)
-    return True
 
 
 def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:

@@ -134,14 +134,11 @@ class AuditedInterval(TypedDict):
 
 
 class ModelComparison(TypedDict):
-    """The model's count of a class, with its interval where it has one, and whether the audit rejects it.
-
-    `differs` is None where the model gives no interval.
-    """
+    """The model's count of a class, with its interval, and whether the audit rejects it; None where it has no count."""
 
     count: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     differs: bool | None
 
 

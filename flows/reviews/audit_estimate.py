@@ -232,7 +232,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         summary = None
         trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
-    classes = _classes(sample, model, summary)
+    classes = _classes(sample, model)
     tally = Counter(answers.get(name, None) for name in names)
     audit = Audit(
         status="planned" if dry_run else "done",
@@ -277,48 +277,32 @@ def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) ->
     return before.model_census if before.outputs == design.outputs else None
 
 
-def _classes(sample: Sample, model: Census | None, summary: Summary | None) -> Mapping[str, AuditedClass]:
+def _classes(sample: Sample, model: Census | None) -> Mapping[str, AuditedClass]:
     """Return the classes among all rows, each beside what the model says."""
     everywhere = np.ones(len(sample.design.strata), dtype=bool)
     # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
     level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
     classes = {}
     for k, name in enumerate(sample.design.classes):
-        said = _of_model(name, model, summary, sample.count(k, everywhere, level), level)
+        said = _of_model(name, model, sample.count(k, everywhere, level), level)
         classes[name] = replace(sample.judged(k, everywhere), model=said)
     return classes
 
 
 def _of_model(
-    name: str, census: Census | None, summary: Summary | None, audited: AuditedInterval, level: float
+    name: str, census: Census | None, audited: AuditedInterval, level: float
 ) -> ModelComparison | None:
-    """Return the model's count of a class beside the audit's, None where it cannot say it.
-
-    Without a census it is the sum of the probabilities.
-    """
-    said = census.classes.get(name) if census else None
-    summed = summary.classes.get(name) if summary else None
-    low: float | None = None
-    high: float | None = None
-    if said is not None:
-        count, low, high = said.count, said.low, said.high
-    else:
-        count = None if summed is None else summed["expected"]
-        if summed is not None and summed["error"] is not None:
-            half = float(ndtri((1 + LEVEL) / 2)) * summed["error"]
-            low, high = max(0.0, summed["expected"] - half), summed["expected"] + half
-    if count is None:
+    """Return the model's count of a class beside the audit's, None where it cannot say it."""
+    said = census.classes[name] if census else None
+    if said is None or said.count is None or said.low is None or said.high is None:
         return None
-    return ModelComparison(
-        count=count, low=low, high=high, differs=_differs(audited, count, low, high, level)
-    )
+    differs = _differs(audited, said.count, said.low, said.high, level)
+    return ModelComparison(count=said.count, low=said.low, high=said.high, differs=differs)
 
 
-def _differs(
-    audited: AuditedInterval, count: float, low: float | None, high: float | None, level: float
-) -> bool | None:
+def _differs(audited: AuditedInterval, count: float, low: float, high: float, level: float) -> bool | None:
     """Say whether the interval of the difference leaves out 0 (Zou and Donner 2008, doi:10.1002/sim.3095)."""
-    if low is None or high is None or audited["value"] is None:
+    if audited["value"] is None:
         return None
     wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
     difference = audited["value"] - count
@@ -371,8 +355,6 @@ def _model_words(judged: AuditedClass) -> str:
     said = judged.model
     if said is None:
         return ""
-    if said["low"] is None or said["high"] is None:
-        return f"; the model says {said['count']:,.0f}, without an interval"
     agrees = "which the audit rejects" if said["differs"] else "which agrees"
     return f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
 

@@ -333,6 +333,13 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
     else:
         chosen, outliers, n_rows, remarks = _budget_drawn(tables, labelled, classes, request, space)
     identity = tables[0].identifier if tables else None
+    short: list[str] = []
+    if request.budget is not None and len(chosen) < request.budget:
+        n_all = sum(t.catalog.n_rows for t in tables)
+        short.append(
+            f"the list has {len(chosen):,} of the {request.budget:,} objects of the budget: the model was trained on "
+            f"{n_all - n_rows:,} of {n_all:,}, and of repeats and near-duplicates one is listed"
+        )
     files: list[Path] = []
     if not dry_run:
         key, model = identity or "id", manifest.model
@@ -351,23 +358,11 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
         remarks=(
             *(t.remark for t in tables if t.remark),
             *remarks,
-            *_short_of_budget(len(chosen), n_rows, request, sum(t.catalog.n_rows for t in tables)),
+            *short,
             *([] if labelled else [UNKNOWN]),
         ),
         files=tuple(files),
     )
-
-
-def _short_of_budget(n: int, n_rows: int, request: ReviewRequest, n_all: int) -> list[str]:
-    """Return why a list has n objects, fewer than were asked for; nothing if it has all."""
-    if request.budget is None or n >= request.budget:
-        return []
-    why = f"{n_all - n_rows:,} of {n_all:,} objects are left out, since the model was trained on them"
-    if n_rows > n:
-        why += "; of repeats and near-duplicates one is listed"
-    return [
-        f"the list has {n:,} object{'' if n == 1 else 's'}, fewer than the budget of {request.budget:,}: {why}"
-    ]
 
 
 def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:

@@ -195,7 +195,7 @@ def test_an_overwriting_run_that_stops_changes_nothing(done: Path) -> None:
 def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
     run(work, "survey.parquet")
     make.parquet(work / "survey.parquet", make.survey(seed=2))
-    with pytest.raises(OutputExistsError, match="got a file that was written from other input"):
+    with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
         run(work, "survey.parquet")
     assert run(work, "survey.parquet", overwrite=True).status == "done"
 
@@ -203,7 +203,7 @@ def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
 def test_a_foreign_file_in_the_way(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/survey.fits").write_text("mine")
-    with pytest.raises(OutputExistsError, match="got a file that `blr classify` did not write here"):
+    with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
         run(work)
     assert (work / "out/survey.fits").read_text() == "mine"
     assert list((work / "out").iterdir()) == [work / "out/survey.fits"]

@@ -293,10 +293,9 @@ def test_by_row(tmp_path: Path, suffix: str) -> None:
     assert [*document["examples"][0]] == ["id", "was", "now", "moved"]
 
 
-@pytest.mark.parametrize("rows_at_once", [10_000, 100])
 @pytest.mark.parametrize("kind", ["text", "int64", "int32 and int64", "float"])
-def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, kind: str) -> None:
-    monkeypatch.setattr(difference, "ROWS_AT_ONCE", rows_at_once)
+def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(difference, "ROWS_AT_ONCE", 100)
     rng = np.random.default_rng(3)
     ids = rng.permutation(5000)[:1200] - 2500
     as_kind = {

@@ -178,33 +178,22 @@ def test_without_labels_it_is_the_classifiers_own(mapped: Path, tmp_path: Path) 
     assert np.isnan(Table.read(result.files[0])["FRACTION"].filled(np.nan)).all()
 
 
-def test_review_lists_answer_with_weights(mapped: Path, tmp_path: Path) -> None:
-    """Objects that were picked for being uncertain stand for no others; unanswered ones are counted."""
+def test_lists_answer_with_weights(mapped: Path, tmp_path: Path) -> None:
+    """Objects that were picked for being uncertain stand for no others; "other" is of no class, "?" is no answer."""
     labels = pd.read_csv(mapped / "labels.csv")
     labels["how"] = np.where(np.arange(400) < 100, "top", "drawn")
-    labels["weight"] = 3.0
+    labels.loc[100:139, "label"] = "other"
+    labels.loc[380:389, "label"] = "?"
     labels.loc[390:, "label"] = ""
-    labels.to_csv(tmp_path / "answers.csv", index=False)
-    result = made(mapped, tmp_path, labels=tmp_path / "answers.csv", what="fraction")
-    assert (result.unanswered, result.labelled + result.unmatched) == (10, 290)
-    assert any("100 objects were chosen because" in remark for remark in result.remarks)
-
-
-def test_audit_lists_answer_with_inclusion_probabilities(mapped: Path, tmp_path: Path) -> None:
-    """One over them is the weight; objects of no class of the model are of another class; "?" is no answer."""
-    labels = pd.read_csv(mapped / "labels.csv")
-    labels.loc[:39, "label"] = "other"
-    labels.loc[390:, "label"] = "?"
     rare = labels.label.to_numpy() != "early"
-    columns = {"inclusion_probability": np.where(rare, 0.1, 0.2), "weight": np.where(rare, 10.0, 5.0)}
     found = []
-    for name, values in columns.items():
-        labels.assign(**{name: values}).to_csv(tmp_path / f"{name}.csv", index=False)
-        found.append(made(mapped, tmp_path, labels=tmp_path / f"{name}.csv", overwrite=True))
-    assert found[0].whole == found[1].whole
-    assert found[0].unanswered == 10
-    plain = made(mapped, tmp_path, overwrite=True)
-    assert found[0].whole["fraction"] > plain.whole["fraction"]
+    for k, weight in enumerate((np.full(400, 3.0), np.where(rare, 10.0, 5.0), np.where(rare, 0.1, 5.0))):
+        labels.assign(weight=weight).to_csv(tmp_path / f"{k}.csv", index=False)
+        found.append(made(mapped, tmp_path, labels=tmp_path / f"{k}.csv", what="fraction", overwrite=True))
+    assert {(result.unanswered, result.labelled + result.unmatched) for result in found} == {(20, 280)}
+    assert any("100 objects were chosen because" in remark for remark in found[0].remarks)
+    even, few, many = (result.whole["fraction"] for result in found)
+    assert few < even < many
 
 
 def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,8 +230,8 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
         probabilities(folder, there, model)
     told = "\n".join(notes)
     notes.clear()
-    assert "column 'r' is in 'nanomaggy', but had no unit in training" in told
-    assert "column 'g' is without a unit here, unlike in training ('mag')" in told
+    assert "column 'r': in 'nanomaggy', but had no unit in training" in told
+    assert "column 'g': without a unit here, unlike in training ('mag')" in told
     assert (
         told.count("the values are used unchanged; if that is right, state the unit under [target.units]")
         == 1

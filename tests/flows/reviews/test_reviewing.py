@@ -329,8 +329,8 @@ def test_a_release_without_objects_and_one_of_many_files(
     told = review(none, budget=5, space=space)
     assert (told.drawn, told.outliers, told.n_classified) == (0, 0, 0)
     short = (
-        "the list has 0 objects, fewer than the budget of 5: 400 of 400 objects are left out, since the model was "
-        "trained on them"
+        "the list has 0 of the 5 objects of the budget: the model was trained on 400 of 400, and of repeats and "
+        "near-duplicates one is listed"
     )
     assert set(told.remarks) == {*_places(told), short}
     assert rows(none) == rows(none, "outliers") == []
