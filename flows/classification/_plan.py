@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -303,8 +302,6 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
     "release": (CatalogError, OSError),
 }
 """Errors of one file, after which the others continue; any other error ends the run."""
-SHOWN = 4
-"""Most columns or files that the line on units names in one place."""
 
 
 @dataclass(frozen=True)
@@ -398,11 +395,10 @@ def make_plan(
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
     known = _still_quarantined(catalogues, out, before) if before and same and not verify else {}
-    units: dict[UnitRemark, list[str]] = {}
+    units: set[UnitRemark] = set()
 
     def check(catalog: Catalog) -> None:
-        for remark in _check(catalog, scorer, specification):
-            units.setdefault(remark, []).append(catalog.path.name)
+        units.update(_check(catalog, scorer, specification))
 
     files, failed = find_files(
         [c.leaving_out({**deferred, **{path: q.reason for path, q in known.items()}}) for c in catalogues],
@@ -410,7 +406,10 @@ def make_plan(
         tolerated=TOLERATED[policy],
     )
     if units:
-        tell().note(_said_of(units))
+        tell().note(
+            f"{'; '.join(f'{column}: {words}' for column, words in sorted(units))}: the values are used unchanged; if "
+            "that is right, state the unit under [target.units]; if not, compute the column under [target.expressions]"
+        )
     errors = [*failed.values(), *(error for _, error in brought.failed)]
     if errors and not (
         files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
@@ -486,24 +485,6 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
             )
     check_copies(catalog, scorer.columns, specification)
     return unchecked(here.reader, catalog, scorer.model.columns)
-
-
-def _said_of(units: Mapping[UnitRemark, Sequence[str]]) -> str:
-    """Return the line on units that could not be compared; files are named where a column's unit is not one."""
-    n_units = Counter(column for column, _ in units)
-    said: dict[str, list[str]] = {}
-    for (column, words), files in sorted(units.items(), key=lambda one: len(one[1])):
-        said.setdefault(words, []).append(f"{column} ({_some(files)})" if n_units[column] > 1 else column)
-    clauses = "; ".join(f"{_some(columns)}: {words}" for words, columns in said.items())
-    return (
-        f"{clauses}: the values are used unchanged; if that is right, state the unit under [target.units]; if not, "
-        "compute the column under [target.expressions]"
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _still_quarantined(
