@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from catalogs.arrays import NO_VALUES, holds_text, is_mark, numbers_of, with_missing, words_of
-from catalogs.errors import CatalogError, nearest
+from catalogs.errors import CatalogError
 
 Floats = NDArray[np.float64]
 
@@ -30,17 +30,6 @@ ZERO_POINT: Mapping[str, float] = MappingProxyType(
     {"nanomaggy": 22.5, "nJy": 31.4, "uJy": 23.9, "mJy": 16.4, "Jy": 8.90}
 )
 """AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
-
-EXTINCTION: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "decam": MappingProxyType({"u": 3.995, "g": 3.214, "r": 2.165, "i": 1.592, "z": 1.211, "Y": 1.064}),
-        "sdss": MappingProxyType({"u": 4.239, "g": 3.303, "r": 2.285, "i": 1.698, "z": 1.263}),
-    }
-)
-"""A / E(B-V) on the scale of Schlegel, Finkbeiner & Davis.
-
-Schlafly & Finkbeiner (2011), doi:10.1088/0004-637X/737/2/103.
-"""
 
 
 class State(IntEnum):
@@ -127,16 +116,6 @@ def checked(softening: float) -> float:
             f"got the softening {softening}; expected a positive number, such as SDSS's 1.2e-10 in r"
         )
     return softening
-
-
-def extinction(
-    e_bv: ArrayLike, band: str, *, coefficients: Mapping[str, float] = EXTINCTION["decam"]
-) -> Floats:
-    """Return A in magnitudes from E(B-V) on the scale of Schlegel, Finkbeiner & Davis."""
-    if band not in coefficients:
-        known = nearest(band, coefficients)
-        raise CatalogError(f"got the band '{band}', whose extinction coefficient is not known; {known}")
-    return coefficients[band] * floats(e_bv)
 
 
 def dereddened_flux(flux: ArrayLike, transmission: ArrayLike) -> Floats:

@@ -113,9 +113,9 @@ def held_out(
         healpix_order=order,
     )
     if order is not None and not split.is_about(shares[order], asked):
-        refusal = _of_few_pixels(specification, shares)
-    elif order is None and asked and by != "id":
-        refusal = _of_few_values(specification, group, summary.share)
+        refusal = _far_off(specification, group, shares[order], order)
+    elif order is None and asked and by != "id" and summary.n_places < FEW_VALUES:
+        refusal = _far_off(specification, group, summary.share, None)
     return chosen, group, summary, "" if trial else refusal
 
 
@@ -136,31 +136,24 @@ FEW_VALUES = 50
 """Different values of a column below which the share held out may be far from that asked for, and is checked."""
 
 
-def _of_few_values(specification: Specification, group: NDArray[np.uint64], share: float) -> str:
-    """Return why a split by a column is not possible: few values with unequal numbers of rows."""
-    asked, n, names = specification.split.held_out, len(np.unique(group)), listed(specification.split.by)
-    if n >= FEW_VALUES or asked / 2 <= share <= 2 * asked:
+def _far_off(specification: Specification, group: NDArray[np.uint64], share: float, order: int | None) -> str:
+    """Return why a split by positions, or by a column of few values, will not do: its share is far from that asked for.
+
+    `order` is that of the pixels, None for columns.
+    """
+    asked, by = specification.split.held_out, ", ".join(listed(specification.split.by))
+    if asked / 2 <= share <= 2 * asked and (order is None or specification.split.healpix_order is not None):
         return ""
-    return (
-        f"split.by: got '{', '.join(names)}', whose {n} different values hold {share:.0%} of the labelled "
-        f"rows out, expected about {asked:.0%}; split by a column with more values, or by 'id'"
-    )
-
-
-def _of_few_pixels(specification: Specification, shares: Mapping[int, float]) -> str:
-    asked, order = specification.split.held_out, specification.split.healpix_order
-    if order is not None:
-        if asked / 2 <= shares[order] <= 2 * asked:
-            return ""
+    if order is None:
         return (
-            f"split.healpix_order: got {order}, whose pixels hold {shares[order]:.0%} of the labelled rows out, "
-            f"expected about {asked:.0%}; leave the key out, so that an order is chosen, or split by 'id'"
+            f"split.by: got '{by}', whose {len(np.unique(group))} different values hold {share:.0%} of the labelled "
+            f"rows out, expected about {asked:.0%}; split by a column with more values, or by 'id'"
         )
-    listed_shares = ", ".join(f"{share:.0%}" for share in shares.values())
+    ra, dec = specification.catalog.ra, specification.catalog.dec
     return (
-        f"split.by: got 'healpix', which holds {listed_shares} of the labelled rows out (pixels of order "
-        f"{min(shares)} to {max(shares)}), expected about {asked:.0%}: the rows lie in few "
-        "places; split by 'id', or ask for another share in split.held_out"
+        f"split.by: got 'healpix', whose pixels of order {order} hold {share:.0%} of the labelled rows out, expected "
+        f"about {asked:.0%}: '{ra}' and '{dec}' hold positions in few places, or no readable ones; leave healpix_order "
+        'out, split by \'id\', or state position_unit = "deg" (or "rad", "sexagesimal", "hours") under [catalog]'
     )
 
 
@@ -479,13 +472,9 @@ def check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> No
     known = {name for catalog in catalogs for name in catalog.names}
     for key, name, marks in _marked(specification.catalog):
         if name not in known:
-            vector = name.partition("[")[0]
-            hint = (
-                f"did you mean '{vector}', all elements of it?" if vector in known else nearest(name, known)
-            )
             raise SpecificationError(
                 f"catalog.{key}: got '{name}', which is not a column of {catalogs[0].path}, expected one of "
-                f"its columns; {hint}"
+                f"its columns, without an index; {nearest(name, known)}"
             )
         if all(_holds_numbers(catalog, name) for catalog in catalogs):
             _check_numbers(f"catalog.{key}", name, marks)

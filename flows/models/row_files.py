@@ -60,16 +60,10 @@ def _read(
         raise ModelError(
             f"{path}: cannot be read as the table of labelled rows ({error}); train the model again"
         ) from error
-    sizes, wanted = [], []
-    if classes is not None:
-        sizes.append(f"{_n_classes(columns, classes)} classes")
-        wanted.append(f"{classes} classes")
-    if features is not None:
-        sizes.append(f"{columns['X'].shape[1]} features")
-        wanted.append(f"{features} features")
-    if sizes != wanted:
+    of_classes = classes is None or _n_classes(columns, classes) == classes
+    if not of_classes or (features is not None and columns["X"].shape[1] != features):
         raise ModelError(
-            f"{path}: got labelled rows of {' and '.join(sizes)}, expected {' and '.join(wanted)} for this model; "
+            f"{path}: got labelled rows of another model, expected {classes} classes and {features} features; "
             "train the model again"
         )
     return found

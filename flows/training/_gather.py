@@ -596,7 +596,6 @@ def _check_rows(
                     "weight for some rows of each class; correct the weight, or leave the class out"
                 )
     check_classes(specification.label, labels, seen, of_class.tolist())
-    _check_places(specification, counts)
     if refusal:
         raise TrainingError(refusal)
     parts = [("training", counts.training, 1), ("held-out", counts.held_out, RARE)]
@@ -615,20 +614,6 @@ def _check_rows(
                 "rows, expected values in some rows; check the expression and the sentinels, or leave the "
                 "feature out"
             )
-
-
-def _check_places(specification: Specification, counts: RowCounts) -> None:
-    """Raise `TrainingError` where a split by position leaves one side empty, as it does without readable positions."""
-    nothing_asked = not specification.split.held_out
-    if specification.split.by != "healpix" or nothing_asked or (counts.n_held_out and counts.n_training):
-        return
-    ra, dec = specification.catalog.ra, specification.catalog.dec
-    raise TrainingError(
-        f"split.by: got 'healpix', which puts all {counts.n_rows} labelled rows on one side of the split, "
-        f"expected rows in many places of the sky: '{ra}' and '{dec}' hold no readable position, or "
-        'positions of one small field only; state position_unit = "deg" (or "rad", "sexagesimal", '
-        "\"hours\") under [catalog], or split by 'id'"
-    )
 
 
 MOST_ROWS = 1_000_000

@@ -228,20 +228,6 @@ def test_softening() -> None:
         p.asinh_magnitude(1.0, 0.0)
 
 
-def test_extinction() -> None:
-    """Coefficients of DECam, of SDSS, or one's own; from E(B-V), or from what gets through."""
-    np.testing.assert_allclose(p.extinction([0.1, NAN], "r"), [0.2165, NAN])
-    np.testing.assert_allclose(p.extinction(0.1, "r", coefficients=p.EXTINCTION["sdss"]), 0.2285)
-    np.testing.assert_allclose(p.extinction(0.5, "K", coefficients={"K": 0.3}), 0.15)
-    np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])
-    through = 10 ** (-0.4 * p.extinction(0.1, "g"))
-    np.testing.assert_allclose(
-        p.magnitude(p.dereddened_flux(5.0, through)), p.magnitude(5.0) - p.extinction(0.1, "g")
-    )
-    with pytest.raises(CatalogError, match=r"band 'R'.*did you mean 'r'"):
-        p.extinction(0.1, "R")
-
-
 def test_sentinels() -> None:
     """Exact in the column's precision, in closed ranges, in text; integers stay whole where none is found."""
     values = np.array([20.5, -99.9, 99, 98, NAN], np.float32)
@@ -330,3 +316,7 @@ def test_all_rows_at_one_place_cost_nothing() -> None:
     for _ in range(3):
         counter.add(np.zeros(50_000), np.zeros(50_000))
     assert counter.near_another == 150_000
+
+
+def test_a_flux_is_divided_by_what_gets_through() -> None:
+    np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])

@@ -311,7 +311,6 @@ def reddened(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 DUST = {
     "coefficient": '{ e_bv = "ebv", coefficient = 2.285 }',
-    "system": '{ e_bv = "ebv", system = "sdss", band = "r" }',
     "transmission": '{ transmission = "through" }',
     "magnitudes": '{ magnitudes = "a_r" }',
 }

@@ -269,7 +269,7 @@ def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
     names, X, target = made()
     key, features = row_keys(names, X)
     write_rows({"key": key, "features": features, "target": target}, tmp_path)
-    with pytest.raises(ModelError, match="got labelled rows of 3 classes, expected 2"):
+    with pytest.raises(ModelError, match="got labelled rows of another model, expected 2 classes"):
         KnownLabels.read(tmp_path, classes=2)
     pq.write_table(pa.table({"key": [1]}), tmp_path / ROWS_FILE)
     with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
