@@ -143,29 +143,22 @@ def _numbers(partition: FitsPartition, name: str) -> NDArray[Any]:
 
 def _ordering(path: Path, header: Header) -> Literal["nested", "ring"]:
     said = _said(header, "ORDERING")
-    if said.startswith("NEST"):
-        return "nested"
     if said == "RING":
         return "ring"
+    if said.startswith("NEST"):
+        return "nested"
     raise FormatError(
-        f"{path}: got ORDERING = '{said}', expected NESTED or RING"
-        + ("; convert a multi-order map to one order first" if said == "NUNIQ" else "")
+        f"{path}: got ORDERING = '{said}', expected NESTED or RING; convert a multi-order map to one order first"
     )
 
 
 def _frame(path: Path, header: Header, stated: Frame | None) -> Frame:
     said = _said(header, "COORDSYS")
-    known = FRAMES.get(said)
-    if stated is not None:
-        if known not in (None, stated):
-            raise FormatError(
-                f"{path}: got '{stated}' for a map whose header says COORDSYS = '{said}'; leave the coordinates out"
-            )
-        return stated
-    if known is None:
+    known = FRAMES.get(said, stated)
+    if known is None or stated not in {None, known}:
         raise FormatError(
-            f"{path}: got COORDSYS = '{said}', expected C, G or E; state the coordinates, as one of "
-            f"{', '.join(get_args(Frame))}"
+            f"{path}: got COORDSYS = '{said}' and the coordinates {stated}, expected C, G or E; state the coordinates "
+            f"where the file does not, as one of {', '.join(get_args(Frame))}"
         )
     return known
 

@@ -113,7 +113,11 @@ WHOLE = np.ones(12 * 16**2, dtype=np.float32)
         ({"NSIDE": -1}, DamagedFileError, "got NSIDE = -1"),
         ({"ORDERING": None}, FormatError, "got ORDERING = ''"),
         ({"ORDERING": "NUNIQ"}, FormatError, "a multi-order map"),
-        ({"COORDSYS": None}, FormatError, "state the coordinates, as one of equatorial, galactic, ecliptic"),
+        (
+            {"COORDSYS": None},
+            FormatError,
+            "state the coordinates where .* as one of equatorial, galactic, ecliptic",
+        ),
         ({"PIXTYPE": None}, FormatError, "got no table with PIXTYPE"),
         ({"INDXSCHM": "EXPLICIT"}, ColumnNotFoundError, "expected a column of the map"),
     ],
@@ -151,7 +155,7 @@ def test_pixels_that_are_not_on_the_sky(tmp_path: Path) -> None:
 def test_stated_coordinates_serve_where_the_file_says_none(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE, COORDSYS=None)
     assert read_healpix(path, frame="galactic").frame == "galactic"
-    with pytest.raises(FormatError, match="got 'galactic' for a map whose header says COORDSYS = 'C'"):
+    with pytest.raises(FormatError, match="got COORDSYS = 'C' and the coordinates galactic"):
         read_healpix(written(tmp_path / "map.fits", WHOLE), frame="galactic")
 
 

@@ -190,7 +190,7 @@ def test_data_elsewhere_are_not_fetched(tmp_path: Path) -> None:
     path = sample(tmp_path / "a.vot", tabledata_format="binary")
     xml = path.read_text().replace("<STREAM ", '<STREAM href="file:///etc/passwd" ')
     path.write_text(xml)
-    with pytest.raises(FormatError, match="refers to another file or address"):
+    with pytest.raises(FormatError, match="has its data in another file or address"):
         votable.open(path)
 
 

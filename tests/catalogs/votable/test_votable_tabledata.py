@@ -221,10 +221,6 @@ REFUSED = {
     "cut in a row": (PLAIN[: PLAIN.index(b"6")], "it ends after"),
     "cut behind the rows": (PLAIN[: PLAIN.index(b"</TABLE>")], "it ends after"),
     "no end": (PLAIN.replace(b"</TABLEDATA>", b""), "mismatched tag"),
-    "another encoding": (
-        PLAIN.replace(b"?>", b' encoding="windows-1252"?>', 1),
-        "is in the encoding windows-1252; expected",
-    ),
     "no UTF-8": (PLAIN.replace(b"5", b"\xe9"), "not well-formed"),
     "the entity": (
         of('datatype="int"', "&five;", head='<!DOCTYPE a [<!ENTITY five "5">]>'),
@@ -250,14 +246,6 @@ REFUSED = {
     "gzip in the document": (
         PLAIN.replace(b"TABLEDATA", b"BINARY").replace(b"<TR>", b'<STREAM encoding="gzip"/><TR>'),
         "its data as BINARY in gzip",
-    ),
-    "wide beyond belief": (
-        of('datatype="double" arraysize="100000000"', ""),
-        "a FIELD with arraysize '100000000', expected at most",
-    ),
-    "wide in two dimensions": (
-        of('datatype="double" arraysize="100000x1000000*"', ""),
-        "a FIELD with arraysize '100000x1000000\\*', expected at most",
     ),
     "wide all together": (
         of('datatype="doubleComplex" arraysize="8000000"', ""),
@@ -286,19 +274,14 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
 
 
 def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row, a comment among rows and base64, and a description are given up, each at its limit."""
+    """A row and a description are given up, each at its limit."""
     monkeypatch.setattr(votable_document, "LONGEST_ROW", 2000)
-    monkeypatch.setattr(votable_document, "LONGEST_TAG", 900)
     monkeypatch.setattr(votable_document, "MOST_BESIDE_ROWS", 1000)
     monkeypatch.setattr(votable_document, "BLOCK_BYTES", 100)
     path, long = tmp_path / "t.vot", b"x" * 5000
-    binary = PLAIN.replace(b"TABLEDATA>", b"BINARY>").replace(b"<TR>", b"<STREAM>", 1)
     for data, message in (
         (PLAIN.replace(b"5", long), "what follows row 0 of a table has more"),
         (PLAIN.replace(b"6", b"<TD/>" * 1000), "what follows row 1 of a table has more"),
-        (PLAIN.replace(b"6", b"<!--" + long), "a tag or a comment has more"),
-        (binary.replace(b"<TD>", b"<!--" + long), "a tag or a comment has more"),
-        (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE name='" + long), "a tag or a comment has more"),
         (
             PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long),
             "MB of text outside of the rows of its tables",
