@@ -6,6 +6,7 @@ astropy would write in another form is put back as the document had it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,9 @@ MOST_BESIDE_ROWS = 1 << 26
 MOST_ELEMENTS = 50_000
 """Elements of a document beside those of rows: each takes astropy a tenth of a millisecond."""
 LONGEST_ROW = 1 << 26
-"""Bytes beyond which a row is not believed."""
+"""Bytes beyond which a row is not believed."""LARGEST_CELL = LONGEST_ROW // 8
+"""Values in a cell of one size."""
+
 CONFIG = {"invalid": "exception", "verify": "ignore", "datatype_mapping": {}}
 MARK = "blr: rows"
 """The name of an INFO that tells which table has which rows; it is given to astropy only, and taken away again."""
@@ -191,7 +194,7 @@ class Outline:
         self.text.clear()
         self.check_root(name)
         self.check_source(name, attributes)
-        self.check_texts(name, attributes)
+        self.check_size(name, attributes)
         if name == "TABLE" and "nrows" in attributes:
             attributes["nrows"] = "0"  # rows are counted, and astropy would make room for as many
         shown = self.originals.start(name, attributes)
@@ -231,14 +234,18 @@ class Outline:
                 "in base64, inside the document: convert it (topcat and stilts do)"
             )
 
-    def check_texts(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Refuse arrays of texts."""
+    def check_size(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Refuse arrays of texts, and cells of impossible size, for which astropy would reserve memory."""
         arraysize = attributes.get("arraysize", "")
         if name == "FIELD" and "x" in arraysize and attributes.get("datatype") in {"char", "unicodeChar"}:
             raise FormatError(
                 f"{self.path} has the field '{attributes.get('name', '')}' of arrays of texts (arraysize "
                 f"{arraysize}), expected one text in each row; leave it out, or convert the table to FITS "
                 "(topcat and stilts do)"
+            )
+        if name == "FIELD" and math.prod(map(int, re.findall(r"\d+", arraysize))) > LARGEST_CELL:
+            raise FormatError(
+                f"{self.path} has a {name} with arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; correct it"
             )
 
     def end_in_data(self, tag: str) -> None:

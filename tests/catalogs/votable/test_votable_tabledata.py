@@ -247,6 +247,10 @@ REFUSED = {
         PLAIN.replace(b"TABLEDATA", b"BINARY").replace(b"<TR>", b'<STREAM encoding="gzip"/><TR>'),
         "its data as BINARY in gzip",
     ),
+    "wide beyond belief": (
+        of('datatype="double" arraysize="100000x1000000*"', ""),
+        "a FIELD with arraysize '100000x1000000\\*', expected at most",
+    ),
     "wide all together": (
         of('datatype="doubleComplex" arraysize="8000000"', ""),
         "fields of 128000000 to 128000000 bytes",
