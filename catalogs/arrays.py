@@ -139,15 +139,20 @@ def plain(column: pa.Array, padding: str = " ") -> pa.Array:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """Return bytes as text: UTF-8, or Latin-1 where they are no UTF-8."""
+    """Return bytes as text, each UTF-8, or Latin-1 where it is no UTF-8."""
     try:
         return column.cast(pa.large_binary()).cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        words = (
-            None if b is None else b if isinstance(b, str) else b.decode("latin-1")
-            for b in column.to_pylist()
-        )
+        words = (text_of(b) if isinstance(b, bytes) else b for b in column.to_pylist())
         return pa.array(words, pa.large_string())
+
+
+def text_of(data: bytes) -> str:
+    """Return bytes as text: UTF-8, or Latin-1 where they are no UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def vectors(column: pa.Array, name: str) -> Array:

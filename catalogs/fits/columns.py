@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalogs.arrays import decoded
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError, FormatError
 from catalogs.fits.header import Bytes, Hdu, Header, Source
@@ -309,17 +310,7 @@ def bits(stored: Bytes, n_bits: int) -> npt.NDArray[np.bool_]:
 
 def trimmed(raw: pa.Array) -> pa.Array:
     """Return texts up to the first NUL and without trailing blanks; not UTF-8 is taken for Latin-1."""
-    try:
-        text = raw.cast(pa.string())
-    except pa.ArrowInvalid:
-        words = []
-        for value in raw.to_pylist():
-            try:
-                words.append(value.decode())
-            except UnicodeDecodeError:
-                words.append(value.decode("latin-1"))
-        text = pa.array(words, pa.string())
-    text = pc.ascii_rtrim(text, " \0")
+    text = pc.ascii_rtrim(decoded(raw).cast(pa.string()), " \0")
     data = text.buffers()[-1]
     if data is not None and not np.frombuffer(data, np.uint8).all():  # a NUL, also beyond what is used of it
         text = pc.ascii_rtrim(pc.replace_substring_regex(text, "(?s)\\x00.*", ""), " ")

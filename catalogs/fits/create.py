@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.arrays import is_string, is_text
+from catalogs.arrays import decoded, is_string, is_text
 from catalogs.catalog.catalog import Column, Computed, is_provenance
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
@@ -27,7 +27,8 @@ from catalogs.fits.rewrite import NewField, blank_checksums, with_checksums
 from catalogs.metadata.astropy_header import (
     SERIALIZED,
     EcsvHeaderError,
-    read_entries,
+    has_formats,
+    read_columns,
     read_items,
     remove_entries,
     with_items,
@@ -117,10 +118,7 @@ def simple(array: pa.Array, element: pa.DataType) -> pa.Array:
 
 def ascii_text(array: pa.Array) -> pa.Array:
     """Return text or bytes as ASCII, other characters escaped with a backslash."""
-    try:
-        text = array.cast(pa.string())
-    except pa.ArrowInvalid:
-        text = pa.array([None if v is None else v.decode("latin-1") for v in array.to_pylist()], pa.string())
+    text = decoded(array).cast(pa.string())
     if pc.all(pc.string_is_ascii(text)).as_py() is not False:
         return text
     escaped = (v and v.encode("ascii", "backslashreplace").decode() for v in text.to_pylist())
@@ -458,14 +456,14 @@ def meta_cards(
     Tells what is left out; of columns that others have `replaced` there is nothing to tell.
     """
     try:
-        entries, items = read_entries(text), read_items(text)
+        columns, items = read_columns(text), read_items(text)
     except EcsvHeaderError:
         tell("astropy's YAML metadata of the table is left out, since it cannot be read")
         return []
     carded = [(item, item_cards(*item[:2])) for item in items]
     cards = [card for _, own_cards in carded for card in own_cards or ()]
     rest = [item for item, own_cards in carded if own_cards is None]
-    gone = {e.name for e in entries} - {*names}
+    gone = {c.name for c in columns} - {*names}
     # Units of magnitudes are not FITS', and written as units astropy could not make its columns of them again.
     lost = gone - {*replaced} or any(LOGARITHMIC in line for _, _, lines in rest for line in lines)
     if lost and any(key == SERIALIZED for key, _, _ in rest):
@@ -473,9 +471,10 @@ def meta_cards(
         tell(
             "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out"
         )
-    if formats := [e.name for e in entries if e.format and e.name in names]:
-        tell(f"the display format of {', '.join(formats)} (`format`) is left out")
-    if rest or any(e.has_meta for e in entries):
+    formats, has_meta = has_formats(text)
+    if lacking := [name for name in formats if name in names]:
+        tell(f"the display format of {', '.join(lacking)} (`format`) is left out")
+    if rest or has_meta:
         if all(key != SERIALIZED for key, _, _ in rest):
             rest.append((SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))
         lines = [BEGIN]

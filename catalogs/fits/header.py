@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from catalogs.arrays import text_of
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.files import GZIP, Stamp, StorageError, check_unchanged, open_bytes, reading
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
@@ -329,10 +330,7 @@ def _parse(text: str) -> tuple[Value, str]:
 
 def _unicode(text: str) -> str:
     """Undo UTF-8: the Standard has ASCII only, and files have degree signs all the same."""
-    try:
-        return text.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return text
+    return text_of(text.encode("latin-1"))
 
 
 # FITS Standard 4.0, section 4.4.2.7 and appendix J.

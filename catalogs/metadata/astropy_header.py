@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -270,7 +269,7 @@ ASTROPY_LENGTH = "table::len::"
 META = "meta: !!omap"
 
 
-UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 """What reading a text that is no header meets."""
 
 
@@ -278,31 +277,46 @@ class EcsvHeaderError(ValueError):
     """The text is no header that can be read."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What the header says of a column."""
-
-    name: str
-    datatype: str = "string"
-    subtype: str | None = None
-    unit: str | None = None
-    ucd: str | None = None
-    description: str | None = None
-    format: str | None = None
-    has_meta: bool = False  # whether more is said of it than its UCD
-
-
+SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 Item = tuple[str, Any, tuple[str, ...]]
 """A key of the table's metadata, its value without objects, and the lines that say both; none in one long line."""
 
 
-def read_entries(text: str) -> tuple[Entry, ...]:
-    """Return the columns that a header describes."""
+def read_columns(text: str) -> tuple[Column, ...]:
+    """Return the columns that a header describes; fixed vectors, which are written as JSON, have their shape."""
     try:
-        header = read_yaml(text)
-        return tuple(entry(e) for e in header["datatype"])
+        return tuple(map(described, read_yaml(text)["datatype"]))
     except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
+
+
+def described(entry: Mapping[str, Any]) -> Column:
+    """Return a column as its entry describes it."""
+    meta = dict(entry.get("meta") or {})  # an ordered mapping arrives as pairs
+    known = (entry.get("unit"), meta.get("ucd", meta.get("UCD")), entry.get("description"))
+    match = SUBTYPE.fullmatch(str(entry.get("subtype") or ""))
+    shape = tuple(int(n) for n in match[2].split(",")) if match else ()
+    datatype = arrow_type(match[1] if match else str(entry["datatype"]))
+    for size in reversed(shape):
+        datatype = pa.list_(datatype, size)
+    unit, ucd, description = (str(value) if value else None for value in known)
+    return Column(str(entry["name"]), datatype, unit, ucd, description, shape=shape)
+
+
+def has_formats(text: str) -> tuple[list[str], bool]:
+    """Return which columns of a header have a display format; whether any has metadata beside its UCD."""
+    entries = read_yaml(text)["datatype"]
+    formats = [str(e["name"]) for e in entries if e.get("format")]
+    return formats, any(dict(e.get("meta") or {}).keys() - {"ucd", "UCD"} for e in entries)
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the Arrow type of ECSV's name of a type; text for what it does not know."""
+    if name == "bool":
+        return pa.bool_()
+    if re.fullmatch(r"u?int(8|16|32|64)|float(16|32|64)", name):
+        return pa.from_numpy_dtype(np.dtype(name))
+    return pa.float64() if name == "float128" else pa.string()
 
 
 def read_items(text: str) -> list[Item]:
@@ -332,16 +346,6 @@ def with_items(text: str, items: Sequence[Item]) -> str:
     return "\n".join([*lines[:end], META, *(line for _, _, of_item in items for line in of_item)])
 
 
-def entry(column: Any) -> Entry:
-    """Return one column's entry."""
-    meta = dict(column.get("meta") or {})  # an ordered mapping arrives as pairs
-    known = {key: column.get(key) for key in ("subtype", "unit", "description", "format")}
-    known["ucd"] = meta.get("ucd", meta.get("UCD"))
-    texts = {key: str(value) if value else None for key, value in known.items()}
-    more = bool(meta.keys() - {"ucd", "UCD"})
-    return Entry(str(column["name"]), str(column["datatype"]), has_meta=more, **texts)
-
-
 def add_entries(text: str, new: Sequence[str]) -> str:
     """Return the header with lines added behind the last column's."""
     lines = text.split("\n")
@@ -356,7 +360,7 @@ def remove_entries(text: str, names: Collection[str]) -> str:
     kept = lines[:first]
     starts = [i for i in range(first, end) if lines[i].startswith("- ")]
     for item in (lines[i:j] for i, j in pairwise([*starts, end])):
-        (read,) = read_entries("\n".join(["datatype:", *item]))
+        (read,) = read_columns("\n".join(["datatype:", *item]))
         kept += [] if read.name in names else item
     return "\n".join([*kept, *lines[end:]])
 

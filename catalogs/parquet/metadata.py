@@ -26,7 +26,7 @@ from catalogs.metadata.astropy_header import (
     EcsvHeaderError,
     add_entries,
     entry_line,
-    read_entries,
+    read_columns,
     read_items,
     remove_entries,
 )
@@ -100,10 +100,10 @@ def from_votable(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 def from_astropy(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what astropy's YAML says; nothing where it cannot be read."""
     try:
-        entries = read_entries(key_values.get(ASTROPY, ""))
+        columns = read_columns(key_values.get(ASTROPY, ""))
     except EcsvHeaderError:
         return {}
-    return {e.name: stated(unit=e.unit, ucd=e.ucd, description=e.description) for e in entries}
+    return {c.name: stated(unit=c.unit, ucd=c.ucd, description=c.description) for c in columns}
 
 
 def from_field(field: pa.Field) -> dict[str, Any]:

@@ -259,9 +259,10 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
         require_described([texts[i] for i in rows], path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
     if any(NUMBER.fullmatch(f) or is_value(f) for f in first if f.strip()):
-        header, first = commented_header(texts[: header + 1], delimiter, path)
-        if header == rows[0] and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
+        found = commented_names(texts[:header], len(first), lambda line: fields(line, delimiter))
+        if found is None and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
             raise unnamed(path, texts[header], len(first), delimiter)
+        header, first = found or (header, first)
     names = tuple(name.strip() for name in first)
     require_once(path, names)
     return Dialect(delimiter, names, header)
@@ -286,17 +287,15 @@ def common_width(rows: list[str], delimiter: str) -> int:
     return widths.pop() if len(widths) == 1 else 1
 
 
-def commented_header(lines: list[str], delimiter: str, path: Path) -> tuple[int, list[str]]:
-    """Return the last comment before the first row if it holds as many names, as in `# id, ra, dec`."""
-    *comments, row = lines
-    first = fields(row.lstrip(BYTE_ORDER_MARK), delimiter)
-    for i in reversed(range(len(comments))):
-        names = fields(comments[i].lstrip(BYTE_ORDER_MARK).lstrip("# "), delimiter)
-        if len(names) == len(first) and not any(NUMBER.fullmatch(n) for n in names):
+def commented_names(
+    lines: list[str], n: int, split: Callable[[str], list[str]]
+) -> tuple[int, list[str]] | None:
+    """Return the last line that is a comment of `n` different names, as in `# id, ra, dec`, and its place."""
+    for i in reversed(range(len(lines))):
+        names = split(lines[i].lstrip("# \t" + BYTE_ORDER_MARK))
+        if len(names) == n == len(set(names)) and not any(map(is_value, names)):
             return i, names
-    if all(NUMBER.fullmatch(f) for f in first):
-        raise unnamed(path, row, len(first), delimiter)
-    return len(comments), first
+    return None
 
 
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")

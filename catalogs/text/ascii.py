@@ -19,14 +19,17 @@ from astropy.io import ascii as astropy_ascii
 from astropy.io.ascii import convert_numpy
 from astropy.table import MaskedColumn, Table
 
+from catalogs.arrays import text_of
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition, recognised_provenance
 from catalogs.errors import DamagedFileError, FormatError, require_columns
 from catalogs.files import Stamp, reading, stamp
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.parquet.metadata import columns_of
-from catalogs.text._records import is_data, words_of_line
-from catalogs.text.sniff import ASCII, Layout, layout_of
+from catalogs.text._records import Dialect, is_data, words_of_line
+from catalogs.text.sniff import ASCII, DESCRIBED, LayoutKind, layout_of, readme_of
+
+Layout = tuple[LayoutKind, Dialect]
 
 LARGEST_BYTES = 1 << 27
 """Lines times the longest one: astropy gives all texts of a column the room of the longest."""
@@ -65,49 +68,46 @@ def _lines(path: Path) -> list[str]:
             f"most {LARGEST_BYTES >> 20} MB of text in total, since such tables are read into memory at "
             "once; write it as CSV, FITS or Parquet, or in several files"
         )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
+    text = text_of(data).removeprefix("\ufeff")
     return re.split(r"\r\n|\n|\r", text)
 
 
 def _by_astropy(path: Path, layout: Layout, lines: list[str], missing: Sequence[str]) -> Any:
     fill = [(text, "0") for text in missing]
-    if layout.kind == "blanks":
-        return _by_blanks(layout, lines, fill)
-    if layout.kind == "sextractor" and not any(is_data(line.encode()) for line in lines):
+    kind, dialect = layout
+    if kind == "blanks":
+        return _by_blanks(dialect, lines, fill)
+    if kind == "sextractor" and not any(is_data(line.encode()) for line in lines):
         raise FormatError(
             f"{path} holds no line of data; expected a line of column names, then rows: fetch it again"
         )
-    if layout.kind != "cds":
-        return astropy_ascii.read(lines, format=layout.kind, guess=False, fill_values=fill or [("", "0")])
-    reader = astropy_ascii.get_reader(
-        astropy_ascii.Cds, readme=None if layout.readme is None else str(layout.readme)
-    )
-    if layout.readme is not None:
+    if kind != "cds":
+        return astropy_ascii.read(lines, format=kind, guess=False, fill_values=fill or [("", "0")])
+    readme = None if any(map(DESCRIBED.match, lines)) else readme_of(path)
+    reader = astropy_ascii.get_reader(astropy_ascii.Cds, readme=None if readme is None else str(readme))
+    if readme is not None:
         reader.data.table_name = re.sub(r"\.(gz|bz2)$", "", path.name)
     reader.data.fill_values = [*reader.data.fill_values, *fill]
     return reader.read([line for line in lines if line.strip()])
 
 
-def _by_blanks(layout: Layout, lines: list[str], fill: Sequence[tuple[str, str]]) -> Any:
+def _by_blanks(dialect: Dialect, lines: list[str], fill: Sequence[tuple[str, str]]) -> Any:
     """Return astropy's table of rows of as many words each; the comments, but for the names, go into its `meta`."""
-    rows = [line for line in lines[layout.header + 1 :] if is_data(line.encode()) and line.strip()]
-    table = Table(names=list(layout.names), dtype=["U1"] * len(layout.names))
+    rows = [line for line in lines[dialect.header + 1 :] if is_data(line.encode()) and line.strip()]
+    table = Table(names=list(dialect.names), dtype=["U1"] * len(dialect.names))
     if rows:
         table = astropy_ascii.read(
             rows,
             format="no_header",
-            names=list(layout.names),
+            names=list(dialect.names),
             guess=False,
             delimiter=" ",
             fast_reader=True,
             fill_values=fill,
-            converters=_texts(rows, layout.names),
+            converters=_texts(rows, dialect.names),
         )
     comments = [
-        line.lstrip("# ") for i, line in enumerate(lines) if i != layout.header and line.startswith("#")
+        line.lstrip("# ") for i, line in enumerate(lines) if i != dialect.header and line.startswith("#")
     ]
     if comments:
         table.meta["comments"] = comments
@@ -184,7 +184,7 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     whole = _read(path, layout, tuple(missing), stamp(path))
     columns = columns_of(whole.schema, {})
     partition = AsciiPartition(path, path.name, whole.num_rows, columns, layout, tuple(missing))
-    metadata = texts_of(whole) | {"layout": layout.kind} | recognised_provenance(columns)
+    metadata = texts_of(whole) | {"layout": layout[0]} | recognised_provenance(columns)
     metadata |= {f"type.{c.name}": str(c.datatype) for c in columns}
     return Catalog(ASCII, path, columns, (partition,), metadata)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,8 @@ from catalogs.files import COMPRESSED_SUFFIXES, first_bytes
 from catalogs.text._records import (
     DELIMITERS,
     HEAD_BYTES,
+    Dialect,
+    commented_names,
     common_width,
     has_no_names,
     is_data,
@@ -211,32 +212,27 @@ SENTENCE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A layout: CDS with the `readme` that describes the file, blanks with the `names` and the line that has them."""
+def layout_of(path: Path) -> tuple[LayoutKind, Dialect] | None:
+    """Return the layout of a file and, of blanks, its names; None where it is no such table.
 
-    kind: LayoutKind
-    readme: Path | None = None
-    names: tuple[str, ...] = ()
-    header: int = -1
-
-
-def layout_of(path: Path) -> Layout | None:
-    """Return the layout of a file, None where it is no such table; FormatError where nothing names its columns."""
+    FormatError where nothing names its columns.
+    """
     head = b"" if path.is_dir() else first_bytes(path, HEAD_BYTES)
     if b"\0" in head or not head.strip() or head.startswith(ECSV_MARK) or head.lstrip().startswith(FOREIGN):
         return None
     text = head.decode("utf-8", "replace").lstrip("\ufeff")
-    kinds: dict[LayoutKind, re.Pattern[str]] = {"ipac": IPAC, "sextractor": SEXTRACTOR}
-    marked = next((Layout(kind) for kind, pattern in kinds.items() if pattern.match(text)), None)
-    layout = described(path, text) or marked
-    if layout is not None or is_delimited(head):
-        return layout
     lines = [line.decode("utf-8", "replace").lstrip("\ufeff") for line in head_lines(head)]
     rows = [line.rstrip() for line in lines if is_data(line.encode())]
-    if len(rows) > 1 and RULER.fullmatch(rows[1].strip()):
-        return Layout("fixed_width_two_line")
-    return blank_separated(path, lines)
+    kind: LayoutKind | None = "cds" if is_described(path, text) else None
+    kind = kind or ("ipac" if IPAC.match(text) else "sextractor" if SEXTRACTOR.match(text) else None)
+    if kind is None and is_delimited(head):
+        return None
+    if kind is None and len(rows) > 1 and RULER.fullmatch(rows[1].strip()):
+        kind = "fixed_width_two_line"
+    if kind is not None:
+        return kind, Dialect(" ", (), -1)
+    dialect = blank_separated(path, lines)
+    return None if dialect is None else ("blanks", dialect)
 
 
 def is_readme(path: Path) -> bool:
@@ -244,17 +240,16 @@ def is_readme(path: Path) -> bool:
     return path.name in READMES
 
 
-def described(path: Path, text: str) -> Layout | None:
-    """Return the layout of a table that is described byte by byte; FormatError of a ReadMe, which has no rows."""
+def is_described(path: Path, text: str) -> bool:
+    """Say whether a table is described byte by byte; FormatError of a ReadMe, which has no rows."""
     if DESCRIBED.search(text) is None:
-        readme = readme_of(path)
-        return None if readme is None else Layout("cds", readme)
+        return readme_of(path) is not None
     if is_readme(path):
         names = ", ".join(match[1].strip() for match in DESCRIBED.finditer(text))
         raise FormatError(
             f"{path} describes tables but holds no rows; open one of the tables instead: {names}"
         )
-    return Layout("cds")
+    return True
 
 
 def readme_of(path: Path) -> Path | None:
@@ -270,8 +265,8 @@ def readme_of(path: Path) -> Path | None:
     return None
 
 
-def blank_separated(path: Path, lines: list[str]) -> Layout | None:
-    """Return the layout of rows of as many words each, with their names; None where they are not of as many."""
+def blank_separated(path: Path, lines: list[str]) -> Dialect | None:
+    """Return the names of rows of as many words each, and their place; None where they are not of as many."""
     places = [i for i, line in enumerate(lines) if is_data(line.encode()) and line.strip()][:ROWS_LOOKED_AT]
     rows = [words_of_line(lines[i]) for i in places]
     if not rows or len(rows[0]) < FEWEST_MARKS:
@@ -281,20 +276,15 @@ def blank_separated(path: Path, lines: list[str]) -> Layout | None:
     numbers = any(all(map(is_value, column)) for column in zip(*rows[1:], strict=True))
     if not (numbers or path.name.lower().endswith((*SUFFIXES, ".txt", ".csv"))):
         return None  # sentences
-    names_line = commented_names(lines[: places[0]], len(rows[0]))
-    if names_line is not None:
-        return Layout("blanks", names=names_line[1], header=names_line[0])
+    if found := commented_names(lines[: places[0]], len(rows[0]), words_of_names):
+        return Dialect(" ", tuple(found[1]), found[0])
     if has_no_names(rows):
         raise unnamed(path, lines[places[0]], len(rows[0]))
-    return Layout("blanks", names=tuple(rows[0]), header=places[0])
+    return Dialect(" ", tuple(rows[0]), places[0])
 
 
-def commented_names(comments: list[str], n: int) -> tuple[int, tuple[str, ...]] | None:
-    """Return the last comment above the rows that is `n` different names, and its place; None without any."""
-    candidates = []
-    for i, comment in enumerate(comments):
-        words = words_of_line(comment.lstrip("# \t"))
-        plain = not any(is_value(word) or word.endswith(PROSE) or "'" in word for word in words)
-        if comment.startswith("#") and len(words) == n == len(set(words)) and plain:
-            candidates.append((not SENTENCE & {word.lower() for word in words}, i, tuple(words)))
-    return max(candidates)[1:] if candidates else None
+def words_of_names(line: str) -> list[str]:
+    """Return the words of a line, none of one that looks like a sentence."""
+    words = words_of_line(line)
+    prose = any(word.endswith(PROSE) or "'" in word or word.lower() in SENTENCE for word in words)
+    return [] if prose else words

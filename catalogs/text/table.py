@@ -38,11 +38,10 @@ from catalogs.files import COMPRESSED_SUFFIXES, atomic_path, reading
 from catalogs.metadata.astropy_header import (
     META,
     EcsvHeaderError,
-    Entry,
     add_entries,
     entry_line,
     is_utf8,
-    read_entries,
+    read_columns,
     read_items,
     remove_entries,
 )
@@ -210,9 +209,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
 
 def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
     """Open a table whose header says what its columns are."""
-    dialect, entries = ecsv_dialect(head, path)
+    dialect, columns = ecsv_dialect(head, path)
     missing = (ECSV_NULL, *missing)
-    columns = tuple(map(column, entries))
     partition = TextPartition(path, path.name, 0, ECSV, dialect, columns, missing=missing)
     partition = replace(partition, comments=len(other_meta(header_text(head[: dialect.header]))))
     return replace(partition, n_rows=sum(b.num_rows for b in partition.pieces(dialect.names[:1])))
@@ -269,7 +267,6 @@ def commented_out(catalog: Catalog) -> str:
 # ECSV: text tables whose header says types, units and descriptions (astropy's APE 6).
 
 OWN_LINE = re.compile(r"""- \{?["']?blr\.""")
-SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 
 
 def header_text(head: Sequence[bytes]) -> str:
@@ -278,43 +275,24 @@ def header_text(head: Sequence[bytes]) -> str:
     return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
 
 
-def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entry, ...]]:
+def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Column, ...]]:
     """Return how an ECSV file is written, and what its header says of the columns."""
     names_at = next((i for i, r in enumerate(head) if is_data(r)), None)
     if names_at is None:
         raise FormatError(f"{path} has no line of column names below its header; write it again")
     text = header_text(head[:names_at])
     try:
-        entries = read_entries(text)
+        columns = read_columns(text)
     except EcsvHeaderError as error:
         raise FormatError(f"{path} has an ECSV header that cannot be read: {error}; write it again") from None
     delimiter = "," if re.search(r"^delimiter: ['\"],['\"]\s*$", text, re.MULTILINE) else " "
     names = tuple(fields(head[names_at].decode("utf-8", "replace"), delimiter))
-    if names != tuple(e.name for e in entries):
-        got = sorted(set(names) ^ {e.name for e in entries})
+    if names != tuple(c.name for c in columns):
+        got = sorted(set(names) ^ {c.name for c in columns})
         raise FormatError(
             f"{path} has a header that does not fit its line of names: see {got}; write it again"
         )
-    return Dialect(delimiter, names, names_at), entries
-
-
-def column(entry: Entry) -> Column:
-    """Return a column; fixed vectors, which are written as JSON, have their shape."""
-    match = SUBTYPE.fullmatch(entry.subtype or "")
-    shape = tuple(int(n) for n in match[2].split(",")) if match else ()
-    datatype = arrow_type(match[1] if match else entry.datatype)
-    for size in reversed(shape):
-        datatype = pa.list_(datatype, size)
-    return Column(entry.name, datatype, entry.unit, entry.ucd, entry.description, shape=shape)
-
-
-def arrow_type(name: str) -> pa.DataType:
-    """Return the Arrow type of ECSV's name of a type; text for what it does not know."""
-    if name == "bool":
-        return pa.bool_()
-    if re.fullmatch(r"u?int(8|16|32|64)|float(16|32|64)", name):
-        return pa.from_numpy_dtype(np.dtype(name))
-    return pa.float64() if name == "float128" else pa.string()
+    return Dialect(delimiter, names, names_at), columns
 
 
 def vectors(texts: pa.ChunkedArray, datatype: pa.DataType) -> pa.Array:

@@ -35,7 +35,8 @@ MOST_BESIDE_ROWS = 1 << 26
 MOST_ELEMENTS = 50_000
 """Elements of a document beside those of rows: each takes astropy a tenth of a millisecond."""
 LONGEST_ROW = 1 << 26
-"""Bytes beyond which a row is not believed."""LARGEST_CELL = LONGEST_ROW // 8
+"""Bytes beyond which a row is not believed."""
+LARGEST_CELL = LONGEST_ROW // 8
 """Values in a cell of one size."""
 
 CONFIG = {"invalid": "exception", "verify": "ignore", "datatype_mapping": {}}
