@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.arrays import (
-    code_points,
     column_values,
     common_type,
     distinct,
@@ -100,10 +98,6 @@ def test_large_nullable_integers_are_masked_not_rounded() -> None:
     assert values.mask.tolist() == [False, True]
 
 
-def test_times_stay_times() -> None:
-    assert column_values(pa.array([dt.date(2026, 1, 2)])).dtype.kind == "M"
-
-
 def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(ExpressionError, match="'epochs' holds lists of 1 to 2 elements"):
         column_values(pa.array([[1], [1, 2]]), name="epochs")
@@ -127,12 +121,6 @@ def test_arrow_has_the_texts(texts: np.ndarray) -> None:
         assert text_array(given_texts).equals(pa.array(given_texts.tolist(), pa.string()))
 
 
-@given(NUMPYS)
-def test_code_points(texts: np.ndarray) -> None:
-    found = ["".join(map(chr, codes)).rstrip("\0") for codes in code_points(texts).tolist()]
-    assert found == texts.tolist()
-
-
 def test_hashes_of_strings_are_those_of_their_texts() -> None:
     names = [f"NGC {i}é" * (i % 4) for i in range(100)]
     column = pa.array(names)
@@ -142,7 +130,6 @@ def test_hashes_of_strings_are_those_of_their_texts() -> None:
 
 
 INTEGERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
-NUMBER_TYPES = [*INTEGERS, pa.float16(), pa.float32(), pa.float64()]
 STRUCT = pa.struct({"a": pa.int32(), "b": pa.string()})
 
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -221,38 +208,6 @@ def same(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def test_integers_and_floats_by_their_ranges() -> None:
-    """The type is the narrowest that holds both ranges, found by trying all: the slow obvious way."""
-    for one, other in combinations_with_replacement(NUMBER_TYPES, 2):
-        ends = [v for t in (one, other) for v in extremes(t)]
-        whole = pa.types.is_integer(one) and pa.types.is_integer(other)
-        fitting = [
-            t for t in NUMBER_TYPES if pa.types.is_integer(t) == whole and all(holds(t, v) for v in ends)
-        ]
-        if fitting:
-            common = common_type(one, other)
-            assert common in fitting
-            assert common.bit_width == min(t.bit_width for t in fitting)
-
-
-def extremes(datatype: pa.DataType) -> list[Any]:
-    """Return the ends of a type's range and, of floats, its smallest step at one."""
-    numpy = datatype.to_pandas_dtype()
-    if pa.types.is_integer(datatype):
-        return [int(np.iinfo(numpy).min), int(np.iinfo(numpy).max)]
-    return [float(np.finfo(numpy).max), float(1 + np.finfo(numpy).eps)]
-
-
-def holds(datatype: pa.DataType, value: float) -> bool:
-    """Say whether a type has exactly that value."""
-    numpy = datatype.to_pandas_dtype()
-    if pa.types.is_integer(datatype):
-        return bool(np.iinfo(numpy).min <= value <= np.iinfo(numpy).max)
-    with np.errstate(over="ignore"):
-        held = numpy(value)
-    return bool(np.isfinite(held)) and (int(held) if isinstance(value, int) else float(held)) == value
-
-
 UNLIKE = [
     (pa.string(), pa.float64()),
     (pa.bool_(), pa.int8()),
@@ -269,13 +224,6 @@ UNLIKE = [
 def test_what_means_something_else_has_no_common_type(one: Any, other: Any) -> None:
     for a, b in (one, other), (other, one):
         assert common_type(a, b) is None
-
-
-def test_every_pair_of_the_same_is_itself() -> None:
-    assert all(common_type(t, t) == t for t in TYPES)
-    assert {common_type(a, b) for a, b in product([pa.string()], [pa.binary(), pa.string_view()])} == {
-        pa.string()
-    }
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 1000])

@@ -1,7 +1,6 @@
 """Annotated copies of FITS, also of odd and large files: every old byte that can stay stays."""
 
 import gzip
-import json
 import subprocess
 import sys
 import warnings
@@ -19,7 +18,6 @@ from catalogs.catalog.catalog import Annotation
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
-from catalogs.metadata.fits_cards import integer_card, text_cards
 from catalogs.writing import annotate
 
 N = 11
@@ -139,15 +137,6 @@ def test_every_type_of_new_column(tmp_path: Path) -> None:
             assert hdus["CATALOG"].data[c.name].tolist() == expected
 
 
-def test_provenance_is_in_the_history(tmp_path: Path) -> None:
-    with astropy_fits.open(annotated(make(tmp_path / "in.fits"))) as hdus:
-        history = "".join(hdus["CATALOG"].header["HISTORY"])
-    assert history.startswith("observed, reduced")
-    assert "blr model = morphology@3f2a" in history
-    assert "blr flag bit 0 (1) LOW_CONFIDENCE: near one half" in history
-    assert r"\xe9" in history
-
-
 def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
     out = annotated(make(tmp_path / "in.fits"))
     with warnings.catch_warnings():
@@ -158,17 +147,6 @@ def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
     with fitsio.FITS(out) as file:
         for hdu in file:
             hdu.verify_checksum()
-
-
-def test_a_file_of_fitsio_is_copied_bit_for_bit(tmp_path: Path) -> None:
-    rows = np.zeros(N, [("row", "i4"), ("u", "u4"), ("f", "f4", (2, 3)), ("s", "S5", 2)])
-    rows["row"], rows["u"], rows["s"] = np.arange(N), 2**32 - 1, b"word"
-    fitsio.write(tmp_path / "in.fits", rows, extname="CATALOG", units=["", "", "Jy", ""])
-    out = annotated(tmp_path / "in.fits")
-    old, copy = (fitsio.read(p, ext="CATALOG") for p in (tmp_path / "in.fits", out))
-    assert all(copy[name].tobytes() == old[name].tobytes() for name in rows.dtype.names)
-    assert np.array_equal(raw_rows(out)[:, : rows.dtype.itemsize], raw_rows(tmp_path / "in.fits"))
-    assert fits.open(out).column("f").unit == "Jy"
 
 
 @pytest.mark.parametrize(
@@ -229,35 +207,6 @@ def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tm
         assert "blr removed the stray card: TSCAL2" in str(hdus[1].header["HISTORY"])
 
 
-def test_unusual_order_of_the_column_cards(tmp_path: Path) -> None:
-    """All TTYPE first, then comments, then all TFORM in reverse, as hand-made writers leave them."""
-    path = tmp_path / "in.fits"
-    cards = [*text_cards("XTENSION", "BINTABLE")]
-    counts = {"BITPIX": 8, "NAXIS": 2, "NAXIS1": 6, "NAXIS2": 2, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 2}
-    cards += [integer_card(keyword, value) for keyword, value in counts.items()]
-    cards += [
-        *text_cards("TTYPE1", "row"),
-        *text_cards("TTYPE2", "b"),
-        b"COMMENT what follows is odd".ljust(80),
-    ]
-    cards += [
-        *text_cards("TFORM2", "1I"),
-        *text_cards("EXTNAME", "ODD"),
-        *text_cards("TFORM1", "1J"),
-        b" " * 80,
-    ]
-    primary = astropy_fits.PrimaryHDU().header.tostring().encode()
-    body = np.array([(0, 5), (1, 6)], ">i4, >i2").tobytes()
-    path.write_bytes(primary + (b"".join(cards) + b"END").ljust(2880) + body.ljust(2880, b"\0"))
-    with astropy_fits.open(
-        annotated(path, rows=1, provenance=Provenance({"model": "m"})), checksum=True
-    ) as hdus:
-        assert hdus[1].data["b"].tolist() == [5, 6]
-        assert hdus[1]._checksum_valid
-        keys = list(hdus[1].header)
-        assert keys.index("TFORM1") < keys.index("TTYPE3") < keys.index("HISTORY")
-
-
 def test_a_file_without_its_last_padding(tmp_path: Path) -> None:
     path = tmp_path / "in.fits"
     astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("row", "J", array=np.arange(N))]).writeto(path)
@@ -289,7 +238,7 @@ ROWS = 2_000_000
 FORMS = {"id": "K", "ra": "D", "dec": "D", **{f"m{i}": "E" for i in range(10)}, "name": "13A", "flag": "J"}
 
 SCRIPT = """
-import json, resource, sys, time
+import resource, sys
 from pathlib import Path
 
 import numpy as np
@@ -308,61 +257,26 @@ def compute(batch):
     return {"p": batch.column("m0").to_numpy(), "flags": np.zeros(n, "i4"), "c": WORDS[:n]}
 
 
-def progress(rows):
-    print(rows, flush=True)
-    if sys.argv[3] == "sleep":
-        time.sleep(60)
-
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-before, start = peak(), time.perf_counter()
-cat = fits.open(Path(sys.argv[1]))
-annotate(cat, Path(sys.argv[2]), COLUMNS, compute, read=["m0", "id"], threads=2, progress=progress)
-print(json.dumps({"MB": peak() - before, "s": time.perf_counter() - start}))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+annotate(fits.open(Path(sys.argv[1])), Path(sys.argv[2]), COLUMNS, compute, read=["m0", "id"], threads=2)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.fixture(params=[ROWS])
-def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Two million rows of 81 bytes, or as many as are asked for, all zero, which take no room on the disk."""
-    columns = [astropy_fits.Column(name, form) for name, form in FORMS.items()]
-    header = astropy_fits.BinTableHDU.from_columns(columns).header
-    header["NAXIS2"] = request.param
-    size = request.param * 81
-    with (tmp_path / "survey.fits").open("wb") as stream:
-        stream.write(astropy_fits.PrimaryHDU().header.tostring().encode())
-        stream.write(header.tostring().encode())
-        stream.truncate(stream.tell() + size + -size % 2880)
-    return tmp_path / "survey.fits"
-
-
-def run(path: Path, mode: str) -> list[str]:
-    return [sys.executable, "-c", SCRIPT, str(path), str(path.parent / "out"), mode]
-
-
-def test_two_million_rows_take_little_memory(path: Path) -> None:
-    done = subprocess.run(run(path, "run"), capture_output=True, check=True, text=True, timeout=60)
-    *rows, numbers = done.stdout.splitlines()
-    assert sum(map(int, rows)) == ROWS
-    assert json.loads(numbers)["MB"] < 100
-    with astropy_fits.open(path.parent / "out" / "survey.fits", checksum=True) as hdus:
+def test_two_million_rows_take_little_memory(tmp_path: Path) -> None:
+    """They have 81 bytes, all zero, which take no room on the disk."""
+    path = tmp_path / "survey.fits"
+    header = astropy_fits.BinTableHDU.from_columns(
+        [astropy_fits.Column(*item) for item in FORMS.items()]
+    ).header
+    header["NAXIS2"] = ROWS
+    with path.open("wb") as stream:
+        stream.write(astropy_fits.PrimaryHDU().header.tostring().encode() + header.tostring().encode())
+        stream.truncate(stream.tell() + 81 * ROWS + -81 * ROWS % 2880)
+    command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    assert int(done.stdout) < 100_000
+    with astropy_fits.open(tmp_path / "out" / "survey.fits", checksum=True) as hdus:
         assert hdus[1]._checksum_valid == hdus[1]._datasum_valid == 1
         assert hdus[1].header["NAXIS1"] == 81 + 4 + 4 + 6
         assert np.all(hdus[1].data["c"][::100_000] == "spiral")
-
-
-@pytest.mark.parametrize("path", [400_000], indirect=True)
-def test_a_killed_run_leaves_no_final_file_and_can_be_run_again(path: Path) -> None:
-    with subprocess.Popen(run(path, "sleep"), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert int(process.stdout.readline()) == 131_072
-        process.kill()
-    out = path.parent / "out"
-    (left,) = out.iterdir()
-    assert left.name.startswith(".blr-")
-    subprocess.run(run(path, "run"), capture_output=True, check=True, timeout=60)
-    assert [p.name for p in out.iterdir()] == ["survey.fits"]
-    assert fits.open(out / "survey.fits").n_rows == 400_000

@@ -12,7 +12,6 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
 
 N = 200
-CUTS = sorted({0, 1, 79, 2879, 2880, 5759, 5760, *np.random.default_rng(11).integers(0, 28_800, 60).tolist()})
 
 
 def make(path: Path) -> Path:
@@ -53,18 +52,6 @@ def overwrite(path: Path, old: str, new: str) -> Path:
 
 def card(keyword: str, value: Any) -> str:
     return f"{keyword:<8}= {value:>20}"
-
-
-@pytest.mark.parametrize("cut", CUTS)
-def test_a_cut_file_is_an_error_or_right(path: Path, cut: int) -> None:
-    whole, content = read(path), path.read_bytes()
-    assert cut <= len(content)
-    path.write_bytes(content[:cut])
-    try:
-        found = read(path)
-    except FormatError:
-        return
-    assert found == whole
 
 
 def test_a_cut_of_the_data_says_where_they_should_end(path: Path) -> None:

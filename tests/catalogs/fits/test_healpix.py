@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import catalogs
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.fits.healpix import centres, read_healpix, write_healpix
 from catalogs.profile.split import healpix_pixels
-from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "hats_small_sky"
 
@@ -159,15 +157,6 @@ def test_stated_coordinates_serve_where_the_file_says_none(tmp_path: Path) -> No
         read_healpix(written(tmp_path / "map.fits", WHOLE), frame="galactic")
 
 
-def test_gzipped_maps(tmp_path: Path) -> None:
-    path = written(tmp_path / "map.fits", np.arange(12 * 16**2, dtype=np.float32))
-    (tmp_path / "map.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
-    np.testing.assert_array_equal(read_healpix(tmp_path / "map.fits.gz").values, read_healpix(path).values)
-    (tmp_path / "cut.fits.gz").write_bytes((tmp_path / "map.fits.gz").read_bytes()[:2000])
-    with pytest.raises(DamagedFileError):
-        read_healpix(tmp_path / "cut.fits.gz")
-
-
 def test_columns_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE)
     assert read_healpix(path, column="DEPTH").column == "DEPTH"
@@ -216,15 +205,3 @@ def test_others_read_our_maps(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sky.at(*centres(pixels, 3)), values * 4)
     with fits.open(tmp_path / "map.fits", checksum=True) as hdus:
         assert hdus[1].header["HISTORY"][0] == "made for a test"
-
-
-@pytest.mark.skipif(FITSVERIFY is None, reason=NO_FITSVERIFY)
-def test_fitsverify_finds_no_fault(tmp_path: Path) -> None:
-    ours(tmp_path / "map.fits")
-    assert not any(problems_by_fitsverify([tmp_path / "map.fits"]))
-
-
-def test_pixels_and_centres_are_those_of_each_other() -> None:
-    pixels = np.arange(12 * 4**3)
-    np.testing.assert_array_equal(healpix_pixels(*centres(pixels, 3), 3), pixels)
-    assert healpix_pixels(np.array([np.nan]), np.array([0.0]), 3)[0] == -1

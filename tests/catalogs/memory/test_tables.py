@@ -180,13 +180,6 @@ def test_pandas_reads_copies_of_frames_whose_names_are_no_text(tmp_path: Path, n
     assert back.iloc[:, :2].to_numpy().tolist() == [[1, 2], [3, 4]]
 
 
-def test_pandas_words_are_untouched_where_they_stay_right(tmp_path: Path) -> None:
-    pd.DataFrame({"row": [1, 2]}).to_parquet(tmp_path / "a.parquet")
-    (out,) = annotated(tmp_path / "a.parquet", tmp_path / "out")
-    old, new = (pq.read_schema(p).metadata[b"pandas"] for p in (tmp_path / "a.parquet", out))
-    assert old == new
-
-
 def test_what_a_table_says_and_no_file_holds_is_told(tmp_path: Path) -> None:
     table = Table({"row": np.arange(N)}, meta={"lock": object(), "ok": 1})
     table["row"].meta = {"of": compute, "ucd": "meta.id"}

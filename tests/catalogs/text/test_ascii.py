@@ -23,7 +23,6 @@ from catalogs.text import ascii as ascii_read
 from catalogs.writing import annotate
 
 EXAMPLES = Path(astropy_ascii.__file__).parent / "tests" / "data"
-LINEAR = Path(__file__).parents[4] / "shared" / "data" / "labelled" / "LINEARattributesFinalApr2013.dat"
 NEW = (NewColumn("blr_p", pa.float32(), "stat.probability", description="a share"),)
 
 READ = {
@@ -188,18 +187,6 @@ def test_a_file_that_changed_since_it_was_opened_is_refused(tmp_path: Path) -> N
         rows_of(cat)
 
 
-@pytest.mark.skipif(not LINEAR.exists(), reason="../shared/data is absent")
-def test_the_variables_of_linear(tmp_path: Path) -> None:
-    """Names in the last of many comments."""
-    cat = catalogs.open(LINEAR)
-    assert (cat.n_rows, cat.names[:3], cat.names[-2:]) == (
-        6146,
-        ("ra", "dec", "ug"),
-        ("LCtype", "LINEARobjectID"),
-    )
-    assert annotated(cat, tmp_path).path.name == "LINEARattributesFinalApr2013.ecsv"
-
-
 N = 12
 TWO, THREE = standard_columns(["early", "late"]), standard_columns(["1", "2", "3"])
 FULL = standard_columns(["E", "S", "irregular"], columns="full")
@@ -251,18 +238,6 @@ def test_again_is_as_if_it_had_not_been(tmp_path: Path, name: str, columns: Sequ
     assert other.read_bytes() == reannotated(source, tmp_path / "fresh", TWO, shift=1).read_bytes()
 
 
-def test_users_keep_their_bits_through_pandas(tmp_path: Path) -> None:
-    first = reannotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one")
-    frame = pd.read_csv(first, comment="#")
-    theirs = (np.arange(N) * 21) << 16
-    frame["blr_flags"] |= theirs
-    frame["remark"] = "mine"
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    again = pd.read_csv(reannotated(tmp_path / "t.csv", tmp_path / "two", THREE, shift=3))
-    assert list(again) == ["row", "x", "remark", *(c.name for c in THREE)]
-    assert again["blr_flags"].tolist() == ((np.arange(N) + 3) | theirs).tolist()
-
-
 def frame_of(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, comment="#", sep=None, engine="python")
 
@@ -291,16 +266,6 @@ def test_less_than_a_whole_annotation_is_foreign(tmp_path: Path, change: str) ->
     with pytest.raises(NameClashError, match=r"already, so 'blr_.*choose another prefix"):
         reannotated(tmp_path / "t.csv", tmp_path / "two")
     assert not (tmp_path / "two").exists()
-
-
-def test_a_column_beyond_the_annotation_stays_foreign(tmp_path: Path) -> None:
-    """Behind ours: kept by an annotation that has none of that name, and never overwritten by one that has."""
-    first = reannotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one", FULL[: len(THREE)])
-    frame_of(first).assign(blr_entropy=7).to_csv(tmp_path / "t.csv", index=False)
-    names = catalogs.open(reannotated(tmp_path / "t.csv", tmp_path / "two", THREE)).names
-    assert names == ("row", "x", "blr_entropy", *(c.name for c in THREE))
-    with pytest.raises(NameClashError, match="'blr_entropy' already"):
-        reannotated(tmp_path / "t.csv", tmp_path / "three", FULL)
 
 
 def test_files_of_one_catalogue_agree_on_whose_the_columns_are(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
-from catalogs.text import sniff as text_types
 from catalogs.text import table as text
 from catalogs.text.sniff import is_delimited_text
 from catalogs.writing import annotate
@@ -338,20 +337,6 @@ def test_slim_with_quotations(tmp_path: Path) -> None:
     assert out.read_text() == 's,u,p\n"a,\n""b""",,7\n,"",8\n'
 
 
-@needs_data
-@pytest.mark.parametrize("name", ["openngc/NGC.csv", "sdss_dr14_10k/Skyserver_SQL2_27_2018.csv"])
-def test_real_catalogues(name: str) -> None:
-    """The same numbers and names as pandas finds."""
-    delimiter = ";" if "NGC" in name else ","
-    frame = pd.read_csv(DATA / name, sep=delimiter, low_memory=False)
-    table = table_of(DATA / name)
-    assert table.column_names == list(frame.columns)
-    assert table.num_rows == len(frame)
-    for column in frame.columns:
-        if frame[column].dtype.kind in "if" and table.schema.field(column).type in {pa.int64(), pa.float64()}:
-            np.testing.assert_allclose(table[column].to_pandas(), frame[column], rtol=1e-15)
-
-
 GAIA = """\
 # %ECSV 1.0
 # ---
@@ -393,18 +378,6 @@ def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path: Path) -> No
     path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
     with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
         text.open(path)
-
-
-@given(
-    st.lists(
-        st.one_of(st.none(), st.floats(), st.sampled_from([2.0**53, 2.0**53 - 1, -(2.0**53), 1e300])),
-        max_size=5,
-    )
-)
-def test_numbers_that_float64_may_have_rounded_are_told(numbers: Any) -> None:
-    column = pa.chunked_array([pa.array(numbers, pa.float64())])
-    finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
-    assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
 
 
 @pytest.mark.parametrize("start", ["a,b\n1,", 'a,b\n1,"'], ids=["line", "quotation"])

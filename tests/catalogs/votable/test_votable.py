@@ -309,24 +309,6 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
         catalogs.open(path)
 
 
-def test_damage_anywhere(tmp_path: Path) -> None:
-    """An error, or the rows with other bytes in them: never something else."""
-    rng, whole = np.random.default_rng(7), fits_bytes()
-    path, outcomes = tmp_path / "t.vot", []
-    for _ in range(60):
-        data = bytearray(whole)
-        data[rng.integers(len(data))] = rng.integers(256)
-        path.write_bytes(document(bytes(data)))
-        try:
-            catalog = catalogs.open(path)
-            assert len(values(catalog, "row")) == catalog.n_rows == N
-            outcomes.append("")
-        except (DamagedFileError, FormatError) as error:
-            outcomes.append(str(error))
-    assert all(str(path) in said for said in outcomes if said)
-    assert 0 < outcomes.count("") < len(outcomes)
-
-
 MARK = (NewColumn("blr_mark", pa.int32(), unit="mag", description=f"of ours: {'a-long-word' * 9}"),)
 
 HISTORY = (

@@ -99,16 +99,6 @@ def annotated(path: Path, out: Path, **options: Any) -> Path:
     return written
 
 
-def test_text_that_is_not_ascii_becomes_unicode(tmp_path: Path) -> None:
-    """In TABLEDATA many a `char` holds it, which BINARY2 cannot."""
-    path = tmp_path / "t.vot"
-    fields = [(f'<FIELD datatype="char" arraysize="{size}"/>', ["é", "", "b"] * 4) for size in ("*", "3")]
-    path.write_bytes(document([*fields, ('<FIELD datatype="char" arraysize="*"/>', ["a"] * 12)]))
-    _, table = parsed(annotated(path, tmp_path / "out").read_bytes())
-    assert [f.datatype for f in table.fields[:3]] == ["unicodeChar", "unicodeChar", "char"]
-    assert table.array["f0"].tolist() == table.array["f1"].tolist() == ["é", "", "b"] * 4
-
-
 DOUBLES = [('<FIELD datatype="double"/>', [str(i) for i in range(N)])] * 2
 WORDS = [('<FIELD datatype="char" arraysize="*"/>', ["word"] * N)]
 

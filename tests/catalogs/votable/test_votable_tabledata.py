@@ -1,9 +1,7 @@
 """TABLEDATA, read a piece at a time, gives what astropy gives, cell for cell; what astropy would change is refused."""
 
-import gzip
 import shutil
 import subprocess
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -84,17 +82,6 @@ def sample(kinds: Mapping[str, tuple[str, list[str]]] = FIELDS) -> bytes:
         for i in range(3)
     )
     return document(rows, fields=fields)
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_spelling(tmp_path: Path, name: str) -> None:
-    """Values and nulls as astropy's, of each kind of field alone."""
-    kind, words = FIELDS[name]
-    fields = f'<FIELD name="x" {kind}' + (">" if "</FIELD" in kind else "/>")
-    rows = "".join(f"<TR><TD>{word}</TD></TR>" for word in words)
-    path = tmp_path / "t.vot"
-    path.write_bytes(document(rows, fields=fields))
-    assert our_values(path) == slow_values(parsed(path.read_bytes())[1])
 
 
 def written_otherwise() -> Iterator[tuple[str, bytes]]:
@@ -350,20 +337,6 @@ def test_texts_longer_than_their_fields_are_kept(tmp_path: Path) -> None:
         ("char", "2*"),
     ]
     assert slow_values(table)[:2] == before[:2]
-
-
-@needs_data
-def test_a_real_one_of_galaxy_zoo(tmp_path: Path) -> None:
-    """The first 300 of GZ2's rows, 228 columns each."""
-    with gzip.open(DATA / "gz2_table5" / "table5.vot.gz") as stream:
-        data = stream.read(1_500_000)
-    whole = data[: [i for i in range(len(data)) if data.startswith(b"</TR>", i)][299]]
-    path = tmp_path / "t.vot"
-    path.write_bytes(whole + b"</TR></TABLEDATA></DATA></TABLE></RESOURCE></VOTABLE>")
-    assert votable.open(path).n_rows == 300
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert our_values(path) == slow_values(parsed(path.read_bytes())[1])
 
 
 STILTS = shutil.which("stilts")
