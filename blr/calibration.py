@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
-from blr.arrays import Matrix, Places, Vector, require_finite
+from blr.arrays import Matrix, Places, Table, Vector, require_finite
 
 __all__ = [
-    "CalibrationLine",
-    "ReliabilityCurve",
     "brier_parts",
     "brier_score",
     "calibration_error",
@@ -129,31 +127,20 @@ def calibration_error_interval(
     return max(float(low), 0.0), max(float(high), 0.0)
 
 
-@dataclass(frozen=True)
-class CalibrationLine:
-    """How stated logits relate to those seen: the `slope` with its interval, and the class that is stated too often.
+def calibration_line(
+    p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = None
+) -> tuple[dict[str, float], int]:
+    """Return the slope and the offset of calibration (Cox 1958, doi:10.1093/biomet/45.3-4.562), and whose offset it is.
 
-    A slope below 1: probabilities are too sure; above 1: too cautious.  An interval ends at 1/8 or 8 at the most.
-    `excess` is the mean stated less the seen share of the class `excess_of` whose excess is largest in standard errors;
-    `excess_error` is one of these.
-    """
-
-    slope: float
-    low: float
-    high: float
-    excess: float
-    excess_error: float
-    excess_of: int
-
-
-def calibration_line(p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = None) -> CalibrationLine:
-    """Return the slope and the offset of calibration (Cox 1958, doi:10.1093/biomet/45.3-4.562).
+    `slope`, from `slope_low` to `slope_high` at 95 %: probabilities are too sure below 1, too cautious above; the ends
+    are 1/8 and 8 at the most.  `excess`, ± `excess_error`, is the mean stated less the seen share of the class whose
+    excess is largest in standard errors; that class comes second.
 
     The true classes have the logits b ln p_k + c_k, with one slope b and an offset c_k a class.  The slope's interval
     is that of the profile likelihood, which holds where rows without an error make the best slope infinite.
 
     `p` (N, K) are of rows that no fit saw.  Rows of an equal `group` (N,) count as one.  Classes of fewer than ten
-    rows are pooled for the slope.  The interval is one of 95 %.
+    rows are pooled for the slope.
     """
     P, T, _ = _checked(p, t, None)
     labels = np.arange(len(P)) if group is None else np.asarray(group)
@@ -172,8 +159,9 @@ def calibration_line(p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = No
     near = best > best.max() - ndtri((1 + LEVEL) / 2) ** 2
     ends = np.flatnonzero(near)[[0, -1]]
     low, high = _SLOPES[np.clip(ends + np.array([-1, 1]), 0, len(_SLOPES) - 1)] * 0.5 + _SLOPES[ends] * 0.5
-    slope = _SLOPES[int(best.argmax())]
-    return CalibrationLine(float(slope), float(low), float(high), float(excess[k]), float(error[k]), k)
+    found = (_SLOPES[int(best.argmax())], low, high, excess[k], error[k])
+    names = ("slope", "slope_low", "slope_high", "excess", "excess_error")
+    return {name: float(x) for name, x in zip(names, found, strict=True)}, k
 
 
 def _profile(Z: Matrix, T: Matrix) -> Vector:
@@ -196,29 +184,14 @@ def _profile(Z: Matrix, T: Matrix) -> Vector:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class ReliabilityCurve:
-    """What was said and what was seen, bin by bin, all (B,).
-
-    `predicted` the mean p, `observed` the share seen with its interval `low` to `high`, `mass` the share of the weight,
-    `count` the rows.
-    """
-
-    predicted: Vector
-    observed: Vector
-    low: Vector
-    high: Vector
-    mass: Vector
-    count: NDArray[np.intp]
-
-
 def reliability_curve(
     p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None, level: float = 0.9
-) -> ReliabilityCurve:
+) -> Table:
     """Return the reliability curve of one probability p (N,) of an outcome t (N,) on bins of equal weight.
 
-    Intervals are Wilson's score intervals (Brown, Cai and DasGupta 2001, doi:10.1214/ss/1009213286).  With weights the
-    number of rows of a bin is the effective one, (Σw)² / Σw².
+    Columns, all (B,): `predicted` the mean p, `observed` the share seen with its interval `low` to `high`, `mass` the
+    share of the weight, `count` the rows.  Intervals are Wilson's score intervals (Brown, Cai and DasGupta 2001,
+    doi:10.1214/ss/1009213286).  With weights the number of rows of a bin is the effective one, (Σw)² / Σw².
     """
     if np.ndim(p) != 1:
         raise ValueError(f"p has shape {np.shape(p)}; expected (N,); give the probabilities of one class")
@@ -227,7 +200,8 @@ def reliability_curve(
     place = _equal_mass(P[:, 1], w, bins)
     mass, said, seen = _bin_means(place, w, P[:, 1], T[:, 1])
     low, high = _wilson(seen, mass**2 / np.bincount(place, weights=w**2), level)
-    return ReliabilityCurve(said, seen, low, high, mass, np.bincount(place))
+    columns = (said, seen, low, high, mass, np.bincount(place))
+    return Table(zip(("predicted", "observed", "low", "high", "mass", "count"), columns, strict=True))
 
 
 def share_interval(count: ArrayLike, n: ArrayLike, *, level: float = 0.95) -> tuple[Vector, Vector]:

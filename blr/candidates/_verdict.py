@@ -7,7 +7,7 @@ Shapes: N labelled rows, n of them, T rows of the target, P compared rows, F fea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from blr.arrays import Mask, Matrix, Vector
 from blr.basis.kinds import fit_basis
-from blr.calibration import CalibrationLine, Skill, log_loss
+from blr.calibration import Skill, log_loss
 from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
 from blr.fitting.newton import maximise
@@ -159,35 +159,25 @@ def _scaled(p: Matrix, error: Vector, temperature: Temperature) -> Vector:
     return np.asarray(np.abs(off).max(axis=1))
 
 
-def calibrated(line: CalibrationLine, classes: Sequence[str]) -> tuple[TrustAnswer, dict[str, float]]:
-    """Return whether probabilities are calibrated on rows that no fit saw, and the numbers of it."""
-    inside = [line.low <= most and line.high >= least for least, most in SLOPES]
+def calibrated(line: Mapping[str, float], name: str) -> TrustAnswer:
+    """Return whether probabilities are calibrated on rows that no fit saw, by a line; `name` has the largest excess."""
+    slope, low, high, excess = (line[key] for key in ("slope", "slope_low", "slope_high", "excess"))
+    inside = [low <= most and high >= least for least, most in SLOPES]
     colour = COLOURS[0 if inside[0] else 1 if inside[1] else 2]
-    how = "as sure as they may be" if inside[0] else "too sure" if line.slope < 1 else "too cautious"
-    sure = abs(line.excess) > 1.96 * line.excess_error
-    shares = (
-        f"{classes[line.excess_of]} is expected {abs(line.excess):.1%} ± {line.excess_error:.1%} too "
-        f"{'often' if line.excess > 0 else 'seldom'}"
-    )
-    says = (
-        f"probabilities are {how} (slope {line.slope:.2f}, {line.low:.2f} to {line.high:.2f} at 95 %); "
-        f"{shares if sure else 'no class is expected too often or too seldom'}"
-    )
+    how = "as sure as they may be" if inside[0] else "too sure" if slope < 1 else "too cautious"
+    shares = "no class is expected too often or too seldom"
+    if abs(excess) > 1.96 * line["excess_error"]:
+        often = "often" if excess > 0 else "seldom"
+        shares = f"{name} is expected {abs(excess):.1%} ± {line['excess_error']:.1%} too {often}"
     return TrustAnswer(
         name="calibrated",
         colour=colour,
-        value=line.slope,
-        low=line.low,
-        high=line.high,
-        says=says,
+        value=slope,
+        low=low,
+        high=high,
+        says=f"probabilities are {how} (slope {slope:.2f}, {low:.2f} to {high:.2f} at 95 %); {shares}",
         advice="" if colour == "green" else "label more objects, drawn as the target is",
-    ), {
-        "slope": line.slope,
-        "slope_low": line.low,
-        "slope_high": line.high,
-        "excess": line.excess,
-        "excess_error": line.excess_error,
-    }
+    )
 
 
 def known(skill: Skill, log_loss_logistic: float | None) -> TrustAnswer:

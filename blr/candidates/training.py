@@ -201,9 +201,8 @@ class Training:
         group, outcome = None if rows.group is None else rows.group[seen], _outcome(rows, seen)
         shown = np.where(np.isfinite(p[:, :1]), p, judged_share)
         simple = logistic_loss(self.judged, outcome)
-        is_calibrated, of_line = calibrated(
-            calibration_line(shown, outcome, group=group), self.judged.classes
-        )
+        line, k = calibration_line(shown, outcome, group=group)
+        is_calibrated = calibrated(line, self.judged.classes[k])
         is_known = known(skill(shown, outcome, class_shares=judged_share, group=group), simple)
         training, noise = rows.training, dict[str, float]()
         if rows.errors is not None:
@@ -213,7 +212,7 @@ class Training:
             judged=None if which == "judged" else self._corrected(judged, judged_share),
             candidates=tuple(table),
             selected=int(np.argmax(shares)),
-            trust=verdict_of((is_computed, is_calibrated, is_known), numbers | of_line),
+            trust=verdict_of((is_computed, is_calibrated, is_known), numbers | line),
             log_loss_logistic=simple,
             seen=seen,
             probability=p,

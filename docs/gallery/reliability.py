@@ -21,9 +21,9 @@ def draw() -> SvgAxes:
     curve = reliability_curve(q.predict_proba(basis(X[300:])), late[300:], bins=12)
     return plot_reliability(
         new_axes(4.6, 4.6),
-        curve.predicted,
-        curve.observed,
-        curve.low,
-        curve.high,
+        curve["predicted"],
+        curve["observed"],
+        curve["low"],
+        curve["high"],
         label="probability of the second class",
     )

@@ -500,7 +500,7 @@ def evaluate(
     wrong = p.argmax(axis=1) != truth
     said, happened, what = _statement(p, outcome, wrong, classes)
     curve = reliability_curve(said, happened, bins=BINS)
-    columns = (curve.predicted, curve.observed, curve.low, curve.high, curve.count)
+    columns = (curve[name] for name in ("predicted", "observed", "low", "high", "count"))
     caught, caught_by_plugin = (errors_caught(x.max(axis=1), wrong, REVIEWED).tolist() for x in (p, q))
     K = len(classes)
     confusion = np.bincount(truth * K + p.argmax(axis=1), minlength=K**2).reshape(K, K)

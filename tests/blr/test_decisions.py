@@ -286,14 +286,14 @@ def test_bins_hold_equal_mass_and_never_part_equal_values() -> None:
     p, w = rng.random(1000), rng.gamma(1, 1, 1000)
     t = rng.random(1000) < p
     curve = reliability_curve(p, t, bins=10)
-    np.testing.assert_allclose(curve.mass, 0.1, atol=1e-3)
-    assert np.all(np.diff(curve.predicted) > 0)
-    assert curve.count.sum() == 1000
+    np.testing.assert_allclose(curve["mass"], 0.1, atol=1e-3)
+    assert np.all(np.diff(curve["predicted"]) > 0)
+    assert curve["count"].sum() == 1000
     weighted = reliability_curve(p, t, bins=10, weight=w)
-    np.testing.assert_allclose(weighted.mass, 0.1, atol=0.01)
+    np.testing.assert_allclose(weighted["mass"], 0.1, atol=0.01)
     tied = reliability_curve(np.r_[np.zeros(900), p[:100]], np.r_[np.zeros(900), t[:100]], bins=10)
-    assert tied.count.max() >= 900
-    assert tied.predicted[0] == 0
+    assert tied["count"].max() >= 900
+    assert tied["predicted"][0] == 0
 
 
 def test_a_weight_of_two_is_a_row_twice() -> None:
@@ -311,7 +311,7 @@ def test_intervals_against_scipy(level: float) -> None:
     wilson = reliability_curve(p, t, level=level)
     for i, k in enumerate((0, 7, 20)):
         theirs = binomtest(k, 20).proportion_ci(level, method="wilson")
-        assert (wilson.low[i], wilson.high[i]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+        assert (wilson["low"][i], wilson["high"][i]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_the_interval_covers_and_is_seeded() -> None:
