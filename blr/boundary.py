@@ -129,8 +129,6 @@ class _Plane:
             extent = (low[axes[0]], high[axes[0]], low[axes[1]], high[axes[1]])
         if not (extent[0] < extent[1] and extent[2] < extent[3]):
             raise ValueError(f"extent is {extent}; expected x from < x to, y from < y to")
-        if resolution < 2:
-            raise ValueError(f"resolution is {resolution}; give at least 2 grid points along each axis")
         self.basis, self.axes = basis, list(axes)
         self.x = np.linspace(extent[0], extent[1], resolution)
         self.y = np.linspace(extent[2], extent[3], resolution)
@@ -154,8 +152,6 @@ def _curves(plane: _Plane, probability: Probability, level: float, of: int | Non
 
     on_grid = at(plane.nodes)
     K = on_grid.shape[1]
-    if of is not None and not 0 <= of < K:
-        raise ValueError(f"of is {of}; expected the index of a class, from 0 to {K - 1}")
     if K == 2 or of is not None:
         k = 1 if of is None else of
         return _zeros(plane, lambda p: _log_odds(p[:, k], level), at, on_grid)

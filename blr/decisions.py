@@ -186,17 +186,10 @@ def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike)
 def _by_confidence(confidence: ArrayLike, wrong: ArrayLike) -> tuple[Vector, Vector, Vector]:
     """Return the distinct confidences, rising, and the number of rows and of errors at each."""
     c, w = np.asarray(confidence, dtype=np.float64), np.asarray(wrong, dtype=np.float64)
-    if c.ndim != 1 or c.shape != w.shape or c.size == 0:
+    if c.ndim != 1 or c.shape != w.shape or np.isnan(c).any() or not ((w >= 0) & (w <= 1)).all():
         raise ValueError(
-            f"confidence has shape {c.shape} and wrong {w.shape}; expected the same (N,), N at least 1"
-        )
-    if np.isnan(c).any() or np.isnan(w).any():
-        raise ValueError(
-            "confidence or wrong holds NaN; leave out the rows that have no probabilities or no label"
-        )
-    if w.min() < 0 or w.max() > 1:
-        raise ValueError(
-            f"wrong lies between {w.min()} and {w.max()}; expected 0, 1, or the share of a row's votes that is wrong"
+            f"got confidence of shape {c.shape} and wrong of {w.shape}, expected (N,) for both without NaN, and wrong "
+            "between 0 and 1; leave out the rows that have no probabilities or no label"
         )
     values, place = np.unique(c, return_inverse=True)
     count = np.bincount(place).astype(np.float64)

@@ -174,24 +174,20 @@ def test_the_sampled_boundary_knows_softmax_and_links(linear: Any) -> None:
     np.testing.assert_allclose(line[:, 0], 1.0, atol=1e-8)
 
 
-def test_errors_say_what_to_do(linear: Any) -> None:
-    q = StandIn(np.zeros(4), np.eye(4))
-    with pytest.raises(ValueError, match="level is 1; give a probability between 0 and 1"):
-        decision_boundary(q, linear, 1)
-    with pytest.raises(ValueError, match="unknown kind 'bayes'; expected one of plugin, sampled, moderated"):
-        decision_boundary(q, linear, kind="bayes")
-    with pytest.raises(ValueError, match=r"pass a numpy\.random\.Generator"):
-        decision_boundary(q, linear, kind="sampled")
-    with pytest.raises(
-        ValueError,
-        match=r"axes are \(0, 3\); expected the indices of two different features, each from 0 to 2",
-    ):
-        decision_boundary(q, linear, axes=(0, 3))
-    with pytest.raises(ValueError, match=r"at has shape \(2,\); expected \(3,\), one value for each feature"):
-        decision_boundary(q, linear, at=[0, 0])
-    with pytest.raises(ValueError, match="expected x from < x to"):
-        decision_boundary(q, linear, extent=(1, 0, 0, 1))
-    with pytest.raises(ValueError, match="resolution is 1"):
-        decision_boundary(q, linear, resolution=1)
-    with pytest.raises(ValueError, match="of is 2; expected the index of a class, from 0 to 1"):
-        decision_boundary(q, linear, of=2)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"level": 1}, "level is 1; give a probability between 0 and 1"),
+        ({"kind": "bayes"}, "unknown kind 'bayes'; expected one of plugin, sampled, moderated"),
+        ({"kind": "sampled"}, r"pass a numpy\.random\.Generator"),
+        (
+            {"axes": (0, 3)},
+            r"axes are \(0, 3\); expected the indices of two different features, each from 0 to 2",
+        ),
+        ({"at": [0, 0]}, r"at has shape \(2,\); expected \(3,\), one value for each feature"),
+        ({"extent": (1, 0, 0, 1)}, "expected x from < x to"),
+    ],
+)
+def test_errors_say_what_to_do(linear: Any, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        decision_boundary(StandIn(np.zeros(4), np.eye(4)), linear, **asked)

@@ -230,25 +230,3 @@ def test_wrong_features_are_named(trained: tuple) -> None:
         c.score(X[:, :2], missing[:, :2])
     empty = c.score(X[:0], missing[:0])
     assert empty.probability.shape == (0, len(c.classes))
-
-
-def test_intervals_where_they_are_asked_for(trained: tuple) -> None:
-    c, X, missing = trained
-    nothing = missing[:200] | (np.arange(200) == 7)[:, None]
-    plain = c.score(X[:200], nothing)
-    full = c.score(X[:200], nothing, credible=0.95)
-    assert plain.low is None
-    assert plain.logit_covariance is None
-    np.testing.assert_array_equal(full.probability, plain.probability)
-    assert np.isnan(full.low[7]).all()
-    kept = ~nothing.all(axis=1)
-    assert (full.low[kept] <= full.high[kept]).all()
-    assert np.mean((full.low <= full.probability)[kept] & (full.probability <= full.high)[kept]) > 0.99
-    if len(c.classes) == 2:
-        assert full.logit_means is None
-        np.testing.assert_allclose((full.low + full.high[:, ::-1])[kept], 1, atol=1e-12)
-    else:
-        V = full.logit_covariance[kept]
-        contrasts = V.diagonal(axis1=1, axis2=2)[:, :, None] + V.diagonal(axis1=1, axis2=2)[:, None] - 2 * V
-        np.testing.assert_allclose(np.sqrt(contrasts.max(axis=(1, 2))), full.logit_std[kept], rtol=1e-6)
-        np.testing.assert_allclose(full.logit_means[kept].sum(axis=1), 0, atol=1e-9)

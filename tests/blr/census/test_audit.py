@@ -254,5 +254,4 @@ def test_a_stratum_begins_at_a_threshold() -> None:
 def test_an_uncertain_object_of_a_rare_class_is_worth_more() -> None:
     share = np.array([0.003, 0.997])
     sure, likely_rare, unsure = uncertainty(np.array([[0.0, 1.0], [0.6, 0.4], [0.01, 0.99]]), share)
-    assert sure < unsure < likely_rare
-    assert sure > 0
+    assert 0 < sure < unsure < likely_rare
