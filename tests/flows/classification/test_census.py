@@ -80,31 +80,22 @@ def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make:
     assert "The counts are from the model, assuming" in page
 
 
-def test_labels_of_no_class_are_said(
-    classified: Path, capsys: pytest.CaptureFixture[str], make: SimpleNamespace
-) -> None:
+def test_labels_of_no_class_are_said(classified: Path, make: SimpleNamespace) -> None:
     """The counts take objects like them for one of the classes, so a reader has to know of them."""
     trained = make.survey()
     others = int(np.sum((trained["hubble"] == "S?") & (trained["type"] == "G")))
     assert summary(classified / "out")["other_labels"] == {"S?": others}
     words = f"{others} objects of the labelled catalogue have labels of no class (S? {others}); the counts take objects"
     assert (classified / "out" / "report.html").read_text().count(words) == 1
-    assert run(["census", str(classified / "out"), "--store", str(classified / "models"), "--dry-run"]) == 0
-    assert words in " ".join(capsys.readouterr().out.split())
 
 
-def test_threads_and_slim_copies_change_nothing(classified: Path, trained: Path, tmp_path: Path) -> None:
+def test_threads_change_nothing(classified: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for out, threads in ((one, 1), (two, 2)):
         classify([classified / "target.parquet"], "morphology", classified / "models", out, threads=threads)
     assert (one / CENSUS_ROWS_FILE).read_bytes() == (two / CENSUS_ROWS_FILE).read_bytes()
-    spec = tmp_path / "slim.toml"
-    spec.write_text((trained / "spec.toml").read_text() + '\n[output]\nmode = "slim"\n')
-    slim = tmp_path / "slim"
-    classify([classified / "target.parquet"], "morphology", classified / "models", slim, specification=spec)
-    assert summary(one) == summary(two) == summary(slim) == summary(classified / "out")
-    # Slim copies do: the rows lie beside them.
-    planned = take_census(CensusRequest(slim), dry_run=True)  # by the store that the manifest names
+    assert summary(one) == summary(two) == summary(classified / "out")
+    planned = take_census(CensusRequest(two), dry_run=True)  # by the store that the manifest names
     assert planned.written is None
     assert planned.census.classes["early"].count == summary(one)["classes"]["early"]["count"]
 
@@ -182,9 +173,7 @@ def test_a_target_that_differs_mildly_is_counted_under_both_assumptions(
     assert [s.get("stated") for s in early["selections"] if s.get("stated")] == ["purity 0.7"]
     assert len(census["bins"]["bins"]) == 2
     assert census["bins"]["bins"][1]["classes"]["early"]["selections"]
-    page = (mine / "mild" / "report.html").read_text()
-    assert "assuming shares or features" in page
-    assert "The counts are from the model, assuming &#34;shares or features&#34;" in page
+    assert "assuming shares or features" in (mine / "mild" / "report.html").read_text()
     assert run(["census", str(mine / "mild"), "--store", str(mine / "models")]) == 0
     assert "a test contradicts the first" in " ".join(capsys.readouterr().out.split())
     assert summary(mine / "mild") == census  # asked again, tests choose again
@@ -291,9 +280,6 @@ def test_bins_are_counted_one_by_one(
         assert one["classes"]["early"]["high"] > early[inside].sum() * 0.9
     total = sum(one["classes"]["early"]["count"] for one in bins)
     assert total == pytest.approx(census["classes"]["early"]["count"], rel=0.05)  # but where shares end at 0
-    bluest, reddest = (bins[i]["classes"]["early"]["count"] / bins[i]["objects"] for i in (0, 2))
-    assert bluest < 0.3
-    assert reddest > 0.6
     stated = [s for s in bins[0]["classes"]["late"]["selections"] if s.get("stated")]
     assert [s["stated"] for s in stated] == ["purity 0.75"]
     (whole,) = census["bins"]["selections"]["late"]
@@ -366,9 +352,6 @@ def test_where_all_objects_have_labels_nothing_is_estimated(trained: Path, make:
     }
     assert {c.source for c in found.classes.values()} == {"labels"}
     assert {c.assumes for c in found.classes.values()} == {None}
-
-
-def test_other_objects_with_the_same_names_are_not_known(trained: Path, make: SimpleNamespace) -> None:
     others = make.survey(400, seed=9)  # G00000 is another galaxy here
     found = table_census(pd.DataFrame(others), model="morphology", store=trained / "models")
     assert {c.labelled for c in found.classes.values()} == {0}

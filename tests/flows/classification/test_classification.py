@@ -19,7 +19,7 @@ import pytest
 from blr.classifier import Classifier
 from blr.decisions import Flag
 from catalogs.errors import OutputExistsError
-from flows.classification._plan import MOST_TASKS, Plan, groups
+from flows.classification._plan import MOST_TASKS, groups
 from flows.classification._tally import summarise, tally_of, total
 from flows.classification.execution import DIRECT
 from flows.documents import read_document
@@ -344,38 +344,14 @@ def test_the_error_has_both_parts_and_shares_are_of_all_rows() -> None:
     assert set(counts.flags) == {flag.name for flag in Flag}
 
 
-N_FILES = 3
-
-
-def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
-    """Write a report without pictures, which take a second."""
-    (plan.out / "report.html").write_text("a report")
-
-
-@pytest.fixture
-def several(trained: Path, make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a store and a release."""
-    shutil.copytree(trained / "models", tmp_path / "models")
-    (tmp_path / "release").mkdir()
-    for seed in range(N_FILES):
-        make.parquet(tmp_path / f"release/p{seed}.parquet", make.survey(100, seed=seed))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flows.classification._publishing.write_classification_report", no_report)
-    return tmp_path
-
-
-def run_several(name: str = "out", **options: object) -> object:
-    return classify(["release"], model="morphology", store="models", out=Path(name), **options)
-
-
-@pytest.mark.usefixtures("several")
-def test_the_summary_of_many_files_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = run_several("listed")
-    assert set(read_document(Summary, Path("listed") / SUMMARY).files) == set(listed.summary.files)
-    assert len(listed.summary.files) == N_FILES
+def test_the_summary_of_many_files_does_not_list_them(
+    done_once: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = read_document(Summary, done_once / "out" / SUMMARY)
+    assert set(listed.files) == set(FILES)
     for room in ("_publishing", "execution"):
-        monkeypatch.setattr(f"flows.classification.{room}.MOST_SHOWN", N_FILES - 1)
-    told = run_several()
-    assert told.summary == read_document(Summary, Path("out") / SUMMARY) == listed.summary.totals
-    again = run_several()
+        monkeypatch.setattr(f"flows.classification.{room}.MOST_SHOWN", 1)
+    told = run(work)
+    assert told.summary == read_document(Summary, work / "out" / SUMMARY) == listed.totals
+    again = run(work)
     assert (again.status, again.summary) == ("nothing to do", told.summary)

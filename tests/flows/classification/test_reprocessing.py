@@ -227,6 +227,7 @@ def test_another_champion_makes_all_of_it_anew(released: Release) -> None:
     told = released.run()
     assert (told.model, told.release) == (label, 2)
     assert why(told) == dict.fromkeys(PARTS, "other model or specification")
+    assert told.difference.matched_by == "row"
     assert len(models_in(released.out) | old) == 2
     assert len(models_in(released.out)) == 1
     assert released.run().status == "nothing to do"
@@ -238,15 +239,6 @@ def test_a_named_model(release: Release) -> None:
     assert release.run(model=label).model == label
     with pytest.raises(ModelError, match="no model 'morfology'"):
         release.run(model="morfology")
-
-
-def test_another_specification_makes_all_of_it_anew(released: Release) -> None:
-    released.spec.write_text(released.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
-    told = released.run()
-    assert why(told) == dict.fromkeys(PARTS, "other model or specification")
-    assert told.difference.flags_gained["LOW_CONFIDENCE"] > 0
-    assert told.difference.class_changed == told.difference.moved == 0
-    assert told.difference.matched_by == "row"
 
 
 def test_where_inputs_lie_is_no_part_of_the_specification(released: Release) -> None:

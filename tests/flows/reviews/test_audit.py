@@ -166,10 +166,7 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     # Quoted in the summary and in the manifest's totals, beside what the model says.
     census = read_document(Summary, out / "summary.json").census
     assert census == audit.census
-    manifest = Manifest.read(out)
-    assert manifest is not None
-    assert manifest.totals is not None
-    assert manifest.totals.census == census
+    assert Manifest.read(out).totals.census == census
     early = audit.census.classes["early"]
     assert (early.source, early.assumes, early.count) == (
         "audit",
@@ -185,14 +182,9 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     # And in the report.
     page = (out / "report.html").read_text(encoding="utf-8")
     assert audit.files[-1] == out / "report.html"
-    assert f">{early.count:,.0f}<" in page
     assert "The counts are from an audit: people looked at 300 of 300" in page
-    assert page.count("eople looked at 300 of 300") == 1
     assert f">{early.assigned.purity:.1%}<" in page
-    assert "the model says" in early.reason
-    # The model's own interval is wide, for few rows calibrate it; one that is wrong is tested below.
     assert audit.n_other > 15
-    assert all(c.model is not None and c.model["differs"] is not None for c in audit.classes.values())
     # More answers later: the same, from the same design.
     assert (
         blr("audit", "estimate", out, path, "--threshold", "late=0.7")["classes"]
