@@ -310,10 +310,10 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     called = frozenset(name.lower() for name in seen.columns)
     chosen = Chosen(bands=bands, most=most, called=called)
     for name, other in said.items():
-        chosen.left_out[name] = Reason(f"the flux of {other}: adds no information", "copies")
+        chosen.left_out[name] = (f"the flux of {other}: adds no information", "copies")
     errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}
     for name, flux in errors.items():
-        chosen.left_out[name] = Reason(f"the error of {flux}, under [photometry]", "errors")
+        chosen.left_out[name] = (f"the error of {flux}, under [photometry]", "errors")
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, evidence, magnitudes or list(flux_magnitudes))
     missing = evidence.missing(bare)  # the colours of fluxes need no zero point
@@ -342,9 +342,9 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
 def _account_for(chosen: Chosen, names: Sequence[str], *, full: bool) -> None:
     """Give a reason for each column that no feature is made of."""
     used = chosen.columns()
-    why = Reason("has too few values, or one value only, in the rows of the classes", "empty")
+    why = ("has too few values, or one value only, in the rows of the classes", "empty")
     if full:
-        why = Reason(f"{chosen.most} features tell more by themselves", "beyond the limit")
+        why = (f"{chosen.most} features tell more by themselves", "beyond the limit")
     for name in names:
         if name not in used:
             chosen.left_out.setdefault(name, why)

@@ -223,12 +223,8 @@ LABELS_ALONE = frozenset({NAMES_THE_OBJECT, ON_THE_SKY, TEXT})
 """Reasons against every column of a file that measures nothing."""
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why a column is left out, with the kind that it is counted under."""
-
-    text: str
-    kind: str
+Reason = tuple[str, str]
+"""Why a column is left out, and the kind that it is counted under."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +290,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
     }
-    return next((Reason(*reason) for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -323,7 +319,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
             column, values
         ),
     }
-    return next((Reason(*reason) for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
@@ -400,12 +396,12 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     values, kind = evidence.rows[name], "others' answers"
     if name in evidence.alone and evidence.alone[name].combination:
         formula = evidence.alone[name].combination
-        return Reason(f"leak: it is {formula}, to rounding: the label in other numbers", "leaks")
+        return (f"leak: it is {formula}, to rounding: the label in other numbers", "leaks")
     if name in evidence.derived:
         leak = evidence.derived[name]
         rest = ", ".join(c for c in leak.columns if c != name)
         finding = f"leak: computed from {rest} by a formula that contains the class ({leak.combination} gives it away)"
-        return Reason(finding, "leaks")
+        return (finding, "leaks")
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)
     scored = is_score(name, values, set(evidence.classes.tolist()))
@@ -422,18 +418,18 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         "a morphological type: somebody's answer to a question about the object": is_type(name, values),
         f"named like {evidence.label}: an answer to the same question?": asked,
     }
-    return next((Reason(text, kind) for text, holds in reasons.items() if holds), None)
+    return next(((text, kind) for text, holds in reasons.items() if holds), None)
 
 
 def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
     """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
     if name in evidence.with_label:
-        return Reason("rows without a label lack it, and they are to be classified", "measured with labels")
+        return ("rows without a label lack it, and they are to be classified", "measured with labels")
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
     if name in evidence.presence:
         n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
         finding = f"no two classes to compare; {evidence.presence[name].shown}"
-        return Reason(finding, "measured for one class") if n < 2 else None
+        return (finding, "measured for one class") if n < 2 else None
     return None
 
 
@@ -447,7 +443,7 @@ def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
         quality.about_a_flux(a) and quality.about_a_flux(b)
     ):
         return None
-    return Reason(f"in the same order as {other}: adds no information", "copies")
+    return (f"in the same order as {other}: adds no information", "copies")
 
 
 def same_question(label: str, name: str) -> bool:

@@ -86,7 +86,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
-    counts = Counter(reason.kind for reason in chosen.left_out.values())
+    counts = Counter(kind for _, kind in chosen.left_out.values())
     if other:
         counts["no number a row"] += len(other)
     if not counts:
@@ -98,7 +98,7 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
 
 def _told(chosen: Chosen) -> Iterator[str]:
     for name, gain in [*chosen.told.items()][:MOST_NAMED]:
-        yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name].kind})"
+        yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name][1]})"
     if len(chosen.told) > MOST_NAMED:
         yield f"Left out, but tell of the class: {len(chosen.told) - MOST_NAMED} more columns"
 
@@ -117,7 +117,7 @@ def _named(some: Mapping[str, int]) -> str:
 
 def reasons_of_vectors(left_out: Mapping[str, Reason], seen: Profile) -> dict[str, str]:
     """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
-    texts = {name: reason.text for name, reason in left_out.items()}
+    texts = {name: text for name, (text, _) in left_out.items()}
     reasons: dict[str, set[str | None]] = {}
     for name in seen.columns:
         reasons.setdefault(vector_name(name), set()).add(texts.get(name))

@@ -191,7 +191,7 @@ def starting_specification(
             vector = pt.is_fixed_size_list(c.datatype) or pt.is_list(c.datatype)
             remedy = f"an element is written {quoted(c.name)}[0]" if vector else "no number of the object"
             notes[c.name] = f"holds {c.datatype}: {remedy}"
-    left_out = {name: reason.text for name, reason in chosen.left_out.items()}
+    left_out = {name: text for name, (text, _) in chosen.left_out.items()}
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out | notes)}), "
@@ -250,7 +250,7 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
     """Return the features, and the classes of which hardly any row has one."""
     evidence = _evidence(catalog, seen, label, labels)
     chosen = choose_columns(seen, evidence)
-    told = {n: evidence.gain(n) for n, reason in chosen.left_out.items() if reason.kind in KINDS}
+    told = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
     chosen.told = {
         name: gain for name, gain in sorted(told.items(), key=lambda one: -one[1]) if gain >= TELLS
     }
