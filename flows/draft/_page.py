@@ -13,7 +13,6 @@ from pathlib import Path
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief, counted
-from catalogs.expressions.expression import parse
 from catalogs.formats import all_suffixes
 from catalogs.profile.columns import Profile, suspected_texts
 from catalogs.profile.quality import (
@@ -216,19 +215,11 @@ class Page:
         yield from self._target()
 
     def _target(self) -> Iterator[str]:
-        """Yield the file itself, where it is to be classified, and in comments how another survey's file is."""
-        bands = {band.name: vector_name(band.flux) for band in self.chosen.bands}
-        used = {name for text, _ in self.chosen.features.values() for name in parse(text).names}
-        name = toml_text(min(bands.get(name, name) for name in used))
-        yield ""
+        """Yield the file itself, where it is to be classified."""
         if self.is_target:
+            yield ""
             yield "[target]"
             yield f"paths = [{toml_text(self._path())}]  # this file: {self.unlabelled:,} of its rows have no label"
-        yield "# If you classify another survey's file, whose columns have other names or have to be computed:"
-        if not self.is_target:
-            yield "# [target]"
-        yield f'# columns = {{ {name} = "..." }}'
-        yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
 
     def _name(self) -> str:
         name = self.catalog.path.name

@@ -324,14 +324,10 @@ def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | No
 def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> Iterator[str]:
     place = positions(seen.sample[ra], seen.sample[dec], unit)
     if place.unreadable:
-        remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
-        as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
-        if as_numbers.unreadable < place.unreadable:
-            remark += (
-                f", but only {as_numbers.unreadable:,} if the texts are numbers: state position_unit = "
-                '"deg", or "rad"'
-            )
-        yield remark
+        yield (
+            f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle: if the texts are "
+            'numbers, state position_unit = "deg", or "rad"'
+        )
     if place.out_of_range:
         yield f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range"
     if unit == "deg":

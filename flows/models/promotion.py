@@ -146,13 +146,7 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        much = f"{abs(gain):.4f} nats an object"
-        if not float(f"{gain:.4f}"):
-            reasons.append(f"its {what} is not better (difference {much})")
-        elif gain > 0:
-            reasons.append(f"its {what} is better by {much}, less than {margin:g}")
-        else:
-            reasons.append(f"its {what} is worse by {much}")
+        reasons.append(f"its {what} is better by {gain:z.4f} nats an object, less than {margin:g}")
     return tuple(reasons)
 
 

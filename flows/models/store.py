@@ -451,13 +451,8 @@ class Store:
     def _known(self, name: str) -> str:
         names = self.names()
         if check_name(name) not in names:
-            if not names:
-                lacking = "a store without any model" if self.root.is_dir() else "no such folder"
-                raise ModelError(
-                    f"{self.root}: got {lacking}, expected the model '{name}' in it; correct the path, or train one "
-                    f"with `blr train SPEC --store {self.root}`"
-                )
             raise ModelError(
-                f"{self.root}: got no model '{name}', expected one of the store's; {nearest(name, names)}"
+                f"{self.root}: got no model '{name}', expected one of the store's; {nearest(name, names)}; correct the "
+                f"path, or train one with `blr train SPEC --store {self.root}`"
             )
         return name

@@ -94,12 +94,8 @@ def _read(file: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise SpecificationError(
-            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; "
-            + (
-                "save it as UTF-8"
-                if file.suffix == ".toml"
-                else "this may be the catalogue: name the specification"
-            )
+            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; save it as UTF-8, or "
+            "name the specification, if this is the catalogue"
         ) from error
     except OSError as error:
         raise SpecificationError(

@@ -225,7 +225,7 @@ BAD = {
         lambda _: Path("spec.toml").write_bytes(Path("spec.toml").read_bytes() + "# é".encode("latin-1")),
         TRAIN,
         2,
-        r"spec.toml: got bytes that are not UTF-8 .*; save it as UTF-8$",
+        r"spec.toml: got bytes that are not UTF-8 .*; save it as UTF-8",
     ),
     "identifier misspelt": (
         lambda _: change("spec.toml", 'id = "name"', 'id = "nane"'),

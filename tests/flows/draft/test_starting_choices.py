@@ -472,7 +472,7 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
     assert told.remarks == (
         (
-            "301 of 301 sampled rows hold no readable angle, but only 1 if the texts are numbers: "
+            "301 of 301 sampled rows hold no readable angle: if the texts are numbers, "
             'state position_unit = "deg", or "rad"'
         ),
     )

@@ -74,7 +74,7 @@ def test_references(store: Store) -> None:
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got a store without any model, .*`blr train SPEC --store /"):
+    with pytest.raises(ModelError, match=r"got no model 'm', .*`blr train SPEC --store /"):
         Store(tmp_path).find("m")
 
 

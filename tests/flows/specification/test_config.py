@@ -238,7 +238,7 @@ def test_a_folder_and_a_catalogue_are_no_specification(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match=re.escape(f"{tmp_path}: got")):
         load_specification(tmp_path)
     (tmp_path / "a.fits").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*this may be the catalogue"):
+    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*if this is the catalogue"):
         load_specification(tmp_path / "a.fits")
 
 
