@@ -316,51 +316,41 @@ class Skill:
 
 
 def skill(
-    probability: ArrayLike,
-    outcome: ArrayLike,
-    *,
-    class_shares: ArrayLike,
-    weight: ArrayLike | None = None,
-    group: ArrayLike | None = None,
+    probability: ArrayLike, outcome: ArrayLike, *, class_shares: ArrayLike, group: ArrayLike | None = None
 ) -> Skill:
-    """Return the gain in log loss over the class shares, with the 95 % interval of its mean by Student's t.
-
-    The difference of the two losses is taken row by row, since both find the same rows hard.  Rows of a group count
-    as one observation (variance of the groups' sums, Liang and Zeger 1986, doi:10.1093/biomet/73.1.13).
+    """Return the gain in log loss over the class shares, as `paired_gain` does.
 
     `probability` (N, K) is by models that have not seen the row, `outcome` class indices (N,) or shares of each class
     (N, K), such as of votes.  `class_shares` are those of the rows that were fitted: (K,), or (N, K) where they differ
-    by row, as between folds.  Rows of an equal `group` (N,) belong together, as duplicates and neighbours do.
+    by row, as between folds.
     ValueError if shapes differ, or a probability or a share is not between 0 and 1.
     """
-    loss, w = log_losses(probability, outcome, weight=weight)
-    base, _ = log_losses(np.broadcast_to(class_shares, np.shape(probability)), outcome, weight=weight)
-    return _paired(loss, base, w, group)
+    base = np.broadcast_to(class_shares, np.shape(probability))
+    return paired_gain(log_losses(probability, outcome)[0], log_losses(base, outcome)[0], group=group)
 
 
 def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = None) -> Skill:
-    """Return by how much the losses (N,) are smaller than those of another model on the same rows.
+    """Return by how much the losses (N,) are smaller than others of the same rows, with Student's 95 % interval.
 
-    Its interval is Student's t of the mean, as of `skill`; so is `group`.
+    The difference is taken row by row, since both find the same rows hard.  Rows of an equal `group` (N,) belong
+    together, as duplicates and neighbours do, and count as one observation (variance of the groups' sums, Liang and
+    Zeger 1986, doi:10.1093/biomet/73.1.13).
     """
-    return _paired(loss, baseline, np.full(len(loss), 1 / len(loss)), group)
-
-
-def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None) -> Skill:
-    gain = base - loss
-    mean = float(w @ gain)
-    labels = np.arange(len(gain)) if group is None else np.asarray(group)
-    # The groups' weight and their weighted sum of deviations, (G,) each; groups of no weight are left out.
-    place = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
-    mass, scatter = (np.bincount(place, weights=x[w > 0]).astype(float) for x in (w, w * (gain - mean)))
+    gain, n = baseline - loss, len(loss)
+    mean = float(gain.mean())
+    place = np.unique(np.arange(n) if group is None else np.asarray(group), return_inverse=True)[1].ravel()
+    # The groups' weight and their weighted sum of deviations, (G,) each.
+    mass, scatter = (
+        np.bincount(place, weights=x).astype(float) for x in (np.full(n, 1 / n), (gain - mean) / n)
+    )
     half = _half_width(mass, scatter)
     return Skill(
         gain=mean,
         low=mean - half,
         high=mean + half,
-        baseline=float(w @ base),
+        baseline=float(baseline.mean()),
         level=LEVEL,
-        n=int(np.count_nonzero(w)),
+        n=n,
         n_groups=len(mass),
     )
 

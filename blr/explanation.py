@@ -57,7 +57,6 @@ def contributions(
     of: int,
     against: int,
     n_draws: int = _DRAWS,
-    seed: int = 0,
 ) -> Contributions:
     """Return what the features of a row (F,) contribute to the logit of class `of` against class `against`.
 
@@ -72,7 +71,7 @@ def contributions(
         raise ValueError(f"got classes {of} and {against}, expected two different numbers from 0 to {K - 1}")
     row = classifier.moments.impute(x[None], missing[None], limits=classifier.support)[0]
     present = np.flatnonzero(~missing)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     P = len(present)
     coalitions, share = _all_coalitions(P) if P <= _MOST_EXACT else _drawn_coalitions(P, rng)
     Z = np.tile(row, (len(coalitions), 1))
@@ -107,7 +106,7 @@ def contributions(
 
 
 def sampled_probability(
-    classifier: Classifier, x: ArrayLike, missing: ArrayLike, *, n_draws: int = 2000, seed: int = 0
+    classifier: Classifier, x: ArrayLike, missing: ArrayLike, *, n_draws: int = 2000
 ) -> tuple[Vector, Vector]:
     """Return the mean of a row's class probabilities over draws of the weights, and its standard error, (K,) each.
 
@@ -117,7 +116,7 @@ def sampled_probability(
     the temperature are left out.  ValueError as of `contributions`.
     """
     x, missing = _checked_row(classifier, x, missing)
-    rng, K = np.random.default_rng(seed), len(classifier.classes)
+    rng, K = np.random.default_rng(0), len(classifier.classes)
     nodes, weight = classifier.moments.nodes(x[None], missing, 64, limits=classifier.support)
     Z = nodes[:, 0]
     shift = np.zeros(K) if classifier.log_prior_shift is None else classifier.log_prior_shift

@@ -53,9 +53,9 @@ class Selection:
     purity: Vector
     completeness: Vector
 
-    def interval(self, of: Vector, level: float = LEVEL) -> tuple[float, float]:
+    def interval(self, of: Vector) -> tuple[float, float]:
         """Return the ends of the central interval of draws."""
-        tail = (1 - level) / 2
+        tail = (1 - LEVEL) / 2
         low, high = np.quantile(of, [tail, 1 - tail])
         return float(low), float(high)
 

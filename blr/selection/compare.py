@@ -549,7 +549,6 @@ def stacking_weights(
     left_out: ArrayLike,
     share: ArrayLike,
     *,
-    weight: ArrayLike | None = None,
     prior_probability: ArrayLike | None = None,
 ) -> Vector:
     """Return the models' weights (J,), which sum to one.
@@ -559,13 +558,12 @@ def stacking_weights(
     steps climb it until the gradient bounds what is left by 0.001 nats.
 
     `left_out` (J, N, K) are the probabilities of each row under each model without the row, as of
-    `leave_one_out_probability`; `share` (N, K) the classes' shares in each row, `weight` (N,) is the rows' with their
-    trials, and `prior_probability` (J,) the models'.
+    `leave_one_out_probability`; `share` (N, K) the classes' shares in each row, times its weight and trials, and
+    `prior_probability` (J,) the models'.
     """
     p, t = np.asarray(left_out, dtype=np.float64), np.asarray(share, dtype=np.float64)
-    w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)
     prior = np.ones(len(p)) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
-    mass = (w[:, None] * t).ravel()
+    mass = t.ravel()
     rows = np.maximum(p.reshape(len(p), -1)[:, mass > 0], _TINY)  # (J, outcomes that were seen)
     mass = mass[mass > 0]
     count = len(p) * prior / prior.sum()

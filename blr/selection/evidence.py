@@ -537,15 +537,13 @@ def fit_scales(
     likelihood: str = "logistic",
     *,
     scales: Sequence[float] = SCALES,
-    intercept: int | None = 0,
-    intercept_variance: float = _INTERCEPT_VARIANCE,
     **rows: Any,
 ) -> ScaleFit:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
-    `scales` are the standard deviations to try, ascending, evenly spaced in their logarithm.  `rows` are `trials`,
-    `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`; `intercept` and its variance as of
-    `fit_evidence`.  ValueError as there, or if the scales are not two or more positive ascending numbers.
+    `scales` are the standard deviations to try, ascending, evenly spaced in their logarithm.  Column 0 is the
+    intercept.  `rows` are `trials`, `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`.  ValueError as
+    there, or if the scales are not two or more positive ascending numbers.
     """
     grid = np.asarray(scales, dtype=np.float64)
     if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):
@@ -553,12 +551,11 @@ def fit_scales(
     problem = pose(Phi, t, None, likelihood, **rows)
     M = problem.n_functions
     # An intercept alone has no scale, and is refused.
-    groups = as_groups(None, M, problem.likelihood.n_outputs, intercept, intercept_variance)
-    prior = partial(GaussianPrior.isotropic, M, intercept=intercept, intercept_variance=intercept_variance)
-    column = int(groups.index.argmax())  # of a weight that is not the intercept's
+    groups = as_groups(None, M, problem.likelihood.n_outputs, 0, _INTERCEPT_VARIANCE)
+    prior = partial(GaussianPrior.isotropic, M, intercept=0)
     zero = np.zeros(problem.n_solved)
     if not isinstance(problem.data, Rows):
-        return _of_stream(problem, groups, grid, column) or _of_all(problem, prior, grid, grid, zero)
+        return _of_stream(problem, groups, grid) or _of_all(problem, prior, grid, grid, zero)
     # The scale is the population's, not the sample's: every n-th row tells it nearly as well.
     step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
     if step < 2:
@@ -571,11 +568,11 @@ def fit_scales(
         return _of_all(problem, prior, grid, np.sort(found.scale), near)
     (q,) = _along(problem, prior, found.scale, near)
     # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
-    fixed = q.effective_parameters - problem.likelihood.n_outputs * (intercept is not None)
+    fixed = q.effective_parameters - problem.likelihood.n_outputs
     better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
     if better[0] < grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
         q = max(q, *_along(problem, prior, better, q.mode), key=lambda one: one.log_evidence)
-    return _single(q, _scale(q, column))
+    return _single(q, _scale(q))
 
 
 _Prior = Callable[[float], GaussianPrior]
@@ -603,14 +600,14 @@ def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start
     )
 
 
-def _of_stream(problem: Problem, groups: Groups, grid: Vector, column: int) -> ScaleFit | None:
+def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> ScaleFit | None:
     """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
     # Beyond the largest scale the hyperprior decides, not the data.
     inside = replace(groups, least=float(-2 * np.log(grid[-1])))
     q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
     if q is None or q.effective_parameters < _MANY_PARAMETERS:
         return None
-    scale = _scale(q, column)
+    scale = _scale(q)
     return _single(q, scale) if scale < (1 - _NEAR_ENOUGH) * grid[-1] else None
 
 
@@ -667,10 +664,10 @@ def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: t
     return b if left == right else b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
 
 
-def _scale(q: LaplacePosterior, column: int) -> float:
-    """Return the prior's standard deviation of a weight."""
+def _scale(q: LaplacePosterior) -> float:
+    """Return the prior's standard deviation of a weight that is not the intercept's."""
     assert q.prior is not None  # noqa: S101  fit_evidence gives one
-    return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[column] ** -1))
+    return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[1] ** -1))
 
 
 def _single(q: LaplacePosterior, scale: float) -> ScaleFit:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix
 
 APART = 0.1
 """Share of what tells two classes apart that the features have to know; pairs below it are joined."""
@@ -41,13 +41,11 @@ class Grouping:
     mistaken: tuple[tuple[int, int, float, float], ...]
 
 
-def group_classes(
-    probability: ArrayLike, target: ArrayLike, *, weight: ArrayLike | None = None, apart: float = APART
-) -> Grouping:
+def group_classes(probability: ArrayLike, target: ArrayLike) -> Grouping:
     """Return the groups of classes that the probabilities of rows which no fit has seen cannot tell apart.
 
     Probabilities (N, K) that know nothing of the classes `target` (N,) join none: any groups would keep all that they
-    know.  Classes are joined while some pair is known by less than the share `apart`, and more than two are left.
+    know.  Classes are joined while some pair is known by less than the share `APART`, and more than two are left.
 
     Examples
     --------
@@ -56,12 +54,11 @@ def group_classes(
     ((0, 1), (2,))
     """
     P, t = np.maximum(np.asarray(probability, dtype=np.float64), _TINY), np.asarray(target, dtype=np.intp)
-    w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)
     rows, K = np.arange(len(t)), P.shape[1]
     p, group = P.copy(), t.copy()  # the joined classes' probabilities, and the rows' groups
-    n = np.bincount(t, weights=w, minlength=K)
+    n = np.bincount(t, minlength=K).astype(np.float64)
     left, members = np.flatnonzero(n).tolist(), [[k] for k in range(K)]
-    whole, entropy_of_all = _information(P, t, w), _n_log_n(n.sum()) - _n_log_n(n).sum()
+    whole, entropy_of_all = _information(P, t), _n_log_n(n.sum()) - _n_log_n(n).sum()
     if whole < LEAST * entropy_of_all:
         return Grouping(tuple((k,) for k in range(K)), 1.0, ())
     own = np.zeros((K, K))  # Σ ln [p_t / (p_j + p_k)] of the rows of j
@@ -69,8 +66,8 @@ def group_classes(
     def count(j: int) -> None:
         """Compute row and column j of `own`."""
         of_j, mine = group == j, p[rows, group]
-        own[j] = w[of_j] @ -np.log1p(p[of_j] / mine[of_j, None])
-        own[:, j] = np.bincount(group, weights=w * -np.log1p(p[:, j] / mine), minlength=K)
+        own[j] = -np.log1p(p[of_j] / mine[of_j, None]).sum(axis=0)
+        own[:, j] = np.bincount(group, weights=-np.log1p(p[:, j] / mine), minlength=K)
         own[j, j] = 0.0
 
     for k in left:
@@ -79,7 +76,7 @@ def group_classes(
         both = n[:, None] + n
         entropy = _n_log_n(both) - _n_log_n(n)[:, None] - _n_log_n(n)
         known = own + own.T + entropy
-        alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < apart * entropy[j, k]]
+        alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < APART * entropy[j, k]]
         if not alike:
             break
         _, j, k = min(alike)
@@ -90,22 +87,22 @@ def group_classes(
         members[j], members[k] = sorted(members[j] + members[k]), []
         left.remove(k)
         count(j)
-    kept = _information(p, group, w)
+    kept = _information(p, group)
     groups = sorted(tuple(m) for m in members if m)
 
     def taken_for(j: int, k: int) -> float:
-        return float(np.average((P[:, k] > P[:, j])[t == j], weights=w[t == j]))
+        return float(np.mean((P[:, k] > P[:, j])[t == j]))
 
     share = [(j, k, taken_for(j, k), taken_for(k, j)) for g in groups for j, k in combinations(g, 2)]
-    counts = np.bincount(t, weights=w, minlength=K)
+    counts = np.bincount(t, minlength=K)
     mistaken = sorted(share, key=lambda m: -min(m[2:]) * (counts[m[0]] + counts[m[1]]))
     return Grouping(tuple(groups), min(kept / whole, 1.0), tuple(mistaken))
 
 
-def _information(p: Matrix, t: NDArray[np.intp], w: Vector) -> float:
+def _information(p: Matrix, t: NDArray[np.intp]) -> float:
     """Return by how much probabilities (N, K) of the classes t (N,) are better than the classes' shares, in nats."""
-    n = np.bincount(t, weights=w)
-    return float(w @ np.log(p[np.arange(len(t)), t]) - _n_log_n(n).sum() + n.sum() * np.log(n.sum()))
+    n = np.bincount(t)
+    return float(np.log(p[np.arange(len(t)), t]).sum() - _n_log_n(n).sum() + n.sum() * np.log(n.sum()))
 
 
 def _n_log_n(n: NDArray[Any]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,8 +41,6 @@ class NoiseDensity:
     problem: Problem
     recorded: Matrix
     who: NDArray[np.intp]
-    intercept: int | None
-    intercept_variance: float
     wrong: Matrix  # (A, K) pseudo-rows that the Beta prior counts as labelled wrongly
     right: Matrix
     theta: Vector = field(init=False)
@@ -56,9 +54,7 @@ class NoiseDensity:
         assert isinstance(data, Rows)  # noqa: S101  streams have been refused
         t = label_likelihood(self.recorded, even_confusion(x[1:].reshape(self.wrong.shape))[self.who])
         alpha = float(np.exp(x[0]))
-        prior = GaussianPrior.isotropic(
-            self.problem.n_functions, alpha, self.intercept, self.intercept_variance
-        )
+        prior = GaussianPrior.isotropic(self.problem.n_functions, alpha, 0)
         posed = replace(self.problem, prior=prior, data=replace(data, t=t))
         q = posterior_at(posed, maximise(posed.evaluate, posed.solver_prior, self.theta))
         self.theta = q.mode
@@ -83,10 +79,7 @@ class NoiseDensity:
         data = problem.require_data()
         (g,) = data.accumulate(skewness_term(problem.likelihood, theta, U))
         pull = U.T @ (U @ np.asarray(g))
-        by_output = np.ones((problem.likelihood.n_outputs, problem.n_functions), dtype=bool)
-        if self.intercept is not None:
-            by_output[:, self.intercept] = False
-        free = by_output.ravel()
+        free = np.arange(len(theta)) % problem.n_functions != 0
         variance = np.einsum("ij,ij->j", U, U)
         alpha = float(np.exp(x[0]))
         slope = 0.5 * (free.sum() - alpha * float(np.sum((theta**2 + variance - pull * theta)[free])))
@@ -181,23 +174,6 @@ class LabelNoise:
         """C[k, j] = p(recorded j | true k), (K, K) or (A, K, K)."""
         return even_confusion(self.rate)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return lists, numbers and mappings."""
-        arrays = {name: getattr(self, name).tolist() for name in ARRAYS}
-        common = None if self.common is None else self.common.to_dict()
-        return arrays | {
-            "log_evidence": float(self.log_evidence),
-            "converged": bool(self.converged),
-            "common": common,
-        }
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> LabelNoise:
-        """Return the rates of `to_dict`."""
-        common = None if d["common"] is None else cls.from_dict(d["common"])
-        arrays = {name: np.asarray(d[name], dtype=np.float64) for name in ARRAYS}
-        return cls(**arrays, log_evidence=d["log_evidence"], converged=d["converged"], common=common)
-
 
 ARRAYS = ("rate", "standard_error", "low", "high")
 
@@ -208,8 +184,6 @@ def estimate_label_noise(
     likelihood: str = "logistic",
     *,
     annotator: ArrayLike | None = None,
-    intercept: int | None = 0,
-    intercept_variance: float = 1e4,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
     threads: int | None = None,
@@ -219,10 +193,10 @@ def estimate_label_noise(
     Parameters
     ----------
     Phi
-        Design matrix (N, M) of a model that can describe the classes without noise.
+        Design matrix (N, M) of a model that can describe the classes without noise, column 0 its intercept.
     annotator
         Who labelled each row, (N,) integers from 0; default: the rates are those of all rows.
-    likelihood, intercept, intercept_variance, sample_weight, classes
+    likelihood, sample_weight, classes
         As of `fit_evidence`.
 
     Raises
@@ -252,14 +226,13 @@ def estimate_label_noise(
         threads=threads,
     )
     data = problem.require_rows()
-    intercepts = intercept, intercept_variance
     recorded = most_likely_class(data.t)
     everyone = np.zeros(len(recorded), dtype=np.intp)
     a, b = PRIOR
     K = problem.n_classes
     shape = np.full((1, K), a - 1), np.full((1, K), b - 1)
     with single_threaded_blas():
-        common = _estimated(NoiseDensity(problem, recorded, everyone, *intercepts, *shape), _STARTS)
+        common = _estimated(NoiseDensity(problem, recorded, everyone, *shape), _STARTS)
         if annotator is None:
             return common
         who = np.asarray(annotator)
@@ -271,7 +244,7 @@ def estimate_label_noise(
         ones = np.ones((int(who.max()) + 1, 1))
         worth = ones * WORTH * common.rate, ones * WORTH * (1 - common.rate)
         noise = _estimated(
-            NoiseDensity(problem, recorded, who.astype(np.intp), *intercepts, *worth),
+            NoiseDensity(problem, recorded, who.astype(np.intp), *worth),
             (common.rate,),
             by_annotator=True,
         )
