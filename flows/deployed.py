@@ -1,17 +1,15 @@
 """What Prefect loads, by path: `…/flows/deployed.py:classify`, and so on for every flow.
 
 A run starts in the team's folder, which Prefect puts first on the module path.  If the team has a folder `flows` or
-`catalogs`, Python would import it instead of our package. So the three names are bound to the packages beside this
-file before anything is imported.
+`catalogs`, Python would import it instead of our package. So the folder of ours comes before it.
 """
 
-# ruff: noqa: E402 -- the names first, then what is imported by them
+# ruff: noqa: E402 -- the path first, then what is imported by it
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +20,13 @@ ENTRY = Path(__file__).resolve()
 """This file, the entry point of deployments."""
 
 
-def _bind(package: str) -> None:
-    """Let the name of a package mean the one beside this file, whatever the module path says."""
-    folder = ENTRY.parent.parent / package
-    known = sys.modules.get(package)
-    if known is not None and Path(known.__file__ or "").resolve() == folder / "__init__.py":
-        return
-    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-        del sys.modules[name]
-    spec = spec_from_file_location(package, folder / "__init__.py", submodule_search_locations=[str(folder)])
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{folder}: the package of {ENTRY} is not there; install galaxyblr again")
-    sys.modules[package] = module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[package])
-
-
-for _package in ("blr", "catalogs", "flows"):
-    _bind(_package)
+OURS = str(ENTRY.parent.parent)
+sys.path.insert(0, OURS)
+for _name, _module in [*sys.modules.items()]:
+    if _name.partition(".")[0] in {"blr", "catalogs", "flows"}:
+        _file = getattr(_module, "__file__", None) or ""
+        if not _file.startswith(f"{OURS}/"):
+            del sys.modules[_name]
 
 from flows.orchestration.run_page import read_json_only
 

@@ -20,7 +20,6 @@ from catalogs.arrays import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.pandas_frame import annotated_frame
-from flows.labels.source import LabelPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]
@@ -101,29 +100,3 @@ def test_frames_keep_index_and_types() -> None:
     assert len(annotated_frame(frame.iloc[:0], (column,), compute, ["pixel"])) == 0
     with pytest.raises(ColumnNotFoundError, match="the frame has no column 'y'"):
         annotated_frame(frame, (column,), compute, ["y"])
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_labels_by_position_are_those_of_lsdbs_crossmatch() -> None:
-    """Our join, and LSDB's crossmatch with margins, over all edges of pixels."""
-    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
-    rng, radius, n = np.random.default_rng(5), 30.0, 4000
-    ra, dec = rng.uniform(0, 360, n), np.degrees(np.arcsin(rng.uniform(-1, 1, n)))
-    dec[:100] = 90 - rng.uniform(0, 2, 100)  # no two labels within a radius, which ours would call conflicts
-    ra[100:200] = rng.uniform(-0.01, 0.01, 100) % 360
-    texts = np.array([f"class {i}" for i in range(n)], dtype=object)
-    at_ra = (ra + rng.normal(0, radius / 3600, n) / np.cos(np.radians(dec))) % 360
-    at_dec = np.clip(dec + rng.normal(0, radius / 3600, n), -90, 90)
-    stored = LabelPlaces.of(ra, dec, texts, radius)
-    pixels = {"lowest_order": 2, "partition_rows": 50, "margin_threshold": 2 * radius}
-    index = np.arange(n)
-    objects = lsdb.from_dataframe(pd.DataFrame({"ra": at_ra, "dec": at_dec, "object": index}), **pixels)
-    labels = lsdb.from_dataframe(pd.DataFrame({"ra": ra, "dec": dec, "label": index}), **pixels)
-    assert len(labels.get_healpix_pixels()) > 100
-    matched = objects.crossmatch(
-        labels, n_neighbors=1, radius_arcsec=radius, suffix_method="overlapping_columns"
-    ).compute()
-    expected = np.full(n, "", dtype=object)
-    expected[matched["object"].to_numpy(int)] = texts[matched["label"].to_numpy(int)]
-    assert 1000 < np.count_nonzero(expected != "") < n
-    assert stored.nearest(at_ra, at_dec)[0].tolist() == expected.tolist()

@@ -105,23 +105,6 @@ def test_modules_that_pages_import_are_in_the_reference(making: Any) -> None:
             )
 
 
-def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making: Any) -> None:
-    links = making("links")
-    page = DOCS / "decisions" / "layout.md"
-    adapted = links.adapt_links(
-        "[a](../../CHANGELOG.md#added) [b](../../flows/plots/pictures.py) [c](../no.md)", page=page
-    )
-    assert adapted == (
-        "[a](../_generated/project/changelog.md#added) "
-        f"[b]({links.REPOSITORY}/blob/main/flows/plots/pictures.py) [c](../no.md)"
-    )
-    assert links.adapt_links("[e](../gallery)", page=page) == "[e](../_generated/gallery/index.md)"
-    copied = links.adapt_links(
-        "[d](docs/json.md)", page=links.GENERATED / "project" / "readme.md", origin=ROOT / "README.md"
-    )
-    assert copied == "[d](../../json.md)"
-
-
 def test_sentences_are_counted_as_a_reader_would(making: Any) -> None:
     sentences = making("reading").sentences
     table, code = "| a | b |\n|---|---|\n| x | y |", "```py\nno no no\n```"

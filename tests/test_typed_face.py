@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 import shutil
@@ -60,16 +59,6 @@ def test_the_three_lists_of_a_face_agree(face: ModuleType) -> None:
     }
     assert typed == {name: f"{face.__name__}.{module}" for name, module in face._HOME.items()}
     assert sorted(typed) == sorted(face.__all__) == sorted(set(dir(face)) - {"__version__"})
-
-
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_a_name_stays_the_same_object(face: ModuleType) -> None:
-    """Whatever has been imported before: no module has the name of a function that its package offers."""
-    for name in face.__all__:
-        value = getattr(face, name)
-        assert not inspect.ismodule(value), name
-        assert importlib.util.find_spec(f"{face.__name__}.{name}") is None, name
-        assert value is getattr(face, name)
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)

@@ -6,7 +6,6 @@ census can be added without the model and the catalogues.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -550,17 +549,12 @@ def explanation_sentences(explained: Explanation) -> list[str]:
 
 def logit_sentence(explained: Explanation) -> str:
     """Return what the logit is, and where it comes from: a sentence that nobody reads as one on probabilities."""
-    if explained.logit is None or explained.logit_std is None:
+    if explained.logit is None:
         return ""
-    mean, low, high = (
-        1 / (1 + math.exp(-max(-700.0, explained.logit + s * explained.logit_std))) for s in (0, -1, 1)
-    )
     return (
         f"Logit of {explained.name} against {explained.runner_up}, in nats and no probability: "
-        f"{explained.logit:+.2f} ± {explained.logit_std:.2f}. Of these two classes alone, a logit of "
-        f"{explained.logit:+.2f} is a probability of {mean:.3f}, and one standard deviation of the weights is from "
-        f"{low:.3f} to {high:.3f}. The logit is {explained.reference:+.2f} at the mean of the labelled objects; "
-        f"{explained.shift:+.2f} are from other class shares, the rest from the features."
+        f"{explained.logit:+.2f} ± {explained.logit_std:.2f}. It is {explained.reference:+.2f} at the mean of the "
+        f"labelled objects; {explained.shift:+.2f} are from other class shares, the rest from the features."
     )
 
 
@@ -578,18 +572,10 @@ OF_PROBABILITIES = (
 
 def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
     """Return a sentence on what the uncertainty of the weights changed."""
-    moved = of["moderated"] - of["plugin"]
-    if of["plugin"] < against["plugin"]:
-        return (
-            f"Moderation changed the class: the weights at their mode give {against['name']} {against['plugin']:.3f} "
-            f"and {of['name']} {of['plugin']:.3f}."
-        )
-    if abs(moved) < 0.005:
-        return f"The weights are well known here: their mode alone gives {of['plugin']:.3f} too."
-    less = "less" if moved < 0 else "more"
+    changed = "Moderation changed the class: t" if of["plugin"] < against["plugin"] else "T"
     return (
-        f"The weights at their mode give {of['plugin']:.3f}; with the uncertainty of the weights, and of what is "
-        f"missing, the model is {abs(moved):.3f} {less} sure."
+        f"{changed}he weights at their mode give {of['name']} {of['plugin']:.3f} and {against['name']} "
+        f"{against['plugin']:.3f}, before their uncertainty and that of what is missing."
     )
 
 

@@ -355,34 +355,9 @@ def test_a_worker_of_another_version_that_joins_a_classification(
     assert content(survey, "joined") == content(survey, "threads")
 
 
-def test_sums_on_workers_are_those_of_threads(cluster: distributed.LocalCluster) -> None:
-    with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
-        assert isinstance(engine, DaskEngine)
-        values = [0.1 * i for i in range(20)]
-        assert engine.reduce(abs, values, add=sum) == ThreadEngine().reduce(abs, values, add=sum)
-        with pytest.raises(TypeError):
-            list(engine.map(len, [1]))
-
-
 def nested(item: int, depth: int = 0) -> int:
     """Return the number, or call itself for ever where it is 2."""
     return nested(item, depth + 1) if item == 2 else item
-
-
-def unpacked(item: int) -> int:
-    """Fail with an error that a deep one led to, and that one another, many times."""
-    error: Exception | None = None
-    for i in range(300):
-        try:
-            try:
-                nested(item)
-            finally:
-                if error is not None:
-                    raise error
-        except (RecursionError, OSError) as cause:
-            error = OSError(f"number {i}")
-            error.__cause__ = cause
-    raise ValueError(f"item {item} failed") from error
 
 
 def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
@@ -393,8 +368,6 @@ def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.Local
         assert any(frame.name == "nested" for frame in told.traceback)
         with pytest.raises(RecursionError):
             engine.reduce(nested, range(5), add=sum)
-        with pytest.raises(ValueError, match="item 2 failed"):
-            list(engine.map(unpacked, [2]))
         assert sorted(engine.map(nested, [1, 3])) == [(1, 1), (3, 3)]
 
 

@@ -37,17 +37,14 @@ from flows.reprocess import reprocess
 from flows.review import review
 from flows.runs.results import (
     ClassEstimate,
-    Counts,
     Difference,
-    FeatureDrift,
     FileWork,
     FlagCount,
     ReleaseResult,
-    ShiftRecord,
-    Summary,
     Transition,
 )
 from flows.train import train
+from tests.flows.reports.test_answers import summary
 from tests.flows.reports.test_report import changed, make_report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -313,33 +310,12 @@ def unescaped(text: str) -> list[str]:
 
 
 def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> None:
-    counts = {
-        "n_rows": 3,
-        "n_classified": 3,
-        "classes": {
-            HOSTILE: ClassEstimate(assigned=3, expected=3.2, error=0.1, error_objects=0.1, error_weights=0.0)
-        },
-        "flags": {HOSTILE: FlagCount(bit=0, meaning=HOSTILE, count=1, share=0.5)},
-        "missing": {HOSTILE: 0.1},
-    }
-    numbers = {field.name: 0.1 for field in fields(FeatureDrift)} | {"rows": 3, "index_error": 0.0}
-    summary = Summary(
-        model=HOSTILE,
-        **counts,
-        shift=ShiftRecord(),
-        drift={HOSTILE: FeatureDrift(**numbers)},
-        files={HOSTILE: Counts(**counts)},
-    )
+    estimate = ClassEstimate(assigned=3, expected=3.2, error=0.1, error_objects=0.1, error_weights=0.0)
+    flag = FlagCount(bit=0, meaning=HOSTILE, count=1, share=0.5)
+    found = summary(drifted=(HOSTILE,), classes={HOSTILE: estimate}, flags={HOSTILE: flag})
     ones = {field.name: 1 for field in fields(Difference)}
-    difference = Difference(
-        **ones
-        | {
-            "transitions": (Transition(was=HOSTILE, now=HOSTILE, objects=1),),
-            "flags_gained": {HOSTILE: 1},
-            "flags_lost": {HOSTILE: 1},
-            "examples": (),
-        },
-    )
+    moves = {"transitions": (Transition(was=HOSTILE, now=HOSTILE, objects=1),), "examples": ()}
+    difference = Difference(**ones | moves | {"flags_gained": {HOSTILE: 1}, "flags_lost": {HOSTILE: 1}})
     result = ReleaseResult(
         status="done",
         model=HOSTILE,
@@ -352,7 +328,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         stale=(),
         deferred={HOSTILE: HOSTILE},
         advice="",
-        summary=summary,
+        summary=found,
         before=None,
         drifted=(HOSTILE,),
         difference=difference,

@@ -172,8 +172,3 @@ def test_the_commands_of_the_page_on_reviewing(
     assert tried == 2
     assert Path("annotated/review.html").exists()
     assert Path("annotated/outliers.html").exists()
-
-
-@pytest.mark.parametrize("option", ["--budget", "--outliers", "--per-class", "--by", "--edges", "--top"])
-def test_the_page_on_reviewing_names_the_options(option: str) -> None:
-    assert option in (DOCS / "reviewing.md").read_text(encoding="utf-8")

@@ -244,18 +244,6 @@ def test_files_named_by_hand_are_told_of_at_once(survey: Survey, web: Web) -> No
     assert not survey.out.exists()
 
 
-def test_errors_name_urls(survey: Survey, make: SimpleNamespace, web: Web) -> None:
-    columns = make.survey(10)
-    del columns["jmag"]
-    for name in PARTS:
-        make.parquet(web.folder / "release" / name, columns)
-    for named in (survey.url, f"{survey.url}/a.parquet"):
-        with pytest.raises(CatalogError, match="no column 'jmag'") as caught:
-            survey.classify(named)
-        assert named in str(caught.value)
-        assert FETCHED not in str(caught.value)
-
-
 def test_a_killed_run_goes_on_from_what_it_had_fetched(survey: Survey, web: Web) -> None:
     web.odd = [*web.odd, ("c.parquet", "silent")]
     command = [sys.executable, "-m", "flows", "reprocess", "spec.toml", "--out", "out", "--direct", "-q"]

@@ -324,14 +324,6 @@ def test_trees_have_no_evidence_that_compares() -> None:
     assert "Trees" not in tables.candidate_table(report.model).note
 
 
-def test_second_order_column_only_where_there_is_one() -> None:
-    report = make_report()
-    without = changed(
-        report, candidates=tuple(replace(c, second_order=None) for c in report.model.candidates)
-    )
-    assert "2nd order" not in tables.candidate_table(without.model).columns
-
-
 def test_all_renderers_show_every_table() -> None:
     report = make_report()
     markdown = tables.markdown_report(report)
