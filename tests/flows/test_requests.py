@@ -89,14 +89,6 @@ def test_the_help_shows_the_request(name: str) -> None:
             assert option.default == field.default
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_command_line_adds_none_of_a_requests_kind(name: str) -> None:
-    """What it has of its own says how it runs and prints, not what is done."""
-    fields = {field.name for field, _ in request_fields(COMMANDS[name])}
-    own = {option.name for option in command(name).params} - fields - {"help"}
-    assert own <= {"dry_run", "direct", "prefect", "json", "quiet", "verbose", "if_better", "reject", "undo"}
-
-
 def test_words_are_sentences() -> None:
     for request in COMMANDS.values():
         for field, parameter in request_fields(request):

@@ -351,23 +351,6 @@ def test_inspect_a_catalogue(blr: Run, make: SimpleNamespace) -> None:
     assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
 
 
-def test_inspect_says_what_files_lack(blr: Run, make: SimpleNamespace, tmp_path: Path) -> None:
-    """Of three files one lacks a column: its rows are missing, and the remark says why."""
-    folder = tmp_path / "three"
-    folder.mkdir()
-    for name in ("a", "b", "c"):
-        columns = make.survey(20)
-        if name == "b":
-            del columns["jmag"]
-        make.parquet(folder / f"{name}.parquet", columns)
-    status, out, _ = blr("inspect", str(folder), "--json")
-    columns = {c["name"]: c for c in json.loads(out)["columns"]}
-    assert (status, columns["jmag"]["absent"], columns["bmag"]["absent"]) == (0, 1, 0)
-    assert columns["jmag"]["missing"] == pytest.approx(1 / 3)
-    shown = " ".join(blr("inspect", str(folder))[1].split())
-    assert "absent in 1 of 3 files" in shown
-
-
 def test_dry_runs_and_trials_write_nothing(work: Path, blr: Run) -> None:
     before = snapshot(work)
     for command in (
@@ -487,16 +470,11 @@ STORE = ("sftp://host/out", "expected a folder on this machine, or a URL of s3:/
     ("command", "told"),
     [
         ("classify survey.fits --model morphology --out out --store URL", HERE),
-        ("train spec.toml --store URL", HERE),
-        ("init survey.fits --label hubble --out URL", HERE),
         ("demo --out URL", HERE),
         ("models list --store URL", HERE),
-        ("models show morphology --store URL", HERE),
-        ("models promote morphology --store URL", HERE),
         ("deployments --out URL", HERE),
         ("classify survey.fits --model morphology --out URL", STORE),
         ("reprocess spec.toml --out URL", STORE),
-        ("review URL", STORE),
     ],
 )
 def test_outputs_at_urls_are_refused_at_once(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -32,12 +31,10 @@ from flows.orchestration.settings import (
     holding,
     served_at,
 )
-from flows.reports.counts import run_tables
 from flows.runs.progress import listening, tell
-from flows.runs.results import ReleaseResult
 from tests.e2e.running import clean_environment
 from tests.flows.children import Child, free_port, python, ran
-from tests.flows.verbs import classify, reprocess
+from tests.flows.verbs import classify
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -146,31 +143,6 @@ def test_the_words_of_results(trained: Path, tmp_path: Path) -> None:
     assert classification_message(again) == "Nothing to do: 1 file, 400 objects, as at release 1."
     trial = classify([trained / "survey.parquet"], **asked, limit=10)
     assert classification_message(trial) == "Trial on 10 rows; nothing was written."
-
-
-def test_the_message_names_what_was_quarantined_and_counts_its_stale_copy(
-    trained: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "release").mkdir()
-    for name in ("a", "b"):
-        shutil.copy(trained / "survey.parquet", tmp_path / "release" / f"{name}.parquet")
-    text = (
-        (trained / "spec.toml").read_text().replace("[label]", "[target]\npaths = ['release/*']\n\n[label]")
-    )
-    (tmp_path / "spec.toml").write_text(text)
-
-    def night() -> ReleaseResult:
-        return reprocess(tmp_path / "spec.toml", trained / "models", out=tmp_path / "out", quiet_seconds=0)
-
-    first = run_tables(night())
-    assert "difference" not in first, "there is nothing to compare a first release with"
-    (tmp_path / "release" / "b.parquet").write_bytes(b"<html>")
-    second = night()
-    message = classification_message(second)
-    assert message.startswith(
-        "Release 1, 1 quarantined: 2 files, 800 objects; annotated now: none; 1 stale; "
-    )
-    assert "quarantined: b.parquet: " in message
 
 
 def test_few_lines_are_logged_and_all_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,14 +38,6 @@ def no_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return tmp_path
 
 
-def test_a_database_of_the_users_by_default(no_prefect: Any) -> None:
-    line = prefect_environment(no_prefect / "home")
-    assert line == f"Prefect: database in {no_prefect / 'home'}"
-    assert (no_prefect / "home").is_dir()
-    assert os.environ["PREFECT_HOME"] == str(no_prefect / "home")
-    assert os.environ["PREFECT_RESULTS_LOCAL_STORAGE_PATH"] == str(no_prefect / "home" / "storage")
-
-
 PROFILE = "../user/.prefect/profiles.toml"
 TEAM = 'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://prefect.example/api"\n[profiles.mine]\n'
 

@@ -105,18 +105,6 @@ def test_init_groups_classes_that_are_alike(folder: Path, capsys: pytest.Capture
     assert run(["train", str(specification), "--store", str(folder / "models"), "--dry-run"]) == 0
 
 
-def test_init_groups_no_classes_that_are_not_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kind = np.tile(["a", "b", "c"], 40)
-    rows = zip(kind, np.random.default_rng(0).normal(np.tile([0, 2, 4], 40), 1.0), strict=True)
-    (tmp_path / "x.csv").write_text("\n".join(["kind,colour", *(f"{k},{x}" for k, x in rows)]))
-    assert run(["init", str(tmp_path / "x.csv"), "--label", "kind", "--json"]) == 0
-    started = json.loads(capsys.readouterr().out)
-    assert started["groups"] == {}
-    assert "apart" not in started["text"]
-
-
 def test_a_class_too_rare_to_be_compared_stays_in_the_groups(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
