@@ -35,14 +35,13 @@ __all__ = [
     "plot_flagged",
     "plot_objects",
     "plot_reliability",
+    "plot_shares",
     "plot_sky",
     "plot_threshold_curves",
 ]
 
 MOST_NUMBERS = 12
 """Classes up to which each cell of a confusion matrix has its share."""
-MOST_COUNTS = 3
-"""Classes up to which it has its count too: of more, the two lines would lie on each other."""
 MOST_NAMES = 40
 """Classes up to which the rows of a confusion matrix have their names."""
 FEWEST = 5
@@ -79,17 +78,7 @@ def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> 
         x, y = np.array([-0.48, 0.48, 0.48, -0.48]), np.array([-0.48, -0.48, 0.48, 0.48])
         axes.fill(k + x, j + y, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
         if K <= MOST_NUMBERS:
-            large = K <= MOST_COUNTS
-            axes.text(
-                k,
-                j - 0.12 * large,
-                f"{share[j, k]:.0%}",
-                ha="center",
-                va="center",
-                fontsize=13 if large else 10,
-            )
-            if large:
-                axes.text(k, j + 0.2, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=10)
+            axes.text(k, j, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=10)
     names = [name[:16] for name in classes]
     axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
     named = range(K if K <= MOST_NAMES else 0)
@@ -279,6 +268,20 @@ def plot_class_fractions(
     axes.set_yticks(*percent_ticks(0, top))
     label_axes(axes, "", "share of the objects")
     legend(axes)
+    return axes
+
+
+def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label: str) -> SvgAxes:
+    """Draw shares (F,), such as those of flags, as bars with their names beside them."""
+    values = np.asarray(share, float)
+    for j, value in enumerate(values):
+        axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
+        axes.text(value, j, f" {value:.1%}", va="center", fontsize=11)
+    top = 1.2 * max(0.01, values.max(initial=0))
+    axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
+    axes.set_xticks(*percent_ticks(0, min(1.0, top)))
+    axes.set_yticks(range(len(names)), names)
+    label_axes(axes, label, "")
     return axes
 
 

@@ -260,7 +260,7 @@ def plain_end(text: str) -> str:
 
 
 MOST_LABELS: Final = 5
-MOST_SUSPECTS: Final = 4
+MOST_SUSPECTS: Final = 2
 """Suspects that are named, in the order of the catalogue's columns."""
 MOST_LINES: Final = 10
 
@@ -331,10 +331,7 @@ def _suspects(report: TrainReport) -> str:
     left = len(suspects) - MOST_SUSPECTS
     said = [f"{name} ({why})" for name, why in suspects[:MOST_SUSPECTS]]
     more = f", and {left} more" if left > 0 else ""
-    return (
-        f" Suspects among the features: {', '.join(said)}{more}. Leave out those that the objects to classify lack, "
-        "or have measured in another way."
-    )
+    return f" Suspects: {', '.join(said)}{more}. Leave out what the objects to classify lack or measure otherwise."
 
 
 def _odd(report: TrainReport) -> Answer:

@@ -31,6 +31,7 @@ from flows.plots.pictures import (
     plot_errors_caught,
     plot_objects,
     plot_reliability,
+    plot_shares,
     plot_threshold_curves,
 )
 from flows.reports import tables
@@ -66,6 +67,10 @@ def _environment() -> Any:
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
+MOST_ROWS: Final = 6
+"""Rows of a confusion matrix on the first screen; one of more rows stands below it."""
+MOST_PAIRS: Final = 6
+"""Pairs of classes in the picture that stands for a confusion matrix of many."""
 MOST_GROWN: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
 TOP: Final = {"width": 4.2, "height": 1.75}
@@ -87,6 +92,8 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
     model, stored = report.model, report.pictures
     yield _reliability(model.metrics)
+    if len(model.classes) > MOST_ROWS:
+        yield _overlap(model)
     yield _confusion(model)
     if stored is not None:
         yield _thresholds(model, stored)
@@ -127,6 +134,21 @@ def _confusion(model: ModelDescription) -> Picture:
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
     return drawn(axes, "Confusion matrix", caption)
+
+
+def _overlap(model: ModelDescription) -> Picture:
+    counts = np.asarray(model.metrics.confusion)
+    off = counts - np.diag(np.diag(counts))
+    order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
+    pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
+    names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
+    share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
+    return drawn(
+        plot_shares(new_axes(**TOP), names, share, label="share taken for the other"),
+        "Where classes overlap",
+        f"Which share of a class's {model.metrics.judged_by} objects is taken for another class: the pairs with most "
+        f"objects. The matrix of all {len(model.classes)} classes stands below.",
+    )
 
 
 def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:

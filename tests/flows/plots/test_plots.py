@@ -34,6 +34,7 @@ from flows.plots.pictures import (
     plot_flagged,
     plot_objects,
     plot_reliability,
+    plot_shares,
     plot_sky,
     plot_threshold_curves,
 )
@@ -52,6 +53,7 @@ DRAWN = {
     "contours": lambda a: plot_contours(a, X, Y, P, P, of=1, classes="ab"),
     "halves": lambda a: plot_contours(a, X, Y, P, classes="ab"),
     "many": lambda a: plot_confusion(a, np.eye(30), [f"class {k}" for k in range(30)]),
+    "flags": lambda a: plot_shares(a, ["LOW_CONFIDENCE", "FLIPPED"], [0.3, 0.0], label="share"),
     "boundaries": lambda a: plot_boundaries(a, [[[0, 0], [1, 1]], np.empty((0, 2))]),
     "objects": lambda a: plot_objects(a, [1, 2], [0, 1], [0, 1], "ab", names=("x", "y")),
     "sky": lambda a: plot_sky(a, [0, 5], [3, 1], order=0, title="objects"),
@@ -86,9 +88,9 @@ def texts(picture: str) -> list[str]:
     return [text.text or "" for text in ET.fromstring(picture).iter(f"{SVG}text")]  # noqa: S314  our own
 
 
-def test_the_confusion_matrix_shows_shares_and_counts() -> None:
+def test_the_confusion_matrix_shows_shares() -> None:
     picture = svg(plot_confusion(new_axes(), [[30, 10], [5, 15]], ["early", "late"]))
-    assert {"75%", "25%", "30", "10", "5", "15"} <= set(texts(picture))
+    assert texts(picture).count("75%") == texts(picture).count("25%") == 2
 
 
 def test_percentages_have_the_decimals_that_they_need() -> None:

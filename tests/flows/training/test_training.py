@@ -468,10 +468,5 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
     assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     share = np.isfinite(columns["width"][star]).mean()
-    named = (
-        "Suspects among the features: redshift (a distance), width (measured for 100% of class 'GALAXY' and "
-    )
-    assert (
-        f"{named}{share:.0%} of class 'STAR'). Leave out those that the objects to classify lack, or have"
-        in said
-    )
+    named = "Suspects: redshift (a distance), width (measured for 100% of class 'GALAXY' and "
+    assert f"{named}{share:.0%} of class 'STAR'). Leave out what the objects to classify lack" in said
