@@ -10,6 +10,7 @@ import base64
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,12 +24,13 @@ from numpy.typing import NDArray
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK, most_probable
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, Column
+from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.quality import is_magnitude
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import positions
-from flows.features.reader import FeatureBatch, Place, known_place
+from flows.features.reader import FeatureBatch, Place
 from flows.models.description import FeatureQuality
 from flows.models.model import Model
 from flows.runs.manifest import ObjectColumns, is_labelled
@@ -238,7 +240,9 @@ class ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
         named = object_columns(specification)
         known = named.id if named.id in catalog.names else None
-        place = known_place(catalog, named.ra, named.dec, specification.catalog.position_unit)
+        place = None
+        with suppress(CatalogError):
+            place = named.place(catalog) if {named.ra, named.dec} <= {*catalog.names} else None
         return cls(classes, known, place, labelled)
 
     @property

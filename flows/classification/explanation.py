@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,13 +29,14 @@ from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
 from catalogs.sky.positions import positions, survey_links
 from flows.classification._class_shares import with_shares
 from flows.classification._tally import EXPLAINED, object_columns
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
-from flows.features.reader import FeatureBatch, known_place
+from flows.features.reader import FeatureBatch
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model
@@ -277,10 +279,16 @@ def _explained(
     labelled: Array,
 ) -> Explanation:
     model, (partition, row, n_rows) = scorer.model, place
-    where = object_columns(settings).place(catalog)
-    batch = read_object(place, tuple(dict.fromkeys([column, *(where or ()), *scorer.reader.read])))
-    identifier = str(batch_values(batch, [column])[column][0]).strip()
-    ra, dec = _position(catalog, settings, where, batch)
+    where = None
+    with suppress(CatalogError):  # whose unit cannot be read
+        where = object_columns(settings).place(catalog)
+    names = [column, *(where or ())[:2]]
+    batch = read_object(place, tuple(dict.fromkeys([*names, *scorer.reader.read])))
+    values = batch_values(batch, [*dict.fromkeys(names)])
+    ra = dec = None
+    if where is not None:
+        at = positions(values[where[0]], values[where[1]], where[2])
+        ra, dec = finite(at.ra[0]), finite(at.dec[0])
     scores, features = scorer.score(batch)
     inside = bool(features.inside[0])
     flags = int(scores.flags[0]) if inside else 0
@@ -288,7 +296,7 @@ def _explained(
     found = Explanation(
         model=model.label,
         file=str(partition.path),
-        identifier=identifier,
+        identifier=str(values[column][0]).strip(),
         id_column=column,
         row=row,
         n_rows=n_rows,
@@ -352,16 +360,3 @@ def _probabilities(
         )
         for k, name in enumerate(scorer.model.classes)
     )
-
-
-def _position(
-    catalog: Catalog, settings: Specification, columns: tuple[str, str] | None, batch: pa.RecordBatch
-) -> tuple[float | None, float | None]:
-    """Return right ascension and declination in degrees; None where they are missing, or their unit is unreadable."""
-    found = None if columns is None else known_place(catalog, *columns, settings.catalog.position_unit)
-    if found is None:
-        return None, None
-    ra, dec, unit = found
-    values = batch_values(batch, (ra, dec))
-    place = positions(values[ra], values[dec], unit)
-    return finite(place.ra[0]), finite(place.dec[0])

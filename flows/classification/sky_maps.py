@@ -362,8 +362,8 @@ FINEST_ORDER = 8
 """Pixels of 14 arcminutes: 786,432 of them."""
 
 
-MapCopy = tuple[Catalog, str | None, tuple[str, str], PositionUnit]
-"""An annotated copy, its columns of identifiers (None without) and of positions, and the unit of these."""
+MapCopy = tuple[Catalog, str | None, tuple[str, str, PositionUnit]]
+"""An annotated copy, its columns of identifiers (None without) and of positions, with the unit of these."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ class MapWork:
         own = {name for e in self.over for name in e.names}.difference(self.maps)
         prefix, class_name = self.manifest.prefix, self.request.class_name
         probability, assigned = f"{prefix}p_{safe_name(class_name)}", f"{prefix}class"
-        for catalog, identifier, (ra, dec), unit in self.copies:
+        for catalog, identifier, (ra, dec, unit) in self.copies:
             named = [identifier] if identifier else []
             read = tuple(dict.fromkeys([*named, ra, dec, probability, assigned, *sorted(own)]))
             for batch in catalog.batches(read):
@@ -492,7 +492,7 @@ def _copy(
     if asked is not None and asked not in names:
         raise UsageError(f"--id: got '{asked}', expected a column of {catalog.path}; {nearest(asked, names)}")
     name = asked or stated.id
-    return catalog, name if name in names else None, place, stated.unit_of(catalog, place)
+    return catalog, name if name in names else None, place
 
 
 def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:

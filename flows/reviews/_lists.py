@@ -273,7 +273,7 @@ class ObjectRows:
 
 @dataclass(frozen=True)
 class ObjectTable:
-    """An annotated catalogue, with the names of the columns that say which object a row is of, and where it is.
+    """An annotated catalogue, with the names of the columns that say which object a row is of, and where in which unit.
 
     `remark` says why there are no positions.
     """
@@ -282,8 +282,7 @@ class ObjectTable:
     classes: tuple[str, ...]
     prefix: str
     identifier: str
-    place: tuple[str, str] | None = None
-    unit: PositionUnit = "deg"
+    place: tuple[str, str, PositionUnit] | None = None
     remark: str = ""
 
     def rows(
@@ -308,7 +307,7 @@ class ObjectTable:
         chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
         place = self.place
         plain = dict.fromkeys(
-            [self.identifier, *(place or ()), *(self.prefix + name for name in SCORES), *chances]
+            [self.identifier, *(place or ())[:2], *(self.prefix + name for name in SCORES), *chances]
         )
         wanted = [*plain, *(by.names if by else ()), *(space.read if space else ())]
         index = {name: k for k, name in enumerate(self.classes)}
@@ -320,7 +319,7 @@ class ObjectTable:
             kept = np.isfinite(p).all(axis=1)
             if labelled is not None:
                 kept &= ~is_labelled(names, labelled)
-            at = positions(values[place[0]][kept], values[place[1]][kept], self.unit) if place else None
+            at = positions(values[place[0]][kept], values[place[1]][kept], place[2]) if place else None
             nowhere = np.full(int(kept.sum()), np.nan)
             classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)
             given = np.array([index.get(name, -1) for name in plain_texts(classes).tolist()], dtype=np.intp)
@@ -348,21 +347,12 @@ def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> l
             continue  # the margins of a HATS catalogue repeat objects of the other files
         catalog = annotated_table(prefix).open(folder / output.name)
         column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
-        place, remark = known.place(catalog), ""
-        unit: PositionUnit = "deg"
         try:
-            unit = unit if place is None else known.unit_of(catalog, place)
-        except CatalogError:
-            # A list without links is useful; a link to the wrong place is not.
-            ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place or ())
-            place = None
-            remark = (
-                f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
-                "correct their units, or train and classify with position_unit under [catalog]"
-            )
-        if place is None and not remark:
-            remark = f"{catalog.path}: no columns of positions, so no links"
-        tables.append(ObjectTable(catalog, tuple(manifest.classes), prefix, column, place, unit, remark))
+            place = known.place(catalog)
+            remark = "" if place else f"{catalog.path}: no columns of positions, so no links"
+        except CatalogError as error:  # a list without links is useful; a link to the wrong place is not
+            place, remark = None, f"no links: {error}, then train and classify again"
+        tables.append(ObjectTable(catalog, tuple(manifest.classes), prefix, column, place, remark))
     return tables
 
 

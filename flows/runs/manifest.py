@@ -397,25 +397,26 @@ class ObjectColumns:
     id: str | None = None
     ra: str | None = None
     dec: str | None = None
-    unit: str | None = None
+    unit: PositionUnit | None = None
 
-    def place(self, catalog: Catalog) -> tuple[str, str] | None:
-        """Return a catalogue's columns of positions: the named ones, else those that are found, or None."""
+    def place(self, catalog: Catalog) -> tuple[str, str, PositionUnit] | None:
+        """Return a catalogue's columns of positions, the named ones, else those that are found, and their unit.
+
+        The unit is what the columns state, else the specification's; CatalogError where neither can be read.
+        """
         stated = (self.ra or "", self.dec or "")
-        return stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
-
-    def unit_of(self, catalog: Catalog, place: tuple[str, str]) -> PositionUnit:
-        """Return the unit that the columns state, else the specification's; CatalogError where neither can be read."""
-        known = next((unit for unit in get_args(PositionUnit) if unit == self.unit), None)
-        columns = [catalog.column(name) for name in place]
-        if known is not None and not all(c.unit or is_text(c.datatype) for c in columns):
-            return known
+        names = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
+        if names is None:
+            return None
+        columns = [catalog.column(name) for name in names]
+        if self.unit is not None and not all(c.unit or is_text(c.datatype) for c in columns):
+            return *names, self.unit
         try:
-            return unit_of_position(catalog, *place)
+            return *names, unit_of_position(catalog, *names)
         except CatalogError:
-            if known is None:
+            if self.unit is None:
                 raise
-            return known
+            return *names, self.unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
     (labelled,) = found["deg"].remarks
     assert "the list may contain objects that have a label" in labelled
     (remark,) = (r for r in found["furlong"].remarks if r != labelled)
-    assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
+    assert "column 'ra': got a position in the unit 'furlong', expected degrees" in remark
 
 
 def test_review_lists_go_by_the_specification(tmp_path: Path) -> None:
