@@ -199,6 +199,18 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
 # features.
 
 
+BIASED = (
+    'the labels may be biased (shift.assumes = "features", or density_weights): objects of a class look different in '
+    "the target, so labelled ones do not show how often a class is found there"
+)
+
+
+def may_be_biased(model: Model, specification: Specification) -> bool:
+    """Say whether labelled objects of a class are said to be unlike those of the target."""
+    shifts = (specification.shift, model.specification.shift)
+    return "features" in (s.assumes for s in shifts) or shifts[1].density_weights
+
+
 Selections = Mapping[str, tuple[SelectedColumn, Selection]]
 """The columns that select objects, by name, in the order of the classes; and what labelled rows expect of each."""
 
@@ -226,13 +238,8 @@ def selections_of(model: Model, specification: Specification) -> Selections:
     flags, output = specification.flags, specification.output
     if not output.selected:
         return {}
-    biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
-    if biased or model.specification.shift.density_weights:
-        raise UsageError(
-            'output.selected: got true for labels that may be biased (shift.assumes = "features" or '
-            "density_weights), expected labels whose classes look like those of the target: the completeness "
-            "among biased labels is not that of the target; remove the key, and audit the output"
-        )
+    if may_be_biased(model, specification):
+        raise UsageError(f"output.selected: got true, but {BIASED}; remove the key, and audit the output")
     rows = model.folder and _labelled(model.folder, len(model.classes), len(model.features))
     if model.folder is None or rows is None:
         raise UsageError(

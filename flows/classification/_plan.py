@@ -388,7 +388,7 @@ def make_plan(
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
         for source in brought.sources
     ]
-    for _, error in brought.failed:
+    for *_, error in brought.failed:
         if not isinstance(error, TOLERATED[policy]):
             raise error
     spec_hash = specification_hash(specification)
@@ -410,7 +410,7 @@ def make_plan(
             f"{'; '.join(f'{column}: {words}' for column, words in sorted(units))}: the values are used unchanged; if "
             "that is right, state the unit under [target.units]; if not, compute the column under [target.expressions]"
         )
-    errors = [*failed.values(), *(error for _, error in brought.failed)]
+    errors = [*failed.values(), *(error for *_, error in brought.failed)]
     if errors and not (
         files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
     ):
@@ -428,7 +428,7 @@ def make_plan(
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
-    fresh += [Problem(origin.name, origin.url, reason(error), None) for origin, error in brought.failed]
+    fresh += [Problem(name, url, reason(error), None) for name, url, error in brought.failed]
     return _with_adopted(
         Plan(
             replace(work, n_files=len(jobs), before=compared),

@@ -30,10 +30,12 @@ from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing import copies
 from flows.classification._class_shares import (
+    BIASED,
     Selections,
     census_table,
     chosen_rows,
     chosen_shift,
+    may_be_biased,
     prior_shares,
     selection_entries,
     selections_of,
@@ -140,8 +142,8 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
             f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
-    if reason := _why_none(model, specification):
-        return PredictionSets(level=level, source="cannot be said", reason=reason), None
+    if may_be_biased(model, specification):
+        return PredictionSets(level=level, source="cannot be said", reason=BIASED), None
     source = model.metrics.judged_by
     reason = (
         f"learnt class by class from the {source} probabilities of the labelled rows; the share holds where the "
@@ -165,22 +167,6 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets
         "these class shares, for example from an audit"
     )
     return _record(model, rule, "stated", reason), rule
-
-
-def _why_none(model: Model, specification: Specification) -> str | None:
-    """Return why labelled objects do not show how often a class is kept in the target; None where they do."""
-    if "features" in (specification.shift.assumes, model.specification.shift.assumes):
-        return (
-            'shift.assumes = "features" says that labelled objects were chosen by their features: objects '
-            "of a class look different in the target, so the labelled objects do not show how often a class "
-            "is kept there"
-        )
-    if model.specification.shift.density_weights:
-        return (
-            "the training rows were weighted by density ratio: objects of a class look different in the "
-            "target, so the labelled objects do not show how often a class is kept there"
-        )
-    return None
 
 
 @lru_cache(maxsize=4)

@@ -54,11 +54,26 @@ Kind = Literal["file", "folder", "hats", "pattern"]
 
 @dataclass(frozen=True)
 class Origin:
-    """A file at a URL: what its output is called, the URL as it may be shown, the server's word for its state."""
+    """A file at a URL: what its output is called, the URL as it may be shown, the server's word for its state.
+
+    It is fetched to `local`.
+    """
 
     name: str
     url: str
-    tag: str = ""
+    tag: str
+    file: RemoteFile
+    local: Path
+
+    @property
+    def mark(self) -> Path:
+        """Where it is written down in which state the file was that is whole there."""
+        return self.local.with_name(f".blr-{self.local.name}.tag")
+
+    def is_here(self) -> bool:
+        """Say whether a run that was killed has fetched the file as it is."""
+        there = bool(self.tag) and self.local.is_file() and self.mark.is_file()
+        return there and self.mark.read_text("utf-8") == self.tag
 
 
 @dataclass(frozen=True)
@@ -151,7 +166,7 @@ class Brought:
     origins: dict[Path, Origin] = field(default_factory=dict)
     unchanged: list[Output] = field(default_factory=list)
     quarantined: list[Problem] = field(default_factory=list)
-    failed: list[tuple[Origin, Exception]] = field(default_factory=list)
+    failed: list[tuple[str, str, Exception]] = field(default_factory=list)  # names, URLs, and why
     deferred: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)  # of folders of fetched files: their URLs
 
@@ -159,7 +174,7 @@ class Brought:
         """Yield the names of the outputs of files that were not fetched."""
         yield from (output.name for output in self.unchanged)
         yield from (known.name for known in self.quarantined)
-        yield from (origin.name for origin, _ in self.failed)
+        yield from (name for name, *_ in self.failed)
         yield from self.deferred
 
     def spoken(self, text: str) -> str:
@@ -439,14 +454,14 @@ class Mirror:
         self._hold()
         asked = [self._asked(s, before, form, brought) if isinstance(s, RemoteSource) else s for s in sources]
         wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
-        names = Counter([*(w.origin.name for w in wanted), *brought.left_out()])
+        names = Counter([*(w.name for w in wanted), *brought.left_out()])
         if twice := [name for name, n in names.items() if n > 1]:
             raise UsageError(
                 f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
                 "them into different folders"
             )
         _fetch([w for w in wanted if not w.is_here()], brought)
-        brought.origins = {w.local: w.origin for w in wanted if w.local.is_file()}
+        brought.origins = {w.local: w for w in wanted if w.local.is_file()}
         for a in asked:
             if isinstance(a, LocalSource):
                 brought.sources.append(a)
@@ -494,7 +509,7 @@ class Mirror:
 
     def _asked(
         self, source: RemoteSource, before: Manifest | None, form: str | None, brought: Brought
-    ) -> tuple[Path | None, list[Wanted]]:
+    ) -> tuple[Path | None, list[Origin]]:
         """Return the files to fetch from a URL, and their folder where they are one source, not a source each.
 
         What was fetched of another state of the URL goes.
@@ -504,19 +519,15 @@ class Mirror:
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
         self.shown[str(top)] = shown(listing.url)
         above = f"{top.name}/" if listing.kind == "hats" else ""
-        states = list(_states(listing, brought, form, above=above, tagged=not has_secret(url)))
-        done = {origin: self._done(origin, before, form) for _, origin in states}
-        if listing.kind == "hats":  # all of it has to be there, unless no partition need be fetched
-            partitions = {o: found for o, found in done.items() if PARTITION.search(o.name)}
-            done = dict.fromkeys(done) | partitions if all(partitions.values()) else {}
-            states = [] if done else states
-        brought.unchanged += [found for found in done.values() if isinstance(found, Output)]
-        brought.quarantined += [found for found in done.values() if isinstance(found, Problem)]
-        wanted = [
-            Wanted(file, top / PurePosixPath(file.key), origin)
-            for file, origin in states
-            if not done.get(origin)
-        ]
+        states = _states(listing, brought, form, top, above=above, tagged=not has_secret(url))
+        done = [(origin, self._done(origin, before, form)) for origin in states]
+        partitions = [one for one in done if PARTITION.search(one[0].name)]
+        if listing.kind != "hats" or all(found for _, found in partitions):
+            wanted = [] if listing.kind == "hats" else [origin for origin, found in done if not found]
+            brought.unchanged += [found for _, found in done if isinstance(found, Output)]
+            brought.quarantined += [found for _, found in done if isinstance(found, Problem)]
+        else:  # all of it has to be there, unless no partition need be fetched
+            wanted = [origin for origin, _ in done]
         stay = {path for w in wanted for path in (w.local, w.mark)}
         for path in base.rglob("*"):
             if path.is_file() and path not in stay:
@@ -524,31 +535,10 @@ class Mirror:
         return top if listing.kind in {"folder", "hats"} else None, wanted
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A file that is to be fetched, and where to."""
-
-    file: RemoteFile
-    local: Path
-    origin: Origin
-
-    @property
-    def mark(self) -> Path:
-        """Where it is written down in which state the file was that is whole there."""
-        return self.local.with_name(f".blr-{self.local.name}.tag")
-
-    def is_here(self) -> bool:
-        """Say whether a run that was killed has fetched the file as it is."""
-        tag = self.origin.tag
-        return (
-            bool(tag) and self.local.is_file() and self.mark.is_file() and self.mark.read_text("utf-8") == tag
-        )
-
-
 def _states(
-    listing: Listing, brought: Brought, form: str | None, *, above: str, tagged: bool
-) -> Iterator[tuple[RemoteFile, Origin]]:
-    """Yield the files of a listing and their states; one that cannot be had has failed, unless all depends on it.
+    listing: Listing, brought: Brought, form: str | None, top: Path, *, above: str, tagged: bool
+) -> Iterator[Origin]:
+    """Yield the files of a listing, which wait in `top`; one that cannot be had has failed, unless all depends on it.
 
     Their names are those of their copies, `above` which a folder of HATS is called.
     """
@@ -558,13 +548,13 @@ def _states(
         if isinstance(file, CatalogError):
             if listing.kind in {"file", "hats"}:
                 raise file
-            brought.failed.append((Origin(name, shown(place.url)), file))
+            brought.failed.append((name, shown(place.url), file))
             continue
         # What a URL means may depend on a query, which is not kept.
-        yield file, Origin(name, shown(file.url), file.tag if tagged else "")
+        yield Origin(name, shown(file.url), file.tag if tagged else "", file, top / PurePosixPath(file.key))
 
 
-def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
+def _fetch(missing: Sequence[Origin], brought: Brought) -> None:
     """Fetch files; those that fail or change meanwhile are noted, and not here afterwards."""
     if not missing:
         return
@@ -576,17 +566,17 @@ def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
             w.local.parent.mkdir(parents=True, exist_ok=True)
             w.mark.unlink(missing_ok=True)
             w.file.fetch(w.local, tell().advance)
-            atomic_write_text(w.mark, w.origin.tag)
+            atomic_write_text(w.mark, w.tag)
             changed = w.file.has_changed()
         except StorageError:
             raise
         except CatalogError as error:
             w.local.unlink(missing_ok=True)
-            brought.failed.append((w.origin, error))
+            brought.failed.append((w.name, w.url, error))
             continue
         if changed:
             w.local.unlink()
-            brought.deferred[w.origin.name] = CHANGED
+            brought.deferred[w.name] = CHANGED
 
 
 def listing_of(url: str) -> Listing:
@@ -648,7 +638,7 @@ def fetched_sources(sources: Sequence[Source], below: Path | None = None) -> Ite
         fetching(Path(folder), resumable=False) as mirror,
     ):
         brought = mirror.bring(sources)
-        for _, error in brought.failed:
+        for *_, error in brought.failed:
             raise error
         for name, why in brought.deferred.items():
             raise CatalogError(f"{name}: {why}, expected a file that does not change; try again later")

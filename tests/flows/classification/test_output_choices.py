@@ -357,7 +357,7 @@ def test_the_census_judges_a_column_by_bins(trained: Path, selected: Path, tmp_p
             "\n[flags]\npurity = { late = 0.999999 }\n\n[output]\nselected = true\n",
             "expected a value that some threshold reaches",
         ),
-        ('\n[shift]\nassumes = "features"\n' + SELECTED, "labels that may be biased"),
+        ('\n[shift]\nassumes = "features"\n' + SELECTED, "may be biased"),
         ("\n[flags]\npurity = { lat = 0.9 }\n\n[output]\nselected = true\n", "got the class 'lat'"),
     ],
 )
