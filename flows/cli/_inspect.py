@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from catalogs.errors import counted
@@ -29,7 +30,7 @@ def run_inspect(request: InspectRequest, *, json: bool) -> None:
     with shown_progress(quiet=True):
         result = inspect_file(request.file, limit=request.limit, label=request.label, table=request.table)
     if isinstance(result, CatalogueSummary):
-        show(result, _show_catalogue, json=json, kind="catalogue")
+        show(result, partial(_show_catalogue, table=request.table), json=json, kind="catalogue")
     else:
         from flows.cli._models import show_model
 
@@ -58,7 +59,7 @@ def _show_started(result: StartedSpecification) -> None:
     say_next("blr", "train", result.path)
 
 
-def _show_catalogue(result: CatalogueSummary) -> None:
+def _show_catalogue(result: CatalogueSummary, table: str | None) -> None:
     say(
         f"{result.path}: {result.format}, {counted(result.n_rows, 'row')}, {counted(len(result.columns), 'column')}"
     )
@@ -89,7 +90,8 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     if result.label is not None:
         _show_label(result.label)
     label = "COLUMN" if result.label is None else result.label.column
-    say_next("blr", "init", result.path, "--label", label, "--out", "spec.toml")
+    chosen = () if table is None else ("--table", table)
+    say_next("blr", "init", result.path, *chosen, "--label", label, "--out", "spec.toml")
 
 
 def _show_position(place: PositionSummary | None) -> None:

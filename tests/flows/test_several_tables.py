@@ -90,6 +90,7 @@ def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
 def test_inspect_and_init_take_the_name(as_fits: Path, says: Any) -> None:
     file = str(as_fits / "three.fits")
     assert json.loads(says(0, "inspect", file, "--table", "WIDE", "--json").out)["n_rows"] == 40
+    assert "--table WIDE --label COLUMN" in says(0, "inspect", file, "--table", "WIDE").out
     assert run(["init", file, "--label", "kind"]) != 0
     out = as_fits / "deep.toml"
     assert run(["init", file, "--label", "kind", "--table", "DEEP", "--out", str(out)]) == 0
