@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from prefect.input import RunInput
-from prefect.logging import get_run_logger
 from pydantic import Field
 
 from flows.classification.release_changes import in_release
@@ -63,10 +62,7 @@ def _named(request: PromoteRequest) -> PromoteRequest:
 
 def _asked(request: PromoteRequest) -> PromotionResult:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
-    log = get_run_logger()
-    shown = run_page.shown_once(lambda: _compared(request))
-    answer = run_page.answer_of(Approval.with_initial_data(description=shown["text"]), request.timeout)
-    log.info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
+    shown, answer = run_page.asked(Approval, request.model, lambda: _compared(request), request.timeout)
     decided = replace(request, model=shown["challenger"], how="now", why=answer.why, by=answer.who)
     if answer.decision != "promote":
         return reject(decided)
@@ -78,8 +74,6 @@ def _compared(request: PromoteRequest) -> dict[str, str]:
     comparison = compare(request, in_release=in_release)
     text = _form(comparison, comparison_tables(comparison))
     run_page.keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
-    said = f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
-    get_run_logger().info("%s", said)
     return {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Literal
 
 from prefect.input import RunInput
-from prefect.logging import get_run_logger
 from pydantic import Field
 
 from flows.orchestration import run_page
@@ -39,9 +38,8 @@ def _name(request: ProposeRequest) -> str:
 def publish(request: ProposeRequest) -> ReleaseState:
     """Draft and check a release, ask a person, and publish it once it is signed."""
     with run_page.run_logged():
-        shown = run_page.shown_once(lambda: _prepared(request))
-        answer = run_page.answer_of(SignOff.with_initial_data(description=shown["text"]), request.timeout)
-        get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
+        what = f"{request.name} {request.version}"
+        shown, answer = run_page.asked(SignOff, what, lambda: _prepared(request), request.timeout)
         signed = record.sign(
             SignRequest(
                 request.name,
@@ -65,7 +63,7 @@ def publish(request: ProposeRequest) -> ReleaseState:
 
 
 def _prepared(request: ProposeRequest) -> dict[str, str]:
-    drafted = draft(request)
+    draft(request)
     checked = record.check(
         ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)
     )
@@ -74,9 +72,6 @@ def _prepared(request: ProposeRequest) -> dict[str, str]:
     run_page.keep_link(f"{key}-report", folder / "report.html", title)
     text = _form(checked, run_page.page_of((folder / "report.html").resolve()))
     run_page.keep_markdown(key, f"{text}\n\n{to_markdown(check_table(checked))}", title)
-    get_run_logger().info(
-        "%s", f"asking a person about {drafted.folder}: on this page, in the menu ⋮, choose Resume"
-    )
     return {"digest": record.digest_of(folder), "text": text}
 
 

@@ -181,21 +181,28 @@ def _cut(name: str) -> str:
     return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
 
 
-def answer_of(asked: type[Answer], timeout: int) -> Answer:
-    """Return what a person says on the page of the run; a run that can be started again ends here first."""
-    if deployment.id is None:
-        return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
-    return suspend_flow_run(wait_for_input=asked, timeout=timeout)
+def asked(
+    form: type[Answer], what: str, make: Callable[[], dict[str, str]], timeout: int
+) -> tuple[dict[str, str], Answer]:
+    """Ask a person about something on the page of the run; return what was shown, of which "text" is, and the answer.
 
-
-def shown_once(make: Callable[[], dict[str, str]]) -> dict[str, str]:
-    """Return what the person is shown who is asked; the server keeps it for the run that the answer starts again."""
+    A run that can be started again ends before the answer; the server keeps what was shown for the run that it starts.
+    """
     # It would be awaited in an asynchronous flow.
     shown = cast("dict[str, str] | None", read_flow_run_input(SHOWN))
     if shown is None:
         shown = make()
         create_flow_run_input(SHOWN, shown)
-    return shown
+        get_run_logger().info(
+            "%s", f"asking a person about {what}: on this page, in the menu ⋮, choose Resume"
+        )
+    wait_for_input = form.with_initial_data(description=shown["text"])
+    if deployment.id is None:
+        answer = pause_flow_run(wait_for_input=wait_for_input, timeout=timeout, poll_interval=BETWEEN_LOOKS)
+    else:
+        answer = suspend_flow_run(wait_for_input=wait_for_input, timeout=timeout)
+    get_run_logger().info("%s", " ".join(f"{name}: {value}." for name, value in answer.model_dump().items()))
+    return shown, answer
 
 
 TEXTS = list[Annotated[str, BeforeValidator(str)]]

@@ -432,16 +432,8 @@ def _look(report: TrainReport) -> Answer:
             "features cannot tell.",
             findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
         )
-    return Answer(question=question, short=f"No objects are named: {_why_none(report)}.")
-
-
-def _why_none(report: TrainReport) -> str:
-    if report.model.metrics.accuracy == 1:
-        judged = report.model.metrics.judged_objects
-        return f"each of the {judged} is assigned to the class of its label, so that none is a surprise"
-    if report.notes.made is None:
-        return "a trial keeps none" if report.model.status == "trial" else "its folder keeps none"
-    return "set catalog.id to a column with their names"
+    none = "No objects are named: no label surprises the model, a trial keeps none, or catalog.id names no column."
+    return Answer(question=question, short=none)
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:

@@ -351,12 +351,11 @@ def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
     edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
     shown = edges if inverse is None else np.asarray(inverse(edges), float)
     axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=label)
-    paler = ["beyond the labelled objects"] * bool(n[0] + n[-2]) + ["without a value"] * bool(n[-1])
     return drawn(
         axes,
         f"What needs a look, by {short}",
         "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
-        f"tenth of the labelled objects or more{'; paler: ' + ' or '.join(paler) if paler else ''}.",
+        "tenth of the labelled objects or more; paler: beyond the labelled objects, or without a value.",
     )
 
 

@@ -18,7 +18,7 @@ from flows.models.model import Model
 from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import plain_end, share_words, training_answers
-from flows.reports.data import TrainReport, noise_words, shift_words
+from flows.reports.data import TrainReport
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
 from flows.runs.results import Counts, SampledChange
 from flows.specification.catalog import alike_words, grouped
@@ -361,9 +361,10 @@ def to_markdown(table: ReportTable) -> str:
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
     head = f"## {literal(report.model.name)} {literal(report.model.version)}\n\n"
-    head += (
-        "".join(f"- **{literal(a.question)}** {literal(a.short)}\n" for a in training_answers(report)) + "\n"
-    )
+    for answer in training_answers(report):
+        head += f"- **{literal(answer.question)}** {literal(answer.short)}\n"
+        head += "".join(f"  - {literal(f.what)}. {literal(f.advice)}\n" for f in answer.findings)
+    head += "\n"
     remarks = "".join(f"- {literal(text)}\n" for text in report.remarks)
     return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
 
@@ -393,32 +394,18 @@ def _number(value: float) -> str:
 
 
 def model_card(model: Model, report: TrainReport) -> str:
-    """Return the card of a model."""
-    described = report.model
-    wrong_labels = [f"- {literal(sentence)}" for sentence in noise_words(model.training.label_noise)]
-    tables = (
-        *(table(described) for table in (label_table, feature_table, candidate_table)),
-        *(table(described) for table in (performance_table, review_table)),
-    )
+    """Return the card of a model: its report in Markdown, its specification, and what went into it."""
     return "\n".join(
         [
             f"# {model.label}",
             "",
-            f"**{literal(described.skill_words)}**",
+            f"**{literal(report.model.skill_words)}**",
             "",
-            f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
+            f"Classes, in order: {', '.join(map(literal, model.classes))}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Verdict on its probabilities: **{model.trust.verdict}**.",
-            "",
-            *(f"- {literal(one.says)} ({one.colour})" for one in model.trust.answers),
-            "",
-            *(f"- The features use {literal(words)}." for words in report.leaks.values()),
-            *([""] if report.leaks else []),
-            *([*wrong_labels, ""] if wrong_labels else []),
-            *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",
-            *map(to_markdown, tables),
+            markdown_report(report),
             "## Specification",
             "",
             "```toml",
@@ -427,20 +414,10 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             "## Provenance",
             "",
-            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(described).items()),
+            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(report.model).items()),
             "",
         ]
     )
-
-
-def _drawn_as(model: Model) -> list[str]:
-    """Return of what objects the probabilities hold."""
-    shift = model.training.shift
-    said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
-    if model.specification.shift.density_weights or shift.class_prior is not None:
-        return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
-    text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
-    return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
 
 
 def provenance(model: ModelDescription) -> dict[str, str]:
