@@ -65,10 +65,6 @@ class LeftOut:
         integrated = None if self.integrated is None else recorded_probability(self.integrated, confusion)
         return replace(self, filled=recorded_probability(self.filled, confusion), integrated=integrated)
 
-    def loss(self) -> float:
-        """Return the mean log loss, in nats, of the integral."""
-        return float(-(self.share * np.log(np.maximum(self.at(1.0), _TINY))).sum() / self.share.sum())
-
     def log_density(self, n_effective: float) -> tuple[float, float]:
         """Return the log density of rows of so much weight, each left out, in nats, and its standard error.
 
@@ -114,7 +110,7 @@ def choose(
     from the labels has no evidence beside others that are not, and so no probability.
     """
     known = [candidate.comparable for candidate in candidates]
-    _, weights, _ = selection.rank(
+    weights = selection.rank(
         [
             candidate.log_evidence if one or not any(known) else -np.inf
             for candidate, one in zip(candidates, known, strict=True)

@@ -566,10 +566,11 @@ def _row(
     verdict and the second-order term take longer than the fit: they are there where the evidence ranks (`judged`).
     Weight and share are zero until all candidates are compared.
     """
-    best, loss = parts[0].laplace, unseen.loss()
+    best = parts[0].laplace
+    density, error = unseen.log_density(best.problem.n_effective)
+    loss = -density / best.problem.n_effective
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
-    density, error = unseen.log_density(best.problem.n_effective)
     trust = best.trust if judged else None
     return CandidateRow(
         features=problem.names,
@@ -580,7 +581,7 @@ def _row(
         log_likelihood=_finite(best.log_likelihood),
         log_occam_factor=_finite(log_evidence - best.log_likelihood),
         bic=float(best.bic),
-        loo=_finite(density),
+        loo=density,
         loo_standard_error=_finite(error),
         effective_parameters=_finite(best.effective_parameters),
         log_loss=float(loss),

@@ -1,9 +1,9 @@
-"""Fractions over covariates and the sky: k of n labelled objects as the target of a logistic regression, and its sums.
+"""Fractions over covariates and the sky: labelled objects as the target of a logistic regression, and its sums.
 
-The logit of the fraction is that of the classifier's own expectation, corrected by what k of n say: a + b logit p, with
-b about one, a parabola in each covariate and an effect for each region of the sky.  All have Gaussian priors, so that a
-place where k is 0 or n, or without any labelled object, has an interval too.  Shapes: N rows, F covariates, R regions,
-M = 2 + 2 F + R functions, S draws of the weights, C cells.
+The logit of the fraction is that of the classifier's own expectation, corrected by what the labelled objects say:
+a + b logit p, with b about one, a parabola in each covariate and an effect for each region of the sky.  All have
+Gaussian priors, so that a place where all or none of the labelled objects count, or without any, has an interval too.
+Shapes: N rows, F covariates, R regions, M = 2 + 2 F + R functions, S draws of the weights, C cells.
 """
 
 from __future__ import annotations
@@ -72,20 +72,6 @@ class FractionDesign:
         mean[1] = 1.0
         sd[: 2 + 2 * F] = [INTERCEPT_SD, SLOPE_SD, *[COVARIATE_SD] * F, *[COVARIATE_SD / 2] * F]
         return mean, sd**2
-
-
-def counted(Phi: Matrix, success: NDArray[np.bool_], weight: Vector) -> tuple[Matrix, Vector, Vector, Vector]:
-    """Return the different rows (G, M) of a design matrix (N, M), k and n (G,) of each, and an object's weight (G,).
-
-    Weights (N,) are rescaled to sum to what the rows count as, (sum w)^2 / sum w^2: an interval is then as wide as that
-    of so many rows.
-    """
-    scaled = weight * weight.sum() / (weight**2).sum()
-    different, group = np.unique(np.column_stack([Phi, scaled]), axis=0, return_inverse=True)
-    group = group.ravel()
-    n = np.bincount(group, weights=np.ones(len(group)), minlength=len(different))
-    k = np.bincount(group, weights=success.astype(float), minlength=len(different))
-    return different[:, :-1], np.asarray(k), np.asarray(n), different[:, -1]
 
 
 def mixed_draws(

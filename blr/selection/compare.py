@@ -159,9 +159,8 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     return np.where(shares > 0, known[:, None], rest), shares
 
 
-def _ranked(
-    posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
-) -> tuple[Vector, Vector, bool]:
+def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
+    """Return the posterior probability of each model, (len,): evidence times prior probability."""
     fits = [q.laplace for q in posteriors]
     return rank(
         [fit.log_evidence for fit in fits],
@@ -169,11 +168,6 @@ def _ranked(
         [fit.trust.second_order_holds for fit in fits],
         prior_probability,
     )
-
-
-def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
-    """Return the posterior probability of each model, (len,): evidence times prior probability."""
-    return _ranked(posteriors, prior_probability)[1]
 
 
 def compare(
@@ -205,7 +199,7 @@ def compare(
     """
     names = list(posteriors) if isinstance(posteriors, Mapping) else None
     fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
-    _, weight, applied = _ranked(fits, prior_probability)
+    weight = weights(fits, prior_probability)
     _require_same_data(fits)
     named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, weight, strict=True)
     rows = tuple(_row(name, q, float(w)) for name, q, w in named)
@@ -214,7 +208,7 @@ def compare(
         "bic": highest([r.bic for r in rows]),
         "loo": highest([r.loo for r in rows]),
     }
-    return Comparison(rows, best, applied)
+    return Comparison(rows, best)
 
 
 def _require_same_data(posteriors: Sequence[Posterior]) -> None:
@@ -330,15 +324,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The table, and which candidate each criterion puts first (an index into it).
-
-    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
-    of these hold.
-    """
+    """The table, and which candidate each criterion puts first (an index into it)."""
 
     rows: tuple[Row, ...]
     best: dict[str, int]
-    second_order_applied: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -378,10 +367,11 @@ def rank(
     second_order: ArrayLike,
     holds: Sequence[bool],
     prior_probability: ArrayLike | None = None,
-) -> tuple[Vector, Vector, bool]:
-    """Return the log evidence (n,) that ranks candidates, their probabilities (n,), and if it has second-order terms.
+) -> Vector:
+    """Return the posterior probabilities (n,) of candidates by their evidence.
 
-    These terms (n,) count where all of them hold (`trust.second_order_holds`).  `prior_probability` is before the data.
+    The second-order terms (n,) count where all of them hold (`trust.second_order_holds`).  `prior_probability` is
+    before the data.
     ValueError if there are no candidates, or the prior probabilities are not one positive number each.
     """
     n = len(holds)
@@ -390,12 +380,11 @@ def rank(
     prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
     if prior.shape != (n,) or not np.all(prior > 0):
         raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
-    applied = all(holds)
     ranked = np.asarray(log_evidence, dtype=np.float64)
-    if applied:
+    if all(holds):
         ranked = ranked + np.asarray(second_order, dtype=np.float64)
     log_weight = ranked + np.log(prior)
-    return ranked, np.exp(log_weight - np.logaddexp.reduce(log_weight)), applied
+    return np.asarray(np.exp(log_weight - np.logaddexp.reduce(log_weight)))
 
 
 def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:

@@ -477,10 +477,6 @@ def _of_columns(
         findings.append((level, f"column(s) {_listed(empty)} hold zeros only"))
     for column, others in dependent[:_NAMED]:
         findings.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
-    if len(dependent) > _NAMED:
-        findings.append(
-            (level, f"{len(dependent) - _NAMED} further columns are linear combinations of others")
-        )
     if jitter > 0:
         findings.append(
             (

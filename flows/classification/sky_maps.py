@@ -25,7 +25,6 @@ from blr.census.fraction_map import (
     REGION_SCALES,
     FractionDesign,
     FractionSums,
-    counted,
     drawn_fractions,
     mixed_draws,
 )
@@ -267,12 +266,14 @@ def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]
     design = FractionDesign.learn(X, 12 * 4 ** min(request.order, REGION_ORDER))
     if not len(rows):
         return design, np.empty((0, design.n_functions))
-    Phi, k, n, each = counted(design.matrix(expected, X, region), success, rows["weight"])
+    # Weights sum to what the rows count as: an interval is then as wide as that of so many rows.
+    weight = rows["weight"] * (rows["weight"].sum() / (rows["weight"] ** 2).sum())
+    Phi = design.matrix(expected, X, region)
     rng = np.random.default_rng(request.seed)
     evidence, draws = [], []
     for scale in REGION_SCALES:
         mean, variance = design.prior(scale)
-        q = fit(Phi, k, GaussianPrior(mean, variance), trials=n, sample_weight=each)
+        q = fit(Phi, success.astype(float), GaussianPrior(mean, variance), sample_weight=weight)
         evidence.append(q.log_evidence)
         draws.append(q.sample(DRAWS, rng))
     return design, mixed_draws(evidence, draws, DRAWS, rng)

@@ -13,14 +13,11 @@ from blr.census.counts import count_classes
 from blr.census.fraction_map import (
     FractionDesign,
     FractionSums,
-    counted,
     drawn_fractions,
     mixed_draws,
 )
 from blr.census.prediction_sets import MOST_CLASSES, NO_SET, learn_sets, set_bits
 from blr.census.shares import LabelledRows, TargetRows
-from blr.gaussian import GaussianPrior
-from blr.posterior.laplace import fit
 
 BINS = 3
 
@@ -201,30 +198,6 @@ def test_the_design_row_by_row() -> None:
     np.testing.assert_allclose(variance, np.square([1.5, 0.5, 1, 1, 0.5, 0.5, *[0.3] * 4]))
     W = rng.normal(size=(5, design.n_functions))
     np.testing.assert_allclose(drawn_fractions(design, W, p, X, region), expit(Phi @ W.T))
-
-
-def test_k_of_n_says_what_single_objects_say() -> None:
-    rng = np.random.default_rng(2)
-    X, p, region = rng.integers(0, 2, (300, 1)).astype(float), np.full(300, 0.3), rng.integers(0, 3, 300)
-    success = rng.random(300) < 0.4
-    design = FractionDesign.learn(X, 3)
-    Phi = design.matrix(p, X, region)
-    rows, k, of, weight = counted(Phi, success, np.full(300, 5.0))
-    assert len(of) == 6
-    assert (k.sum(), of.sum()) == (success.sum(), 300)
-    np.testing.assert_allclose(weight, 1)
-    mean, variance = design.prior(0.6)
-    prior = GaussianPrior(mean, variance)
-    together = fit(rows, k, prior, trials=of, sample_weight=weight)
-    apart = fit(Phi, success.astype(float), prior)
-    np.testing.assert_allclose(together.mean, apart.mean, atol=1e-6)
-    np.testing.assert_allclose(together.precision, apart.precision, rtol=1e-6)
-
-
-def test_uneven_weights_count_as_fewer_objects() -> None:
-    weight = np.where(np.arange(100) < 50, 1.0, 9.0)
-    _, _, of, each = counted(np.ones((100, 1)), np.arange(100) % 2 == 0, weight)
-    assert (each * of).sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
 
 
 def test_sums_are_those_of_a_loop_whatever_the_batches() -> None:
