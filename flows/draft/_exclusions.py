@@ -33,6 +33,8 @@ DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""
 FOLLOWS = 0.5
 """Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
+FEWEST_ROWS = 20
+"""Rows with both values below which nothing is said of the order of two columns."""
 FEW_MARKS = 0.1
 """Share of the values of an error that may be marks for none."""
 OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
@@ -164,14 +166,15 @@ def _follows_photometry(
         or quality.is_magnitude(c, rows[c.name])
         or (quality.about_an_error(c) and band_and_kind(c.name)[0] is not None)
     ]
-    return any(_follows(values, rows[n]) for n in bright)
+    return any(same_order(values, rows[n], FEWEST_ROWS) > FOLLOWS for n in bright)
 
 
-def _follows(x: Floats, y: Floats) -> bool:
+def same_order(x: Floats, y: Floats, fewest: float) -> float:
+    """Return the size of the rank correlation of two columns (n,); 0 where fewer rows have both, or one is constant."""
     both = np.isfinite(x) & np.isfinite(y)
-    if both.sum() < 20 or np.ptp(x[both]) == 0 or np.ptp(y[both]) == 0:
-        return False
-    return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1])) > FOLLOWS
+    if both.sum() < fewest or np.ptp(x[both]) == 0 or np.ptp(y[both]) == 0:
+        return 0.0
+    return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1]))
 
 
 def error_of(

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from blr.arrays import Floats, mid_ranks
+from blr.arrays import Floats
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, Element, annotated_names
@@ -33,7 +33,14 @@ from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._columns import Chosen, choose_columns, quoted
-from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
+from flows.draft._exclusions import (
+    LABELS_ALONE,
+    Evidence,
+    on_the_sky,
+    reason_against,
+    reason_against_copy,
+    same_order,
+)
 from flows.draft._page import LEAST_OF_TARGET, Page, Split
 from flows.draft.inspection import (
     LONGEST_NAME,
@@ -62,45 +69,21 @@ MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
 
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
-    """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
-    orders: dict[str, _Order] = {}
+    """Return the columns (n,) that order the rows as an earlier one does, each with that one.
+
+    The earlier one has values in nearly all of the other's rows.
+    """
+    distinct: dict[str, Floats] = {}
     copies: dict[str, str] = {}
     for name in names[:MOST_COMPARED]:
-        order = _Order(rows[name])
-        if (copied := order.like(orders)) is None:
-            orders[name] = order
+        mine = rows[name][:ROWS_COMPARED]
+        fewest = max(FEWEST_COMPARED, 0.9 * np.isfinite(mine).sum())
+        found = (other for other, theirs in distinct.items() if same_order(mine, theirs, fewest) > SAME_ORDER)
+        if (copied := next(found, None)) is None:
+            distinct[name] = mine
         else:
             copies[name] = copied
     return copies
-
-
-class _Order:
-    """The order of the first rows by a column (n,)."""
-
-    def __init__(self, values: Floats) -> None:
-        self.values = values[:ROWS_COMPARED]
-        self.known = np.isfinite(self.values)
-        self.whole = _centred_ranks(self.values) if self.known.all() else None
-
-    def like(self, others: Mapping[str, _Order]) -> str | None:
-        """Return the first column that orders the rows as this one does, and has values in nearly all of its rows."""
-        for name, other in others.items():
-            both = self.known & other.known
-            if both.sum() < max(FEWEST_COMPARED, 0.9 * self.known.sum()):
-                continue
-            mine, theirs = self.whole, other.whole
-            if mine is None or theirs is None:
-                mine, theirs = (_centred_ranks(one.values[both]) for one in (self, other))
-            if abs(float(mine @ theirs)) > SAME_ORDER:
-                return name
-        return None
-
-
-def _centred_ranks(x: Floats) -> Floats:
-    """Return the ranks (n,) less their mean, as a vector of length 1; zeros of equal numbers."""
-    ranks = mid_ranks(x) - (len(x) + 1) / 2
-    length = float(np.linalg.norm(ranks))
-    return ranks / length if length else ranks
 
 
 TELLS = 0.05
@@ -251,9 +234,8 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
     evidence = _evidence(catalog, seen, label, labels)
     chosen = choose_columns(seen, evidence)
     told = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
-    chosen.told = {
-        name: gain for name, gain in sorted(told.items(), key=lambda one: -one[1]) if gain >= TELLS
-    }
+    most = sorted(told, key=lambda name: -told[name])
+    chosen.told = {name: told[name] for name in most if told[name] >= TELLS}
     if not chosen.features:
         return chosen, set()
     known_labels = labels[labels != ""]
