@@ -231,16 +231,6 @@ def test_a_targets_limit_needs_one_in_training() -> None:
         )
 
 
-@pytest.mark.parametrize("key", ["units", "columns"])
-def test_a_name_that_nothing_asks_for_is_refused(key: str) -> None:
-    text = HEAD + LABEL + BAND.format("") + "[target]\nwhere = 'mag < 20'\n"
-    for name in ("flux", "sigma", "mag", "id"):
-        parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
-    for name in ("fluxx", "m", "ivar"):  # m is a magnitude made here, ivar in the file alone
-        with pytest.raises(SpecificationError, match=rf"target\.{key}: got '{name}', expected the name"):
-            parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
-
-
 @pytest.mark.parametrize("told", ["photometry", "ucd", ""])
 def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path: Path, told: str) -> None:
     """By what the specification calls them, or their UCD; of a column of which neither says a word nothing is known."""

@@ -92,10 +92,3 @@ def test_a_classifier_comes_back_from_its_file(both: tuple[Any, Any, Any], tmp_p
     (tmp_path / "trained.asdf").write_bytes((tmp_path / "trained.asdf").read_bytes()[:-500])
     with pytest.raises(ModelError, match=r"trained\.asdf"):
         flows.read_classifier(tmp_path / "trained.asdf")
-
-
-def test_a_row_is_explained_by_what_it_has(both: tuple[Any, Any, Any]) -> None:
-    _, trained, X = both
-    found = trained.explain(X[0])  # without v
-    assert np.isnan(found.value).tolist() == [False, True]
-    assert found.logit == pytest.approx(found.reference + found.value[0])

@@ -163,10 +163,3 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: 
     stored = Store(folder / "models").load("morphology").classifier.temperature
     np.testing.assert_array_equal(stored.power, SHARP.power)
     assert any("to the power 2.00 (temperature scaling)" in text for text in TrainReport.of(result).remarks)
-
-
-def test_no_temperature_is_estimated_where_none_is_wanted(folder: Path, asked: dict[str, float]) -> None:
-    result = train(spec(folder, '[split]\nheld_out = 0\n[select]\ntemperature = "none"'), folder / "models")
-    assert not asked
-    assert result.training.mean_power is None
-    assert Store(folder / "models").load("morphology").classifier.temperature is None
