@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,14 +129,18 @@ MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 
 
-@dataclass(frozen=True)
-class Split:
-    """The value of split.by, with a remark, and the column of catalog.id where it is 'id'."""
+Split = tuple[tuple[str, ...], str | None]
+"""Lines of [split], and the column of catalog.id where it is that which splits."""
 
-    by: str | tuple[str, ...]
-    remark: str = ""
-    identifier: str | None = None
-    order: int | None = None
+
+def split_by(
+    by: str | Sequence[str], remark: str = "", *, identifier: str | None = None, order: int | None = None
+) -> Split:
+    """Return a split by 'id', by columns, or by pixels of an order."""
+    value = toml_text(by) if isinstance(by, str) else toml_texts(by)
+    pixels = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
+    line = f"by = {value}" + (f"  # {remark}" if remark else "")
+    return (line,) if order is None else (line, pixels), identifier
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,7 @@ class Page:
         if self.table is not None:
             yield f"table = {toml_text(self.table)}"
         known = suspected_identifiers(self.seen)
-        stated = self.split.identifier or naming_column(self.seen) or repeating_column(self.seen)
+        stated = self.split[1] or naming_column(self.seen) or repeating_column(self.seen)
         for name, why in known:
             comment = f"id = {toml_text(name)}  # {comment_text(why)}"
             yield comment if name == stated else f"# {comment}"
@@ -316,14 +320,11 @@ class Page:
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
-        by = toml_text(self.split.by) if isinstance(self.split.by, str) else toml_texts(self.split.by)
-        yield f"by = {by}" + (f"  # {self.split.remark}" if self.split.remark else "")
+        yield from self.split[0]
         if self._rows() < HELD_OUT_FROM:
             yield "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
         else:
             yield f"held_out = {HELD_OUT}"
-        if self.split.order is not None:
-            yield f"healpix_order = {self.split.order}  # stated, so that the split stays as the catalogue grows"
         yield ""
 
     def _photometry(self) -> Iterator[str]:
@@ -360,8 +361,6 @@ class Page:
             yield f"basis = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in basis.items())} }}"
             if candidate.transform != "none":
                 yield f"transform = {toml_text(candidate.transform)}"
-            if candidate.prior_probability != 1.0:
-                yield f"prior_probability = {candidate.prior_probability:g}"
             yield ""
 
     def _flags(self) -> Iterator[str]:

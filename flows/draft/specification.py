@@ -41,7 +41,7 @@ from flows.draft._exclusions import (
     reason_against_copy,
     same_order,
 )
-from flows.draft._page import LEAST_OF_TARGET, Page, Split
+from flows.draft._page import LEAST_OF_TARGET, Page, Split, split_by
 from flows.draft.inspection import (
     LONGEST_NAME,
     PositionSummary,
@@ -337,17 +337,17 @@ def _options(
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
         is_id = named is None or repeating == "id"
-        option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
+        option = split_by("id", remark, identifier=repeating) if is_id else split_by(repeating, remark)
         yield option, split.name_keys([seen.chosen[repeating]])
     if named is not None:
-        yield Split("id", "", named), split.name_keys([seen.chosen[named]])
+        yield split_by("id", identifier=named), split.name_keys([seen.chosen[named]])
     better = named is not None or (repeating is not None and repeating != label)
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         order, shares = split.split_by_pixels(pixels, HELD_OUT)
-        by_pixels = Split("healpix", remark, order=order), split.healpix_keys(pixels, order)
+        by_pixels = split_by("healpix", remark, order=order), split.healpix_keys(pixels, order)
         if split.is_about(shares[order], HELD_OUT):
             better = True
             yield by_pixels
@@ -368,5 +368,5 @@ def _options(
             keys = split.name_keys([seen.chosen[name] for name in names])
             if len(np.unique(keys)) >= TOLD_APART * len(keys):
                 break
-        yield Split(names[0] if len(names) == 1 else tuple(names), remark), keys
+        yield split_by(names[0] if len(names) == 1 else names, remark), keys
     yield from few_places
