@@ -123,8 +123,8 @@ def _gain(missing: Mask, classes: NDArray[np.object_]) -> float:
 
 
 FOLDS = 5
-MOST_ROWS, MOST_WEIGHTS = 2000, 800
-"""Bounds on the work: a look takes seconds."""
+MOST_ROWS = 2000
+"""Bound on the work: a look takes seconds."""
 MOST_GROUPED, WORK = 10_000, 4_000_000
 """Rows that tell which classes are alike, and these times features and classes: rare classes need many."""
 MOST_SUSPECTS = 6
@@ -246,7 +246,6 @@ class Chosen:
     alike: str = ""
     groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES
-    called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.
     measured: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
@@ -255,13 +254,9 @@ class Chosen:
         if len(self.features) >= self.most:
             return
         plain = word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
-        # 'f 1' is not called f_1 where that is a column: one would be taken for the other.
-        others = self.called if expression == quoted(name) and name.lower() != plain else ()
         number = count(2)
-        while word in self.features or word in others:
+        while word in self.features:
             word = f"{plain}_{next(number)}"
-        if plain in others:
-            remark = "; ".join(filter(None, (remark, f"{plain} is another column")))
         self.features[word] = (expression, remark)
 
     def columns(self) -> set[str]:
@@ -307,8 +302,7 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
-    called = frozenset(name.lower() for name in seen.columns)
-    chosen = Chosen(bands=bands, most=most, called=called)
+    chosen = Chosen(bands=bands, most=most)
     for name, other in said.items():
         chosen.left_out[name] = (f"the flux of {other}: adds no information", "copies")
     errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}

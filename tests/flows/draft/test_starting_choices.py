@@ -191,14 +191,13 @@ def test_a_column_of_each_row_is_the_identifier_beside_the_name_of_the_object(tm
 
 
 @pytest.mark.parametrize("order", [("f 1", "f_1"), ("f_1", "f 1")])
-def test_a_column_is_not_called_as_another_one_is(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_columns_that_differ_in_a_blank_are_two_features(tmp_path: Path, order: tuple[str, str]) -> None:
     rng = np.random.default_rng(2)
     kind = rng.random(400) < 0.5
     columns = {name: kind + rng.normal(size=400) for name in order}
     Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "blanks.fits")
     start = started(tmp_path / "blanks.fits", "kind")
-    assert start.features == {"f_1": "f_1", "f_1_2": "`f 1`"}
-    assert '"f_1_2" = "`f 1`"  # f_1 is another column' in start.text
+    assert sorted(start.features.values()) == ["`f 1`", "f_1"]
 
 
 def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
