@@ -148,11 +148,6 @@ class Forest(Basis):
         """M: the constant, the features where they are functions, and the logits."""
         return 1 + self.linear * self.n_features + len(self.centre)
 
-    @property
-    def bounded(self) -> bool:
-        """Whether there are trees alone: they are constant far from the data."""
-        return not self.linear
-
     def training_design(self, X: ArrayLike) -> Matrix:
         """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
 

@@ -156,37 +156,22 @@ class Centred(Basis):
         """The intercept, one function a centre, and one a feature with `linear`."""
         return 1 + len(self.centres) + (self.n_features if self.linear else 0)
 
-    @property
-    def bounded(self) -> bool:
-        """A local function is bounded; a linear term is not."""
-        return not self.linear
-
     @staticmethod
     @abstractmethod
     def _default_width(Z: Matrix, rng: Generator) -> float:
         """Return the default width for rows like standardised Z, shape (N, F)."""
 
     @abstractmethod
-    def _values(self, Z: Matrix, out: Matrix) -> None:
-        """Write the functions at Z, shape (n, F), into out, shape (n, K)."""
-
-    @abstractmethod
-    def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        """Return the derivatives at Z, shape (n, K, F); `values` (n, K) are the functions' values there."""
-
     def values(self, Z: Matrix) -> Matrix:
         """Return the local functions, shape (n, K), at standardised Z, shape (n, F)."""
-        values = np.empty((len(Z), len(self.centres)))
-        self._values(Z, values)
-        return values
 
+    @abstractmethod
     def slopes(self, Z: Matrix) -> Matrix:
         """Return the local functions' derivatives, shape (n, K, F), at standardised Z, shape (n, F)."""
-        return self._slopes(Z, self.values(Z))
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         end = 1 + len(self.centres)
-        self._values(Z, out[:, 1:end])
+        out[:, 1:end] = self.values(Z)
         if self.linear:
             out[:, end:] = Z
 
@@ -224,17 +209,19 @@ class RBF(Centred):
         constant = np.full(len(self.centres), -0.5)
         return np.vstack([scaled.T, constant, -0.5 * np.sum(scaled**2, axis=1)])
 
-    def _values(self, Z: Matrix, out: Matrix) -> None:
+    def values(self, Z: Matrix) -> Matrix:
+        """Return exp(−|z − c_k|² / 2s²), shape (n, K)."""
         Z = Z / self.width
         squares = np.sum(Z**2, axis=1, keepdims=True)
         exponent = np.hstack([Z, squares, np.ones((len(Z), 1))]) @ self._exponent
         # At most 0, because the expansion of the square rounds to either side of it.
         np.clip(exponent, LEAST_EXPONENT, 0, out=exponent)
         compiled.exponentials(exponent)
-        out[:] = exponent
+        return exponent
 
-    def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        return values[:, :, None] * (self.centres - Z[:, None, :]) / self.width**2
+    def slopes(self, Z: Matrix) -> Matrix:
+        """Return the derivatives, shape (n, K, F)."""
+        return self.values(Z)[:, :, None] * (self.centres - Z[:, None, :]) / self.width**2
 
 
 # Laplacian kernel functions about centres spread over the training set, with a sharp peak at each centre.
@@ -256,16 +243,17 @@ class Laplacian(Centred):
     def _default_width(Z: Matrix, rng: Generator) -> float:
         return median_city_block(Z, rng)
 
-    def _values(self, Z: Matrix, out: Matrix) -> None:
+    def values(self, Z: Matrix) -> Matrix:
+        """Return exp(−Σ_f |z_f − c_kf| / s), shape (n, K)."""
         exponent = city_block(Z, self.centres)
         exponent *= -1.0 / self.width
         np.maximum(exponent, LEAST_EXPONENT, out=exponent)
         compiled.exponentials(exponent)
-        out[:] = exponent
+        return exponent
 
-    def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        # At a centre, where the slope jumps, the mean of both sides: 0.
-        return values[:, :, None] * np.sign(self.centres - Z[:, None, :]) / self.width
+    def slopes(self, Z: Matrix) -> Matrix:
+        """Return the derivatives, shape (n, K, F); at a centre, where a slope jumps, the mean of both sides: 0."""
+        return self.values(Z)[:, :, None] * np.sign(self.centres - Z[:, None, :]) / self.width
 
 
 # Functions whose weights make a Gaussian process: Nyström's approximation of a kernel.
@@ -278,7 +266,6 @@ class Laplacian(Centred):
 # eigenvectors of K, which changes no covariance; tiny eigenvalues are left out. Shapes: n rows, F features, c centres,
 # M functions with the intercept.
 
-_KERNELS: dict[str, type[Laplacian | RBF]] = {"laplacian": Laplacian, "gaussian": RBF}
 _LEAST_EIGENVALUE = 1e-8
 """Eigenvalues below this share of the largest are rounding errors, and are left out."""
 
@@ -287,23 +274,19 @@ _LEAST_EIGENVALUE = 1e-8
 class Nystroem(Basis):
     """φ(x) = k(x)ᵀ `components`, k(x) between x and `centres`, shape (c, F); `components` (c, M − 1).
 
-    The "laplacian" kernel falls by a factor of e over a city-block distance of `width`; the "gaussian" one is
-    exp(−d² / (2 width²)) of the Euclidean distance d, in standard deviations of the features.
+    The Laplacian kernel falls by a factor of e over a city-block distance of `width`.
     """
 
     centres: Matrix
     components: Matrix
     width: float
-    kernel: str
 
     kind = "nystroem"
-    bounded = True
 
     def __post_init__(self) -> None:
         self._keep_points("centres", self.centres)
         self._keep("components", as_matrix(self.components, "components"))
         object.__setattr__(self, "width", positive(self.width, "width"))
-        _function(self.kernel)
         if len(self.components) != len(self.centres):
             raise ValueError(
                 f"got components of shape {self.components.shape} for {len(self.centres)} centres, expected a row of "
@@ -319,17 +302,16 @@ class Nystroem(Basis):
         weight: Vector | None = None,
         centres: int = 100,
         width: float | None = None,
-        kernel: str = "laplacian",
     ) -> Nystroem:
         """Return the functions with up to `centres` centres that cover rows like X, shape (N, F).
 
-        The default width is that of the kernel's own basis, "laplacian" or "rbf".
+        The default width is that of the basis "laplacian".
         """
-        local = _function(kernel).fit(X, rng=rng, weight=weight, centres=centres, width=width)
+        local = Laplacian.fit(X, rng=rng, weight=weight, centres=centres, width=width)
         between = local.values(local.centres)
         variance, direction = directions((between + between.T) / 2, _LEAST_EIGENVALUE)
         components = direction / np.sqrt(variance)
-        return cls(local.standardisation, local.centres, components, local.width, kernel)
+        return cls(local.standardisation, local.centres, components, local.width)
 
     @property
     def n_functions(self) -> int:
@@ -339,7 +321,7 @@ class Nystroem(Basis):
     @cached_property
     def _local(self) -> Centred:
         """The kernel's functions about the centres."""
-        return _function(self.kernel)(self.standardisation, self.centres, self.width, linear=False)
+        return Laplacian(self.standardisation, self.centres, self.width, linear=False)
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         np.matmul(self._local.values(Z), self.components, out=out[:, 1:])
@@ -363,13 +345,6 @@ class Nystroem(Basis):
         return [f"nystroem({m})" for m in range(1, self.n_functions)]
 
 
-def _function(kernel: str) -> type[Laplacian | RBF]:
-    """Return the basis of the kernel's functions; raise ValueError where there is no such kernel."""
-    if kernel not in _KERNELS:
-        raise ValueError(f"kernel must be one of {', '.join(map(repr, _KERNELS))}, got {kernel!r}")
-    return _KERNELS[kernel]
-
-
 @dataclass(frozen=True, eq=False)
 class Fourier(Basis):
     """cos(ω·z) and sin(ω·z) for D `directions` ω λ, shape (D, F), so M = 1 + 2 D.
@@ -387,7 +362,6 @@ class Fourier(Basis):
     lengthscale: float
 
     kind = "fourier"
-    bounded = True
 
     def __post_init__(self) -> None:
         self._keep_points("directions", self.directions)
@@ -472,7 +446,6 @@ class Sigmoid(Basis):
     width: Vector
 
     kind = "sigmoid"
-    bounded = True
 
     def __post_init__(self) -> None:
         self._keep("feature", self.feature, np.int64)

@@ -38,7 +38,6 @@ class Linear(Basis):
     """φ = (1, z_1, …, z_F) of the standardised features z, so M = F + 1."""
 
     kind = "linear"
-    bounded = False
 
     @classmethod
     def fit(cls, X: Matrix, *, weight: Vector | None = None) -> Linear:
@@ -78,7 +77,6 @@ class Polynomial(Basis):
     degree: int
 
     kind = "polynomial"
-    bounded = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", whole(self.degree, "degree"))
@@ -151,7 +149,6 @@ class Principal(Basis):
     components: Matrix
 
     kind = "principal"
-    bounded = False
 
     def __post_init__(self) -> None:
         self._keep("components", self.components)
@@ -197,7 +194,6 @@ class Principal(Basis):
         return [f"component({j})" for j in range(1, self.components.shape[1] + 1)]
 
 
-_EXTRAPOLATIONS = ("linear", "constant")
 _NEAR = 1e-6  # Knots nearer than this fraction of the feature's range are merged.
 
 
@@ -210,13 +206,11 @@ class BSpline(Basis):
     doi:10.1016/0021-9045(72)90080-9, in the form of Piegl & Tiller, The NURBS Book, A2.2.
 
     `breakpoints[f]` runs from the least to the greatest training value; a feature with only one breakpoint was
-    constant and has no functions.  Outside, the curve goes on as its tangent ("linear", whose variance then grows away
-    from the data) or stays where it was ("constant").
+    constant and has no functions.  Outside, the curve goes on as its tangent.
     """
 
     breakpoints: tuple[Vector, ...]
     degree: int
-    extrapolation: str
 
     kind = "bspline"
 
@@ -228,10 +222,6 @@ class BSpline(Basis):
                 f"got the breakpoints of {len(self.breakpoints)} feature(s) for {self.n_features} feature(s); "
                 "give one array a feature"
             )
-        if self.extrapolation not in _EXTRAPOLATIONS:
-            raise ValueError(
-                f"extrapolation must be one of {', '.join(_EXTRAPOLATIONS)}, got {self.extrapolation!r}"
-            )
 
     @classmethod
     def fit(
@@ -241,23 +231,17 @@ class BSpline(Basis):
         weight: Vector | None = None,
         knots: int = 5,
         degree: int = 3,
-        extrapolation: str = "linear",
     ) -> BSpline:
         """Return the splines with up to `knots` inner knots a feature, at quantiles of X, shape (N, F)."""
         count = whole(knots, "knots", least=0)
         standardisation = Standardisation.learn(X, weight)
         points = tuple(_breakpoints(z, count) for z in standardisation(X).T)
-        return cls(standardisation, points, degree, extrapolation)
+        return cls(standardisation, points, degree)
 
     @property
     def n_functions(self) -> int:
         """The intercept, and for each feature its inner knots plus the degree."""
         return 1 + sum(self._counts())
-
-    @property
-    def bounded(self) -> bool:
-        """Return whether the functions are bounded: a curve that continues as its tangent is not."""
-        return self.extrapolation == "constant"
 
     def _counts(self) -> list[int]:
         return [len(points) - 2 + self.degree if len(points) > 1 else 0 for points in self.breakpoints]
@@ -276,7 +260,7 @@ class BSpline(Basis):
         inside = np.clip(z, points[0], points[-1])
         values = spline_values(inside, knots, self.degree)
         beyond = np.flatnonzero(z != inside)
-        if beyond.size and self.extrapolation == "linear":
+        if beyond.size:
             slopes = spline_slopes(inside[beyond], knots, self.degree)
             values[beyond] += slopes * (z - inside)[beyond, None]
         return values
@@ -286,8 +270,6 @@ class BSpline(Basis):
             if len(points) > 1:
                 inside = np.clip(Z[:, f], points[0], points[-1])
                 slopes = spline_slopes(inside, clamped_knots(points, self.degree), self.degree)
-                if self.extrapolation == "constant":
-                    slopes[Z[:, f] != inside] = 0
                 out[:, columns, f] = slopes[:, 1:]
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:

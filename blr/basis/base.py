@@ -49,8 +49,8 @@ class Basis(ABC):
     """M functions of F features; function 0 is the constant 1.
 
     A subclass names its `kind`, learns its fields in a classmethod `fit(X, *, options)` (with an option `rng`
-    where it draws), and writes `_evaluate`, `_derivative`, `_names`, `n_functions` and `bounded`.  Its fields
-    are scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
+    where it draws), and writes `_evaluate`, `_derivative`, `_names` and `n_functions`.  Its fields are
+    scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
 
     Examples
     --------
@@ -79,11 +79,6 @@ class Basis(ABC):
     @abstractmethod
     def n_functions(self) -> int:
         """M, the number of columns of Φ."""
-
-    @property
-    @abstractmethod
-    def bounded(self) -> bool:
-        """Whether Φ stays bounded far from the data, so that the logit's variance finds no outliers."""
 
     def __call__(self, X: ArrayLike) -> Matrix:
         """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F), an array or a table.

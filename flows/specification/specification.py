@@ -107,11 +107,7 @@ class NystroemBasis(SpecificationTable):
     width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
         default=None,
         description="Width of the kernel in units of a feature's spread, or several, among which the evidence chooses: "
-        "of a Laplacian kernel the summed distance over which it falls by e; default: from the rows",
-    )
-    kernel: Literal["laplacian", "gaussian"] = Field(
-        default="laplacian",
-        description="Laplacian: logits may bend sharply along a feature; Gaussian: they are smooth",
+        "the summed distance over which it falls by e; default: from the rows",
     )
 
 
@@ -129,9 +125,6 @@ class BsplineBasis(SpecificationTable):
     kind: Literal["bspline"]
     knots: int = Field(default=5, ge=1, le=200, description="Inner knots a feature")
     degree: int = Field(default=3, ge=1, le=5, description="Degree of the pieces")
-    extrapolation: Literal["linear", "constant"] = Field(
-        default="linear", description="How a curve goes on beyond the training rows"
-    )
 
 
 class FourierBasis(SpecificationTable):

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from blr.arrays import Matrix
 from blr.basis.base import _BLOCK, Standardisation
@@ -25,12 +23,10 @@ INSTANCES = {
     "laplacian, narrow": ("laplacian", {"centres": 5, "width": 0.6}),
     "laplacian with linear": ("laplacian", {"centres": 7, "linear": True}),
     "nystroem": ("nystroem", {"centres": 12}),
-    "nystroem, gaussian": ("nystroem", {"centres": 30, "kernel": "gaussian", "width": 2.0}),
     "nystroem, softened": ("nystroem", {"centres": 7, "soften": True}),
     "sigmoid": ("sigmoid", {}),
     "sigmoid, steep": ("sigmoid", {"centres": 3, "width": 0.2}),
     "bspline": ("bspline", {}),
-    "bspline, constant outside": ("bspline", {"extrapolation": "constant"}),
     "bspline, no inner knots": ("bspline", {"knots": 0, "degree": 2}),
     "bspline, broken line": ("bspline", {"degree": 1, "knots": 2}),
     "fourier": ("fourier", {"frequencies": 10}),
@@ -115,24 +111,10 @@ def test_dict_round_trip_is_exact(name: str) -> None:
     again = basis_from_dict(stored)
     assert type(again) is type(basis)
     assert again.names(NAMES) == basis.names(NAMES)
-    assert again.bounded == basis.bounded
     np.testing.assert_array_equal(again(X), basis(X))
     np.testing.assert_array_equal(again.jacobian(X), basis.jacobian(X))
-
-
-@every
-def test_stored_arrays_are_its_own(name: str) -> None:
-    """A loaded basis neither changes with the arrays it came from nor lets itself be changed."""
-    stored = {
-        key: value.copy() if isinstance(value, np.ndarray) else value
-        for key, value in fitted(name).to_dict().items()
-    }
-    basis, X = basis_from_dict(stored), galaxies(5)
-    before = basis(X)
-    stored["mean"] += 1
-    np.testing.assert_array_equal(basis(X), before)
     with pytest.raises(ValueError, match="read-only"):
-        basis.to_dict()["mean"][0] = 0
+        again.to_dict()["mean"][0] = 0
 
 
 @every
@@ -149,13 +131,6 @@ def test_units_of_the_features_do_not_matter(name: str) -> None:
 
 
 @every
-def test_powers_of_two_do_not_matter_at_all(name: str) -> None:
-    X, new = galaxies(), galaxies(50, seed=8)
-    scale = 2.0 ** np.array([-40, 40, 3])
-    np.testing.assert_array_equal(fitted(name, X * scale)(new * scale), fitted(name, X)(new))
-
-
-@every
 def test_rows_do_not_see_each_other(name: str) -> None:
     """Over the edge of a block, and one at a time."""
     basis, X = fitted(name), galaxies(_BLOCK + 3, seed=9)
@@ -165,13 +140,6 @@ def test_rows_do_not_see_each_other(name: str) -> None:
     np.testing.assert_allclose(whole[_BLOCK - 2 :], alone, rtol=1e-12, atol=3e-14)
     pieces = np.vstack([basis.jacobian(X[:10]), basis.jacobian(X[10:])])
     np.testing.assert_allclose(basis.jacobian(X), pieces, rtol=1e-11, atol=1e-11)
-
-
-@every
-def test_bounded_means_bounded(name: str) -> None:
-    basis = fitted(name)
-    far = basis.standardisation.mean + 1e6 * basis.standardisation.scale * [[1, 1, 1], [-1, 0, 1]]
-    assert basis.bounded == bool(np.abs(basis(far)).max() < 10)
 
 
 @every
@@ -232,21 +200,10 @@ def test_unknown_kind_names_the_nearest() -> None:
         basis_from_dict({"mean": [0.0]})
     with pytest.raises(ValueError, match=r"unknown option 'degree' \(known: none\)"):
         fit_basis("linear", galaxies(), degree=1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "option", "near"),
-    [
-        ("rbf", "centers", "centres"),
-        ("polynomial", "degrees", "degree"),
-        ("fourier", "length_scale", "lengthscale"),
-    ],
-)
-def test_unknown_option_names_the_nearest(kind: str, option: str, near: str) -> None:
     with pytest.raises(
-        ValueError, match=f"unknown option '{option}' .did you mean '{near}'. .* {kind} basis"
+        ValueError, match=r"unknown option 'centers' \(did you mean 'centres'\?.* of a rbf basis"
     ):
-        fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **{option: 3})
+        fit_basis("rbf", galaxies(), rng=np.random.default_rng(0), centers=3)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +212,8 @@ def test_unknown_option_names_the_nearest(kind: str, option: str, near: str) -> 
         ("polynomial", {"degree": 0}, "degree must be a whole number of 1 or more, got 0"),
         ("polynomial", {"degree": 2.0}, "degree must be a whole number"),
         ("polynomial", {"degree": 60}, "more than 10000; lower the degree"),
+        ("principal", {"power": -0.1}, "power must be a number from 0 to 2, got -0.1"),
+        ("principal", {"power": 2.5}, "power must be a number from 0 to 2"),
         ("rbf", {"centres": 0}, "centres must be a whole number"),
         ("rbf", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         (
@@ -262,11 +221,9 @@ def test_unknown_option_names_the_nearest(kind: str, option: str, near: str) -> 
             {"width": [1.0, 2.0, 3.0]},
             "width must be a positive number, in standard deviations, got",
         ),
-        ("nystroem", {"kernel": "cosine"}, "kernel must be one of 'laplacian', 'gaussian', got 'cosine'"),
         ("sigmoid", {"width": float("nan")}, "width must be a positive number"),
         ("bspline", {"knots": -1}, "knots must be a whole number of 0 or more"),
         ("bspline", {"degree": 0}, "degree must be a whole number"),
-        ("bspline", {"extrapolation": "flat"}, "one of linear, constant, got 'flat'"),
         ("fourier", {"frequencies": 0}, "frequencies must be a whole number"),
         ("fourier", {"lengthscale": "long"}, "lengthscale must be a positive number"),
     ],
@@ -301,7 +258,6 @@ def test_a_damaged_description_is_refused(name: str) -> None:
         ("rbf", {"centres": np.zeros((2, 2))}, "got 2 column.s. of centres"),
         ("nystroem", {"centres": np.zeros((12, 2))}, "got 2 column.s. of centres, expected 3"),
         ("nystroem", {"components": np.zeros((2, 2))}, "a row of components for each centre"),
-        ("nystroem", {"kernel": "cosine"}, "kernel must be one of"),
         ("fourier", {"directions": np.zeros((2, 2))}, "got 2 column.s. of directions"),
         ("bspline", {"breakpoints": [np.array([0.0, 1.0])]}, "breakpoints of 1 feature"),
         ("bspline", {"breakpoints": [np.array([1.0, 0.0])] * 3}, "must increase"),
@@ -311,12 +267,6 @@ def test_a_damaged_description_is_refused(name: str) -> None:
 def test_damaged_fields_are_refused(name: str, damage: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         basis_from_dict({**fitted(name).to_dict(), **damage})
-
-
-def test_standardised_training_set_has_unit_moments() -> None:
-    Z = Standardisation.learn(galaxies())(galaxies())
-    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(Z.std(axis=0), 1, rtol=1e-12)
 
 
 def test_rare_values_stay_near() -> None:
@@ -336,12 +286,3 @@ def test_constant_features_have_scale_one(constant: float) -> None:
     learned = Standardisation.learn(np.full((11, 1), constant))
     assert learned.scale[0] == 1
     np.testing.assert_allclose(learned.mean, constant, rtol=1e-15)
-
-
-@settings(max_examples=50)
-@given(exponent=st.integers(-150, 150), rows=st.integers(2, 40), seed=st.integers(0, 99))
-def test_standardisation_is_exact_under_powers_of_two(exponent: int, rows: int, seed: int) -> None:
-    X = np.random.default_rng(seed).normal(size=(rows, 2))
-    one, other = Standardisation.learn(X), Standardisation.learn(X * 2.0**exponent)
-    np.testing.assert_array_equal(other.scale, one.scale * 2.0**exponent)
-    np.testing.assert_array_equal(other(X * 2.0**exponent), one(X))

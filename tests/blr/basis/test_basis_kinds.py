@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.interpolate import BSpline as ScipyBSpline
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
@@ -18,7 +16,7 @@ from blr import compiled
 from blr.arrays import Matrix
 from blr.basis._kernels import spread_centres, squared_distances
 from blr.basis._polynomial import clamped_knots, spline_slopes, spline_values
-from blr.basis.kinds import BASES, basis_from_dict, fit_basis
+from blr.basis.kinds import basis_from_dict, fit_basis
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
@@ -72,14 +70,11 @@ def test_draws_of_weights_of_nystroem_functions_vary_as_the_kernel_says() -> Non
 
 
 def test_directions_of_rounding_errors_are_no_nystroem_functions() -> None:
-    """A wide Gaussian kernel makes few smooth functions; a centre twice makes no second one."""
+    """A very wide kernel makes few functions; a centre twice makes no second one."""
     X = features()
-    wide = fit_basis("nystroem", X, rng=rng(), centres=60, width=30.0, kernel="gaussian")
+    wide = fit_basis("nystroem", X, rng=rng(), centres=60, width=1e6)
     assert 10 < wide.n_functions < 50
-    Phi = wide(X)[:, 1:]
-    local = BASES["rbf"](wide.standardisation, wide.centres, 30.0, linear=False)
-    np.testing.assert_allclose(np.sum(Phi**2, axis=1), 1, atol=1e-6)
-    assert local(X).shape[1] == 61
+    np.testing.assert_allclose(np.sum(wide(X)[:, 1:] ** 2, axis=1), 1, atol=1e-5)
     assert fit_basis("nystroem", np.ones((9, 2)), rng=rng()).n_functions == 2
 
 
@@ -98,11 +93,6 @@ def test_fewer_distinct_rows_give_fewer_centres(distinct: int) -> None:
     X = np.repeat(features(distinct), 7, axis=0)
     assert fit_basis("rbf", X, rng=rng(), centres=40).n_functions == 1 + distinct
     np.testing.assert_allclose(np.sort(spread_centres(X, 40, rng()), axis=0), np.sort(X[::7], axis=0))
-
-
-def test_centres_of_a_large_set_need_only_a_sample() -> None:
-    X = rng().normal(size=(50_000, 2))
-    assert spread_centres(X, 3, rng()).shape == (3, 2)
 
 
 def test_default_width_follows_the_data() -> None:
@@ -148,22 +138,6 @@ def test_bsplines_are_those_of_scipy(degree: int) -> None:
     np.testing.assert_allclose(spline_values(points[-1:], knots, degree), np.eye(count)[-1:], atol=1e-15)
 
 
-@settings(max_examples=50)
-@given(
-    degree=st.integers(1, 5),
-    gaps=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8),
-    where=st.floats(0, 1),
-)
-def test_bsplines_sum_to_one_and_their_slopes_to_zero(degree: int, gaps: list[float], where: float) -> None:
-    points = np.concatenate([[0.0], np.cumsum(gaps)])
-    knots = clamped_knots(points, degree)
-    x = np.array([where * points[-1]])
-    values, slopes = spline_values(x, knots, degree), spline_slopes(x, knots, degree)
-    np.testing.assert_allclose(values.sum(), 1, rtol=1e-12)
-    assert values.min() >= 0
-    np.testing.assert_allclose(slopes.sum(), 0, atol=1e-9 * max(1, np.abs(slopes).max()))
-
-
 def test_bspline_leaves_one_out_of_each_feature() -> None:
     """So the design matrix has full column rank."""
     X = features(400)
@@ -172,13 +146,11 @@ def test_bspline_leaves_one_out_of_each_feature() -> None:
     assert np.linalg.matrix_rank(basis(X)) == basis.n_functions
 
 
-def test_bspline_outside_is_the_tangent_or_the_edge() -> None:
+def test_bspline_outside_is_the_tangent() -> None:
     X = features(300, F=1)
     low, high = X.min(), X.max()
     outside = np.array([[low - 2], [low], [high], [high + 3]])
     straight = fit_basis("bspline", X)(outside)
-    flat = fit_basis("bspline", X, extrapolation="constant")(outside)
-    np.testing.assert_allclose(flat[[0, 3]], flat[[1, 2]], atol=1e-12)
     slopes = fit_basis("bspline", X).jacobian(outside)[:, :, 0]
     np.testing.assert_allclose(straight[3], straight[2] + 3 * slopes[2], atol=1e-12)
     np.testing.assert_allclose(straight[0], straight[1] - 2 * slopes[1], atol=1e-12)
@@ -244,12 +216,6 @@ def test_directions_without_variance_are_left_out() -> None:
     X = correlated()
     doubled = fit_basis("principal", np.hstack([X, X[:, :1]]))
     assert doubled.n_functions == 1 + 4
-
-
-@pytest.mark.parametrize("power", [-0.1, 2.5, True])
-def test_a_power_out_of_range_is_refused(power: float) -> None:
-    with pytest.raises(ValueError, match="power must be a number from 0 to 2, got"):
-        fit_basis("principal", correlated(), power=power)
 
 
 def rows(n: int = 300, K: int = 3, seed: int = 0) -> tuple[Any, Any]:
@@ -376,16 +342,14 @@ def test_one_group_or_few_rows_of_weight_have_trees_that_have_seen_them(*, boost
     assert np.isfinite(few.training_design(X)).all()
 
 
-def test_logits_of_new_rows_are_of_all_trees_and_bounded() -> None:
+def test_logits_of_new_rows_are_of_all_trees() -> None:
     X, y = rows()
     basis = forest(X, y)
-    assert basis.bounded
     assert basis.learnt_from_labels
     assert not np.allclose(basis(X), basis.training_design(X))
     far = basis(X * 1e6)
     assert np.abs(far).max() < 20
     linear = forest(X, y, linear=True)
-    assert not linear.bounded
     np.testing.assert_allclose(linear(X)[:, 1:5], linear.standardisation(X))
     assert linear.names(["a", "b", "c", "d"])[:6] == ("1", "a", "b", "c", "d", "trees for class 1")
 
