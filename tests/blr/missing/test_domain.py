@@ -14,7 +14,6 @@ from blr.arrays import Matrix
 from blr.classifier import Classifier
 from blr.member import Member
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread, wilson_hilferty
-from blr.missing.patterns import normal_nodes
 from blr.predictive.mixture import CONSTANT, Prediction, mix, mix_nodes, spread
 
 COVARIANCE = np.array([[1, 0.9, 0, 0.2], [0.9, 1, 0, 0.1], [0, 0, 1e-6, 0], [0.2, 0.1, 0, 100]])
@@ -59,45 +58,6 @@ def test_distance_is_its_definition_row_by_row() -> None:
         k = len(d)
         expected = wilson_hilferty(d @ np.linalg.inv(C) @ d, k) if k else 0.0
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-
-
-@some_present
-def test_distances_are_comparable_between_patterns(pattern: np.ndarray) -> None:
-    """Normal features have normal distances whichever are present."""
-    X = galaxies(20_000, seed=7)
-    z = trained().distance(X, np.tile(pattern, (len(X), 1)))
-    level = np.array([0.1, 0.5, 0.9, 0.99])
-    np.testing.assert_allclose(np.quantile(z, level), norm.ppf(level), atol=0.2)
-
-
-@some_present
-def test_finds_what_is_30_sd_away(pattern: np.ndarray) -> None:
-    """Along each of the features present, up and down; and leaves ordinary rows inside."""
-    domain = trained()
-    sd = np.sqrt(np.diag(COVARIANCE))
-    present = np.flatnonzero(~pattern)
-    X = np.vstack([galaxies(20, seed=3) + s * 30 * sd[f] * np.eye(4)[f] for f in present for s in (-1, 1)])
-    X[:, pattern] = np.nan
-    assert np.all(domain.outside(X, np.isnan(X)))
-    ordinary = galaxies(2000, seed=4)
-    assert domain.outside(ordinary, np.tile(pattern, (2000, 1))).mean() < 0.006
-
-
-@some_present
-def test_what_is_missing_hides_nothing_and_betrays_nothing(pattern: np.ndarray) -> None:
-    """A strange value behind the mask counts for nothing."""
-    if pattern.any():
-        X = galaxies(500, seed=4)
-        X[:, pattern] += 1e6
-        assert trained().outside(X, np.tile(pattern, (500, 1))).mean() < 0.02
-
-
-def test_finds_what_breaks_a_correlation() -> None:
-    """Two sd up in one feature and two down in its twin: ordinary each, unheard of together."""
-    domain = trained()
-    x = MEAN + np.array([2.0, -2.0, 0, 0])
-    missing = np.array([[False] * 4, [True, False, False, False], [False, True, False, False]])
-    assert domain.outside(np.tile(x, (3, 1)), missing).tolist() == [True, False, False]
 
 
 def test_a_feature_that_follows_from_others_does_not_count() -> None:
@@ -159,13 +119,6 @@ def test_degenerate_training_sets_hold_their_own_rows(X: Matrix) -> None:
     assert domain.outside(X, none(X)).sum() <= 1
     far = X + 30 * np.maximum(X.std(axis=0), 1) + 1e6
     assert np.all(domain.outside(far, none(X)))
-
-
-def test_row_of_the_same_value_with_less_known_stays_inside() -> None:
-    X = galaxies(1)
-    domain = trained(X, none(X))
-    for pattern in PATTERNS:
-        assert not domain.outside(X, pattern[None])[0]
 
 
 def test_wrong_shapes_are_refused() -> None:
@@ -310,17 +263,6 @@ def test_a_shift_of_class_priors_is_taken_into_the_integral_of_two_classes() -> 
     flat = nodes.reshape(-1, F)
     parts = ((m.weight, m.posterior.prediction(m.design(flat), shift=shift)) for m in c.members)
     np.testing.assert_allclose(scores.probability, mix_nodes(weight, mix(parts)).probability, atol=1e-3)
-
-
-def test_nodes_along_all_axes_have_the_conditional_moments() -> None:
-    moments = FeatureMoments(np.arange(3.0), np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 1.5]]))
-    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((2, 2)))[0]
-    gone = np.array([False, True, True])
-    nodes, weight = moments.nodes(np.ones((1, 3)), gone, 32, axes=axes)
-    _, L = moments.conditional(gone)
-    about = nodes[:, 0, 1:] - weight @ nodes[:, 0, 1:]
-    np.testing.assert_allclose((about * weight[:, None]).T @ about, L @ L.T, atol=1e-12)
-    assert len(normal_nodes(2, 32)[0]) == len(nodes)
 
 
 N_ROWS, N_FEATURES = 4000, 3

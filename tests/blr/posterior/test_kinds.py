@@ -99,14 +99,6 @@ def test_a_tree_of_another_kind_is_refused(posteriors: dict[str, blr.Posterior])
         blr.Posterior.from_dict(tree | {"kind": "averaged"})
 
 
-def test_isinstance_knows_a_posterior_and_computes_nothing() -> None:
-    for q in every_kind().values():
-        before = set(vars(q))
-        assert isinstance(q, blr.Posterior)
-        assert set(vars(q)) == before
-    assert not isinstance(q.gaussian, blr.Posterior)
-
-
 def gaussian(
     mean: np.ndarray[Any, Any], precision: np.ndarray[Any, Any], log_factor: float = 0.0
 ) -> tuple[Any, ...]:
@@ -141,25 +133,6 @@ def test_the_gamma_integral_is_stirlings(a: float) -> None:
     )
     assert found.mean[0] == pytest.approx(np.log(a / b), abs=1e-8)
     assert gammaln(a) - a * np.log(b) - found.log_normaliser == pytest.approx(1 / (12 * a), rel=0.01)
-
-
-def test_of_a_logistic_posterior_it_is_the_fit() -> None:
-    rng = np.random.default_rng(1)
-    Phi = np.hstack([np.ones((50, 1)), rng.standard_normal((50, 2))])
-    t = (rng.random(50) < 1 / (1 + np.exp(-Phi[:, 1]))).astype(float)
-    q = blr.fit(Phi, t, blr.GaussianPrior(0.0, 2.0))
-
-    def y(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.asarray(1 / (1 + np.exp(-Phi @ w)))
-
-    found = blr.laplace_approximation(
-        lambda w: float(t @ Phi @ w - np.logaddexp(0, Phi @ w).sum() - w @ w / 4 - 1.5 * np.log(4 * np.pi)),
-        lambda w: Phi.T @ (t - y(w)) - w / 2,
-        lambda w: -Phi.T @ (Phi * (y(w) * (1 - y(w)))[:, None]) - np.eye(3) / 2,
-        np.zeros(3),
-    )
-    np.testing.assert_allclose(found.mean, q.mean, atol=1e-8)
-    assert found.log_normaliser == pytest.approx(q.log_evidence, abs=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -259,19 +259,6 @@ def test_warming_up_finds_the_coordinates() -> None:
     assert value.shape == z.shape[:2] == (32, 300)
 
 
-def test_white_coordinates_are_kept() -> None:
-    evaluate, _ = normal()
-    P = np.linalg.cholesky(normal()[1])
-
-    def white(x: Matrix) -> tuple[Vector, Matrix]:
-        value, gradient = evaluate(x @ P.T)
-        return value, gradient @ P
-
-    rng = np.random.default_rng(0)
-    sampler, _ = warm_up(white, rng.standard_normal((32, 4)), rng)
-    assert np.array_equal(sampler.W, np.eye(4))
-
-
 def test_a_density_that_overflows_is_not_accepted() -> None:
     def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
         return -np.exp(z**2).sum(axis=1), -2 * z * np.exp(z**2)
@@ -305,13 +292,6 @@ def test_autocovariances_are_the_sums_of_products(n: int) -> None:
     centred = x - x.mean(axis=1, keepdims=True)
     products = [(centred[:, : n - lag] * centred[:, lag:]).sum(axis=1).mean(axis=0) / n for lag in range(n)]
     np.testing.assert_allclose(_mean_autocovariance(x), products, atol=1e-12)
-
-
-def test_converged_chains_agree() -> None:
-    found = convergence(autoregressive(0.5))
-    assert np.all(found[0] < 1.005)
-    assert np.all(found[1] > 8000)
-    assert np.all(found[2] > 8000)
 
 
 def test_chains_that_disagree_or_drift_are_seen() -> None:

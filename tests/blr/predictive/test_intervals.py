@@ -32,22 +32,6 @@ def test_two_classes_exactly() -> None:
     np.testing.assert_allclose(low[1], high[1], rtol=1e-12)  # nothing is left open
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
-def test_many_classes_against_draws(scale: float) -> None:
-    rng = np.random.default_rng(3)
-    K, n = 4, 6
-    root = scale * rng.standard_normal((n, K, K))
-    centred = np.eye(K) - 1 / K
-    covariance = centred @ (root @ root.transpose(0, 2, 1) / K) @ centred
-    mean = rng.standard_normal((n, K)) @ centred
-    low, high = credible_interval(mean, covariance)
-    for i in range(n):
-        p = softmax(rng.multivariate_normal(mean[i], covariance[i], 40_000, method="eigh"), axis=1)
-        inside = ((p >= low[i]) & (p <= high[i])).mean(axis=0)
-        np.testing.assert_allclose(inside, 0.95, atol=0.02)
-        np.testing.assert_allclose([low[i], high[i]], np.quantile(p, (0.025, 0.975), axis=0), atol=0.04)
-
-
 @pytest.mark.parametrize("spread", [0.0, 0.3, 2.0, 300.0])
 @pytest.mark.parametrize("far", [1.0, 1e5])
 def test_many_classes_against_quantiles_in_double_precision(spread: float, far: float) -> None:
@@ -152,11 +136,6 @@ def test_entropies_keep_their_ratio(*, binary: bool) -> None:
     np.testing.assert_allclose(sharp.logit_std, 2 * base.logit_std)
 
 
-def test_certain_rows_stay_certain() -> None:
-    p = np.array([[1.0, 0.0], [0.5, 0.5]])
-    assert np.array_equal(SHARP.scaled(p), p)
-
-
 def trained(K: int, *, averaged: bool) -> tuple[Classifier, np.ndarray]:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))
@@ -218,8 +197,3 @@ def test_the_range_is_of_what_is_present() -> None:
     X, support = np.random.default_rng(0).normal(size=(300, 4)), np.array([[-1.0] * 4, [1.5] * 4])
     outside = (support[0] > X).any(axis=1) | (support[1] < X).any(axis=1)
     np.testing.assert_array_equal(rows_beyond(support, X)[0], np.flatnonzero(outside))
-
-
-def test_a_stored_classifier_keeps_its_range_and_an_old_one_has_none() -> None:
-    mixed, _ = trained(2, averaged=True)
-    np.testing.assert_array_equal(Classifier.from_dict(mixed.to_dict()).support, mixed.support)
