@@ -265,7 +265,7 @@ def _inside(
     if len(rows):
         below = (nodes[:, rows] < low).any(axis=2)
         sides = np.stack([(share[:, rows] * side).sum(axis=0) for side in (below, ~below)])
-        both = NodeInterpolation(np.arange(2), np.eye(2))
+        both = np.arange(2), np.eye(2)
         yield rows, np.clip(ends[:, rows], low, high), sides, Chosen(both, (both, both))
     rows = np.flatnonzero(other)
     beyond = (share[:, rows] > 0).sum(axis=0)
@@ -402,22 +402,23 @@ class NodeMixture:
         inner = self._inner(S, fine)
         pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
-            taken = nodes[which.means.chosen]
+            at_means, means_to_all = which.means
+            taken = nodes[at_means]
             made = known.unmixed(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
             for alike, U in made:
                 at_nodes = U.reshape(len(taken), n, -1)
                 for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
                     at_taken = a.reshape(len(taken), -1)
-                    m = at_taken if len(taken) == S else which.means.to_all @ at_taken
+                    m = at_taken if len(taken) == S else means_to_all @ at_taken
                     m = m.reshape(S, n, -1)
-                    few = which.of_share(member.weight)
-                    at_few = at_nodes[np.searchsorted(which.means.chosen, few.chosen)]
+                    few, few_to_all = which.of_share(member.weight)
+                    at_few = at_nodes[np.searchsorted(at_means, few)]
                     Phi = (
                         at_few if designs is not None else member.basis.mixed(at_few.reshape(-1, U.shape[1]))
                     )
-                    loads = self._loads(member, Phi.reshape(len(few.chosen), n, -1))
+                    loads = self._loads(member, Phi.reshape(len(few), n, -1))
                     points = inner[self.members.index(member)]
-                    sums.add(m, loads, few.to_all, points, member.weight * share)
+                    sums.add(m, loads, few_to_all, points, member.weight * share)
         return sums
 
     @staticmethod

@@ -107,12 +107,11 @@ def fit_targets(
 
     With a confusion (K, K), or one of each row (n, K, K), targets are likelihoods of what was recorded.
     """
-    targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
+    (share, weights, _), _ = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
     if confusion is None:
-        return targets.fraction, targets.weight
-    share = targets.fraction
+        return share, weights
     recorded = np.stack([1 - share, share], axis=1) if binary else share
-    return label_likelihood(recorded, confusion), targets.weight
+    return label_likelihood(recorded, confusion), weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,8 +51,9 @@ class Stream:
                     f"a chunk has {matrix.shape[1]} columns but the first had {self.n_functions}; give all "
                     "chunks the same columns"
                 )
-            targets = resolve_targets(t, binary=self.binary, sample_weight=weight, classes=self.classes)
-            fraction, w = targets.fraction, targets.weight
+            (fraction, w, _), _ = resolve_targets(
+                t, binary=self.binary, sample_weight=weight, classes=self.classes
+            )
             if len(fraction) != len(matrix):
                 raise ValueError(
                     f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}; give one "
@@ -353,7 +354,7 @@ def pose(
             likelihood, prior, names, data.n_functions, n_effective, data, mislabelled=mislabelled
         )
     matrix = as_design(Phi)
-    targets = resolve_targets(
+    (fraction, weight, names), mislabelled = resolve_targets(
         t,
         binary=binary,
         trials=trials,
@@ -361,19 +362,19 @@ def pose(
         classes=classes,
         confusion=confusion,
     )
-    if len(targets.fraction) != len(matrix):
+    if len(fraction) != len(matrix):
         raise ValueError(
-            f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}; give one target for each row"
+            f"Phi has {len(matrix)} rows but the targets have {len(fraction)}; give one target for each row"
         )
-    data = Rows(matrix, targets.fraction, targets.weight, threads)
+    n_effective = float(len(fraction) if weight is None else weight.sum())
     return make_problem(
         likelihood,
         prior,
-        targets.classes,
+        names,
         matrix.shape[1],
-        targets.n_effective,
-        data,
-        mislabelled=targets.mislabelled,
+        n_effective,
+        Rows(matrix, fraction, weight, threads),
+        mislabelled=mislabelled,
         names=column_names(Phi),
     )
 
@@ -404,10 +405,10 @@ def _stream(
         )
     # A confusion is checked beside the first targets: votes have none.
     shared = None if np.ndim(np.asarray(confusion)) > 2 else confusion
-    start = resolve_targets(
+    (_, _, names), _ = resolve_targets(
         first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=shared
     )
-    return Stream(source, np.shape(first[0])[1], binary, classes, threads), start.classes
+    return Stream(source, np.shape(first[0])[1], binary, classes, threads), names
 
 
 def make_problem(

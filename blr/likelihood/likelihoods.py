@@ -16,8 +16,7 @@ softmax are differences of two normalisers,
     ln Σ_k t_k y_k = ln Σ_k exp(a_k + ln t_k) - ln Σ_k exp(a_k),
 
 so that all derivatives are differences of cumulants, of the classes given the record, q ∝ t y, and before it, y.
-For other links of two classes they follow from the law of total cumulance.  None is log-concave.  Without noise t is
-one-hot, and everything is that of the plain likelihood.
+Neither is log-concave.  Without noise t is one-hot, and everything is that of the plain likelihood.
 """
 
 from __future__ import annotations
@@ -430,7 +429,7 @@ def log_odds(t: Matrix) -> tuple[Vector, Vector]:
 
 
 class MislabelledBernoulli(Bernoulli):
-    """Two classes: ln[t_0 (1 - f(a)) + t_1 f(a)], t (N, 2)."""
+    """Two classes by the logistic link: ln[t_0 (1 - σ(a)) + t_1 σ(a)], t (N, 2)."""
 
     @property
     def log_concave(self) -> bool:
@@ -439,50 +438,20 @@ class MislabelledBernoulli(Bernoulli):
 
     def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
         """Return ln p(record | a), (N,)."""
-        x, (low, high) = a[:, 0], log_odds(t)
-        if self.link is LOGISTIC:
-            return _mixed_logistic_value(x, low, high)
-        return np.asarray(np.logaddexp(low + self.link.log_sf(x), high + self.link.log_cdf(x)))
+        return _mixed_logistic_value(a[:, 0], *log_odds(t))
 
     def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """Return value (N,), gradient and curvature (N, 1)."""
-        x = a[:, 0]
-        if self.link is LOGISTIC:
-            low, high = log_odds(t)
-            y, q = expit(x), expit(x + (high - low))
-            return (
-                _mixed_logistic_value(x, low, high),
-                (q - y)[:, None],
-                (y * expit(-x) - q * (1 - q))[:, None],
-            )
-        first, second, _, _ = self._cumulants(x, t)
-        return self.log_likelihood(a, t), first[:, None], -second[:, None]
+        x, (low, high) = a[:, 0], log_odds(t)
+        y, q = expit(x), expit(x + (high - low))
+        curvature = y * expit(-x) - q * (1 - q)
+        return _mixed_logistic_value(x, low, high), (q - y)[:, None], curvature[:, None]
 
     def higher(self, a: Vector, t: Matrix) -> tuple[Vector, Vector]:
         """Return the third and fourth derivative of ln p, (N,) each."""
-        _, _, third, fourth = self._cumulants(a, t)
-        return third, fourth
-
-    def _cumulants(self, a: Vector, t: Matrix) -> Derivatives:
-        """Return the derivatives of ln(e^g0 + e^g1), g the logarithms of the two sides: the law of total cumulance."""
         low, high = log_odds(t)
-        up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
-        q = np.where(t[:, 1] == 0, 0.0, 1.0)
-        both = (t > 0).all(axis=1)
-        sides = (self.link.log_cdf(a) + high)[both] - (self.link.log_sf(a) + low)[both]
-        q[both] = expit(sides)
-        # A side that is out of the question has no say, whatever its derivatives are there.
-        f1, f2, f3, f4 = (np.where(q > 0, x, 0.0) for x in up)
-        s1, s2, s3, s4 = (np.where(q < 1, x, 0.0) for x in down)
-        r, odd = q * (1 - q), 1 - 2 * q
-        d1, d2, d3 = (np.where(r > 0, f - s, 0.0) for f, s in ((f1, s1), (f2, s2), (f3, s3)))
-
-        def mean(f: Vector, s: Vector) -> Vector:
-            return q * f + (1 - q) * s
-
-        third = mean(f3, s3) + 3 * r * d1 * d2 + r * odd * d1**3
-        fourth = mean(f4, s4) + r * (4 * d1 * d3 + 3 * d2**2 + 6 * odd * d1**2 * d2 + (1 - 6 * r) * d1**4)
-        return mean(f1, s1), mean(f2, s2) + r * d1**2, third, fourth
+        before, given = _logistic(a), _logistic(a + (high - low))
+        return before[2] - given[2], before[3] - given[3]
 
 
 def _mixed_logistic_value(a: Vector, low: Vector, high: Vector) -> Vector:
@@ -558,4 +527,8 @@ def make_likelihood(
         raise ValueError(f"unknown likelihood '{name}'; expected 'softmax' or one of {', '.join(LINKS)}")
     if n_classes != 2:
         raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
+    if mislabelled and name != "logistic":
+        raise ValueError(
+            f"labels may be wrong beside the likelihood '{name}', expected 'logistic' or 'softmax'; change either"
+        )
     return (MislabelledBernoulli if mislabelled else Bernoulli)(LINKS[name])

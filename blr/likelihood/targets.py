@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -169,22 +168,8 @@ def _at(u: Matrix, m: Matrix, sd: Matrix) -> tuple[Matrix, Matrix]:
 # Labels that may be wrong become the likelihood of each true class, by their confusion matrix.
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Fractions (N,) for two classes or (N, K), a weight a row or None for ones, and the classes' names.
-
-    Where they are `mislabelled`, `fraction` (N, K) is the likelihood p(recorded | true class) instead.
-    """
-
-    fraction: Matrix
-    weight: Vector | None
-    classes: tuple[Any, ...]
-    mislabelled: bool = False
-
-    @property
-    def n_effective(self) -> float:
-        """Sum of weight times trials."""
-        return float(len(self.fraction) if self.weight is None else self.weight.sum())
+Targets = tuple[Matrix, Vector | None, tuple[Any, ...]]
+"""Fractions (N,) for two classes or (N, K), a weight a row or None for ones, and the classes' names."""
 
 
 def resolve_targets(
@@ -195,10 +180,11 @@ def resolve_targets(
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
     confusion: ArrayLike | None = None,
-) -> Targets:
+) -> tuple[Targets, bool]:
     """Return the targets of `t`: (N,) labels, soft labels or successes; (N, K) one-hot, soft or counts.
 
-    `confusion` (K, K), or (N, K, K), is p(recorded | true class); one that leaves every label right changes nothing.
+    `confusion` (K, K), or (N, K, K), is p(recorded | true class).  Unless it leaves every label right, labels may be
+    wrong, as the second result says, and the fractions (N, K) are the likelihoods p(recorded | true class) instead.
     ValueError if labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts
     or weights negative, or there is one class only; if `confusion` is no such matrix, or stands beside votes or shares.
     """
@@ -237,7 +223,7 @@ def resolve_targets(
     weight = _combined(weight, sample_weight, len(fraction))
     if weight is not None:
         require_moderate(weight, "sample_weight times trials")
-    return Targets(fraction, weight, names, mislabelled)
+    return (fraction, weight, names), mislabelled
 
 
 def _without_names(t: ArrayLike, classes: Sequence[Any] | None) -> tuple[ArrayLike, Sequence[Any] | None]:
@@ -263,9 +249,7 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
     return sample_weight if weight is None else weight * sample_weight
 
 
-def _binary(
-    t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None
-) -> tuple[Vector, Vector | None, tuple[Any, ...]]:
+def _binary(t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None) -> Targets:
     if classes is not None and len(classes) > 2:
         raise ValueError(
             f"a binary likelihood has two classes, got {len(classes)}: {list(classes)}; use 'softmax'"
@@ -358,7 +342,7 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
     return fraction, None, names
 
 
-def _counts(t: Any, classes: Sequence[Any] | None) -> tuple[Matrix, Vector | None, tuple[Any, ...]]:
+def _counts(t: Any, classes: Sequence[Any] | None) -> Targets:
     counts = as_matrix(t, "targets")
     K = counts.shape[1]
     names = tuple(range(K)) if classes is None else tuple(classes)

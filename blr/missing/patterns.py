@@ -6,7 +6,6 @@ There are many rows and few patterns.  Shapes: N rows, F features.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -243,12 +242,8 @@ _NUGGET = 1e-6  # keeps the system solvable
 _NEGLIGIBLE = 1e-4  # weight of the outermost nodes, together, that are left out
 
 
-@dataclass(frozen=True, eq=False)
-class NodeInterpolation:
-    """The chosen nodes, in ascending order (T,), and the matrix (S, T) that takes values there to all nodes."""
-
-    chosen: NDArray[np.intp]
-    to_all: Matrix
+NodeInterpolation = tuple[NDArray[np.intp], Matrix]
+"""The chosen nodes, in ascending order (T,), and the matrix (S, T) that takes values there to all nodes."""
 
 
 @lru_cache(maxsize=64)
@@ -273,7 +268,7 @@ def interpolation(dimension: int, n: int, most: int) -> NodeInterpolation:
     S = len(Z)
     T = min(S, most)
     if T == S:
-        return NodeInterpolation(np.arange(S), np.eye(S))
+        return np.arange(S), np.eye(S)
     squared = np.sum((Z[:, None] - Z[None]) ** 2, axis=2)
     # The 1 is a variance of the mean, for the choice alone: the system below leaves the mean free.
     kernel = np.exp(-0.5 * squared / _REACH**2) + 1.0
@@ -289,4 +284,4 @@ def interpolation(dimension: int, n: int, most: int) -> NodeInterpolation:
     system[:T, :T] = k[index] + _NUGGET * np.eye(T)
     system[T, T] = 0.0
     A = np.linalg.solve(system, np.hstack([k, np.ones((S, 1))]).T)[:T].T
-    return NodeInterpolation(index, np.ascontiguousarray(A))
+    return index, np.ascontiguousarray(A)

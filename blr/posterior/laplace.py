@@ -15,7 +15,7 @@ Shapes: N rows, M basis functions, K classes, D weights in the solver's coordina
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -221,20 +221,6 @@ def fit_sgd(
     return posterior_at(replace(posed, data=None, n_effective=weight), mode)
 
 
-@dataclass(frozen=True, eq=False)
-class LaplaceApproximation(Gaussian):
-    """A Gaussian about the mode of a user's own density, and the integral that it estimates (PRML 4.134-135)."""
-
-    log_peak: float
-    converged: bool
-    n_iter: int
-
-    @property
-    def log_normaliser(self) -> float:
-        """Return ln Z ≈ ln f(z0) + D/2 ln 2π - 1/2 ln det A, Z the integral of f = exp(log_density)."""
-        return self.log_peak + 0.5 * (len(self.mean) * float(np.log(2 * np.pi)) - self.log_det_precision)
-
-
 def laplace_approximation(
     log_density: Callable[[Vector], float],
     gradient: Callable[[Vector], ArrayLike],
@@ -243,21 +229,24 @@ def laplace_approximation(
     *,
     tolerance: float = 1e-9,
     max_iter: int = 100,
-) -> LaplaceApproximation:
-    """Return the Laplace approximation of a density known up to a factor, by its logarithm and two derivatives.
+) -> tuple[Gaussian, float]:
+    """Return the Laplace approximation of a density f known up to a factor, and the logarithm of its integral Z.
 
-    `gradient` (D,) and `hessian` (D, D) are those of `log_density`.
+    ln Z ≈ ln f(z0) + D/2 ln 2π - 1/2 ln det A (PRML 4.135), A the Gaussian's precision.  `gradient` (D,) and `hessian`
+    (D, D) are those of `log_density`, ln f.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the density is not finite at the start, or the point found is no maximum (the Hessian
-        is not negative definite there).
+        If shapes do not fit, the density is not finite at the start, or no maximum was found (the search did not
+        end, or the Hessian is not negative definite there).
 
     Examples
     --------
-    >>> normal = blr.laplace_approximation(lambda z: -0.5 * z @ z, lambda z: -z, lambda z: -np.eye(1), [0.3])
-    >>> bool(np.isclose(normal.log_normaliser, 0.5 * np.log(2 * np.pi)))
+    >>> normal, log_integral = blr.laplace_approximation(
+    ...     lambda z: -0.5 * z @ z, lambda z: -z, lambda z: -np.eye(1), [0.3]
+    ... )
+    >>> bool(np.isclose(log_integral, 0.5 * np.log(2 * np.pi)))
     True
     """
     z = as_vector(start, "start")
@@ -281,18 +270,13 @@ def laplace_approximation(
     flat = Gaussian(np.zeros(D), np.zeros((D, D)))
     mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)
     smallest = float(np.linalg.eigvalsh(mode.hessian)[0])
-    if not smallest > 0:
+    if not (mode.converged and smallest > 0):
         raise ValueError(
-            f"the log density has no maximum near {mode.theta}: its Hessian there has an eigenvalue of {-smallest:.3g} "
-            "where all must be negative; start elsewhere, or reparameterise"
+            f"the log density has no maximum near {mode.theta} ({mode.status}): its Hessian there has an eigenvalue of "
+            f"{-smallest:.3g} where all must be negative; start elsewhere, or reparameterise"
         )
-    return LaplaceApproximation(
-        mode.theta,
-        mode.hessian,
-        log_peak=mode.log_likelihood,
-        converged=mode.converged,
-        n_iter=mode.n_iter,
-    )
+    found = Gaussian(mode.theta, mode.hessian)
+    return found, mode.log_likelihood + 0.5 * (D * float(np.log(2 * np.pi)) - found.log_det_precision)
 
 
 def part_of(problem: Problem) -> Problem | None:

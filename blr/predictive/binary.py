@@ -52,11 +52,6 @@ _NARROW = ((0.5, 0.95), (1.0, 0.75), (2.0, 0.45))  # largest sd, and the step of
 _FARTHEST = 6.3  # |z| of the outermost node, at most: beyond 5.7 lie 1e-8 of the mass
 
 
-def binary_plugin(mean: ArrayLike) -> Vector:
-    """Return σ(mean), (N,): the probability at the mode, as if the weights were certain."""
-    return np.asarray(expit(_vector(mean, "mean")))
-
-
 def binary_probit(mean: ArrayLike, variance: ArrayLike) -> Vector:
     """Return σ(κ mean), κ = (1 + π variance/8)^(-1/2), (N,): PRML (4.153-4.155), within 0.018 of the integral.
 

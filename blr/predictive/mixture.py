@@ -67,10 +67,6 @@ class Prediction:
     mean: Matrix
     covariance: Matrix
 
-    def __repr__(self) -> str:
-        n, K = self.probability.shape
-        return f"<Prediction: {n} rows, {K} classes, mean sd of the logit {self.logit_std.mean():.3g}>"
-
     def rows(self, chosen: slice | NDArray[np.intp]) -> Prediction:
         """Return the prediction of some of the rows."""
         return Prediction(*(x[chosen] for x in vars(self).values()))

@@ -497,11 +497,12 @@ class Specification(SpecificationTable):
                 "of the training rows are not those of the labels; use density_weights, or remove one of the two keys"
             )
         for i, candidate in enumerate(self.candidate):
-            if shares is not None and candidate.likelihood != "logistic":
-                raise ValueError(
-                    f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
-                    f"'{candidate.likelihood}', expected 'logistic' ones, since shares change logits; change either"
-                )
+            for key, value in (("shift.class_prior", shares), ("label.noise", self.label.noise)):
+                if value is not None and candidate.likelihood != "logistic":
+                    raise ValueError(
+                        f"{key}: got it with candidate.{i} of likelihood '{candidate.likelihood}', expected 'logistic' "
+                        "ones, whose activations are logits; change either"
+                    )
 
     def check_sets(self, n_classes: int | None = None) -> None:
         """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""

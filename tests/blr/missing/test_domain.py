@@ -20,10 +20,6 @@ COVARIANCE = np.array([[1, 0.9, 0, 0.2], [0.9, 1, 0, 0.1], [0, 0, 1e-6, 0], [0.2
 MEAN = np.array([1.0, 2.0, 3.0, -400.0])
 PATTERNS = [np.array(p) for p in product([False, True], repeat=4)]
 
-some_present = pytest.mark.parametrize(
-    "pattern", PATTERNS[:-1], ids=lambda p: "".join("?x"[int(not m)] for m in p)
-)
-
 
 def galaxies(n: int = 5000, seed: int = 0) -> Matrix:
     return np.random.default_rng(seed).multivariate_normal(MEAN, COVARIANCE, size=n, method="cholesky")

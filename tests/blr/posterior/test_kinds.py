@@ -113,26 +113,25 @@ def test_a_gaussian_is_its_own() -> None:
     rng = np.random.default_rng(0)
     root, mean = rng.standard_normal((4, 4)), rng.standard_normal(4)
     precision = root @ root.T + 0.1 * np.eye(4)
-    found = blr.laplace_approximation(*gaussian(mean, precision, 3.0), np.zeros(4))
+    found, log_integral = blr.laplace_approximation(*gaussian(mean, precision, 3.0), np.zeros(4))
     np.testing.assert_allclose(found.mean, mean, atol=1e-9)
     np.testing.assert_allclose(found.precision, precision, rtol=1e-12)
     exact = 3.0 + 2 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
-    assert found.log_normaliser == pytest.approx(exact, abs=1e-9)
-    assert found.converged
+    assert log_integral == pytest.approx(exact, abs=1e-9)
 
 
 @pytest.mark.parametrize("a", [2.0, 7.0, 400.0])
 def test_the_gamma_integral_is_stirlings(a: float) -> None:
     """∫ exp(a z - b e^z) dz = Γ(a) b^-a; Laplace's approximation of it is Stirling's formula, 1/12a off."""
     b = 2.0
-    found = blr.laplace_approximation(
+    found, log_integral = blr.laplace_approximation(
         lambda z: a * z[0] - b * np.exp(z[0]),
         lambda z: [a - b * np.exp(z[0])],
         lambda z: [[-b * np.exp(z[0])]],
         [0.0],
     )
     assert found.mean[0] == pytest.approx(np.log(a / b), abs=1e-8)
-    assert gammaln(a) - a * np.log(b) - found.log_normaliser == pytest.approx(1 / (12 * a), rel=0.01)
+    assert gammaln(a) - a * np.log(b) - log_integral == pytest.approx(1 / (12 * a), rel=0.01)
 
 
 @pytest.mark.parametrize(

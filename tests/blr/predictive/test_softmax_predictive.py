@@ -188,11 +188,6 @@ def moments(condition: float) -> OutputMoments:
     return OutputMoments(Gaussian(rng.standard_normal(C * M), (A + A.T) / 2), C)
 
 
-def contrast_sd(V: np.ndarray) -> Vector:
-    """Return the sd of the first two activations' difference, (N,)."""
-    return np.sqrt(np.maximum(V[:, 0, 0] + V[:, 1, 1] - 2 * V[:, 0, 1], 0.0))
-
-
 def test_rows_of_which_less_is_known_are_done_in_double_precision() -> None:
     outputs = moments(10.0)
     Phi = np.random.default_rng(2).standard_normal((50, M))
