@@ -285,8 +285,8 @@ def _in_steps(k: int) -> Chosen:
     """Return all of k points for the means, and of each eighth of them the first for the covariances of all."""
     first = np.arange(min(k, _AT_BORDER)) * k // min(k, _AT_BORDER)
     steps = np.searchsorted(first, np.arange(k), side="right") - 1
-    covariances = NodeInterpolation(first, np.eye(len(first))[steps])
-    return Chosen(NodeInterpolation(np.arange(k), np.eye(k)), (covariances, covariances))
+    covariances = first, np.eye(len(first))[steps]
+    return Chosen((np.arange(k), np.eye(k)), (covariances, covariances))
 
 
 @dataclass(frozen=True, eq=False)
