@@ -102,8 +102,6 @@ csv.field_size_limit(
 
 BYTE_ORDER_MARK = "\ufeff"
 
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*|\s*[-+]?(nan|inf)\s*|\s*", re.IGNORECASE)
-
 
 @dataclass(frozen=True)
 class Dialect:
@@ -258,7 +256,7 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     if len(rows) > 1 and common_width([texts[i] for i in rows], delimiter) == 1:
         require_described([texts[i] for i in rows], path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
-    if any(NUMBER.fullmatch(f) or is_value(f) for f in first if f.strip()):
+    if any(map(is_value, first)):
         found = commented_names(texts[:header], len(first), lambda line: fields(line, delimiter))
         if found is None and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
             raise unnamed(path, texts[header], len(first), delimiter)

@@ -171,19 +171,10 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
-        counts = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
-        names, fields = map(int, counts.groups()) if counts else (0, 0)
-        remedy = "correct that row, or fetch it again"
-        if fields == names + 1:
-            remedy += (
-                "; if every row has one field more, as in R's files with row names, add a name at the "
-                "beginning of the line of names"
-            )
-        elif names == 1:
-            remedy += "; begin each line above the names with #, or remove it"
         raise DamagedFileError(
-            f"{path} is damaged or not a table: {error}; expected as many fields in every row as in the line "
-            f"of names, and one type of values in each column: {remedy}"
+            f"{path} is damaged or not a table: {error}; expected as many fields in every row as in the line of names, "
+            "and one type of values in each column: correct that row, or fetch it again; put # before lines above the "
+            "names, and a name over the row names that R writes"
         ) from None
 
 

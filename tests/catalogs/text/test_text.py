@@ -246,9 +246,9 @@ FAULTS = {
     "<!DOCTYPE html>\n<html><body>503, try, again</body></html>\n": (FormatError, "got HTML, XML or JSON"),
     '[{"id":1,"g":17.5},\n{"id":2,"g":18.5}]\n': (FormatError, "got HTML, XML or JSON"),
     '{"id":1,"g":17.5}\n{"id":2,"g":18.5}\n': (FormatError, "got HTML, XML or JSON"),
-    'g,r\n"1",17.5,17.1\n"2",18.5,18.0\n': (DamagedFileError, "as in R's files with row names"),
+    'g,r\n"1",17.5,17.1\n"2",18.5,18.0\n': (DamagedFileError, "a name over the row names that R writes"),
     "My survey, version 1\n\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "Expected 2 columns, got 3"),
-    "My survey\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "begin each line above the names with #"),
+    "My survey\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "put # before lines above the names"),
     "id,g,r\n#1,17.5,17.1\n#2,18.5,18.0\n": (
         FormatError,
         "all lines below the names are comments such as '#1,17.5,17.1'",
