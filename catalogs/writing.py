@@ -40,7 +40,7 @@ from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.fits import create as fits_create
 from catalogs.fits.create import fits_names, meta_cards
-from catalogs.fits.rewrite import NewField
+from catalogs.fits.fields import FitsField
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
 from catalogs.parquet import metadata as parquet_create
@@ -242,7 +242,7 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_create.Layout(self.fields(rows, new), [*map(NewField, new)], self.source.n_rows)
+        layout = fits_create.Layout(self.fields(rows, new), [*map(FitsField.of_new, new)], self.source.n_rows)
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
@@ -262,11 +262,11 @@ class Converting:
             self.tell(sentence)
         return {**texts, **more}
 
-    def fields(self, rows: int, new: Sequence[NewColumn]) -> list[fits_create.FitsField]:
+    def fields(self, rows: int, new: Sequence[NewColumn]) -> list[FitsField]:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
         # Durations have the unit of their numbers.
         stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in self.columns]
-        fields = [*map(fits_create.FitsField.of, stated)]
+        fields = [*map(FitsField.of, stated)]
         for batch in self.source.batches([c.name for c in stated], rows):
             for field in fields:
                 field.add(batch.column(field.name))

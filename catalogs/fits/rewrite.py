@@ -11,18 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from catalogs.arrays import ASCII, code_points
 from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order, with_replaced_models
-from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
-from catalogs.errors import CatalogError, brief
+from catalogs.catalog.new_columns import Provenance, check_names
+from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, PLAIN, STORED, Table
+from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, Table
+from catalogs.fits.fields import FitsField
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.fits_cards import (
     empty_primary,
@@ -47,7 +46,7 @@ class Rewriting:
     """
 
     def __init__(
-        self, table: Table, names: frozenset[str] | None, fields: Sequence[NewField], *, slim: bool
+        self, table: Table, names: frozenset[str] | None, fields: Sequence[FitsField], *, slim: bool
     ) -> None:
         self.table, self.fields, self.slim = table, fields, slim
         staying = [(n, c) for n, c in enumerate(table.columns, 1) if names is None or c.name in names]
@@ -58,7 +57,7 @@ class Rewriting:
         # The bytes that stay are fields of the old row, neighbours one, and come first in the new row, unaligned.
         runs = merged((c.offset, c.n_bytes) for c in self.columns)
         old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(runs)]
-        self.row = np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(fields))])
+        self.row = np.dtype([*old, *((str(i), field.stored()) for i, field in enumerate(fields))])
         self.old_row = np.dtype(
             {
                 "names": [name for name, _ in old],
@@ -81,7 +80,7 @@ class Rewriting:
     def write_rows(self, source: Source, descriptor: int, place: int, rows: range, new: NewValues) -> OnesSum:
         """Write rows of a table that begins at `place`; return their part of its sum."""
         width, at_once = self.table.row_bytes, max(1, BLOCK_BYTES // self.row.itemsize)
-        values = [f.encode(new[f.column.name]) for f in self.fields]
+        values = [f.encode_new(new[f.name]) for f in self.fields]
         old = np.empty(min(at_once, len(rows)), self.old_row)
         block = np.empty(min(at_once, len(rows)), self.row)
         begin = rows.start * self.row.itemsize
@@ -131,94 +130,11 @@ def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 # Changed are NAXIS1, PCOUNT, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
 # column, provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
 
-DISPLAYS = {"L": None, "B": "I3", "I": "I6", "J": "I11", "K": "I20", "E": "G13.6", "D": "G22.15"}
-"""TDISP of what new columns are stored as."""
-FORMS = {PLAIN[code]: code for code in DISPLAYS}
-
 COLUMN_CARD = re.compile(
     rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
     rb"|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TCROT|TCNAM|TINDX|TALEN|TXTYP)([1-9]\d*) *="
 )
 CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
-
-
-class NewField:
-    """A new column as FITS stores it."""
-
-    def __init__(self, column: NewColumn) -> None:
-        """Choose the TFORM of a new column."""
-        self.column = column
-        self.display: str | None = None
-        if pa.types.is_string(column.datatype):
-            if not column.width:
-                raise CatalogError(
-                    f"'{column.name}' is text of unknown width, which FITS has to know; give NewColumn(width=...)"
-                )
-            self.form, self.stored = f"{column.width}A", np.dtype(f"S{column.width}")
-            return
-        if column.datatype not in FORMS:
-            known = ", ".join(str(t) for t in FORMS)
-            raise CatalogError(
-                f"'{column.name}' is {column.datatype}; FITS columns are added as {known}, string"
-            )
-        self.form = FORMS[column.datatype]
-        self.stored, self.display = STORED[self.form], DISPLAYS[self.form]
-
-    def cards(self, n: int) -> Iterator[bytes]:
-        """Yield the cards of the column as the n-th."""
-        yield from text_cards(f"TTYPE{n}", self.column.name)
-        yield from text_cards(f"TFORM{n}", self.form)
-        for keyword, text in (
-            ("TUNIT", self.column.unit),
-            ("TDISP", self.display),
-            ("TUCD", self.column.ucd),
-            ("TCOMM", self.column.description),
-        ):
-            if text:
-                yield from text_cards(f"{keyword}{n}", text)
-
-    def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values as they are stored, but for the byte order."""
-        if self.form == "L":
-            return np.where(values, ord("T"), ord("F"))
-        if self.stored.kind == "S":
-            return self._encode_texts(values)
-        return values
-
-    def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert code points to bytes; NumPy's own conversion would take five times as long as all other work here."""
-        width = self.stored.itemsize
-        if values.dtype.kind == "U":
-            text = values
-        else:
-            words = [str(v) for v in values.tolist()]
-            # NumPy would reserve the space of the longest text for each.
-            self._require_width(max(words, key=len, default=""))
-            text = np.array(words, np.str_)
-        codes = code_points(text)
-        if codes[:, width:].any():
-            self._require_width(_first(text, codes[:, width:] > 0))
-        if (codes > ASCII).any():
-            raise CatalogError(
-                f"'{self.column.name}' got the text {_first(text, codes > ASCII)!r}; FITS holds ASCII only: "
-                "rename the class, or write another format"
-            )
-        narrow = np.zeros((len(text), width), np.uint8)
-        narrow[:, : codes.shape[1]] = codes[:, :width]
-        return narrow.view(self.stored).reshape(-1)
-
-    def _require_width(self, text: str) -> None:
-        """Raise CatalogError where a text is longer than was promised."""
-        width = self.stored.itemsize
-        if len(text) > width:
-            raise CatalogError(
-                f"'{self.column.name}' got the text {brief(text)!r}, which is longer than the width of "
-                f"{width} characters; state the width of the longest text"
-            )
-
-
-def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:
-    return str(text[int(np.argmax(bad.any(axis=1)))])
 
 
 def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: bool) -> list[bytes]:
@@ -358,7 +274,7 @@ def write_annotated(
     """
     kept = table.columns if partition.kept is None else [c for c in table.columns if c.name in partition.kept]
     check_names((c.name for c in kept), annotation.columns)
-    fields = tuple(map(NewField, annotation.columns))
+    fields = tuple(map(FitsField.of_new, annotation.columns))
     rewriting = Rewriting(table, partition.kept, fields, slim=partition.slim)
     cards = annotated_cards(rewriting, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)

@@ -6,6 +6,7 @@ https://www.ivoa.net/documents/VOTable/20250116/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 from xml.dom.minidom import Node, parseString
@@ -25,6 +26,8 @@ class VOTableError(ValueError):
     """The text is no VOTable that can be read."""
 
 
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+"""Characters that no XML may have."""
 PLACE = "blr: new fields"
 """The comment in whose place new fields are put."""
 TEXT_NODES = (Node.TEXT_NODE, Node.CDATA_SECTION_NODE)
@@ -45,7 +48,7 @@ def field_xml(column: Column | NewColumn, width: str, prefix: str = "") -> str:
         inside = f"<{prefix}DESCRIPTION>{escape(column.description)}</{prefix}DESCRIPTION>"
     if isinstance(column, Column) and column.null is not None:
         inside += f'<{prefix}VALUES null="{column.null}"/>'
-    return f"<{prefix}FIELD {attributes}>{inside}</{prefix}FIELD>"
+    return NOT_XML.sub(" ", f"<{prefix}FIELD {attributes}>{inside}</{prefix}FIELD>")
 
 
 def read_fields(xml: str) -> list[Field]:
@@ -62,10 +65,19 @@ def changed_fields(xml: str, new: Iterable[NewColumn], dropped: Collection[str])
     table.insertBefore(document.createComment(PLACE), last.nextSibling)
     for element in elements:
         if stated(element)["name"] in dropped:
+            before = element.previousSibling
+            if before is not None and before.nodeType == Node.TEXT_NODE:
+                table.removeChild(before)  # the line end, so that each annotation writes the same
             table.removeChild(element)
     prefix = f"{last.prefix}:" if last.prefix else ""
     added = "".join("\n" + field_xml(c, str(c.width or ""), prefix) for c in new)
-    return document.toxml("UTF-8").decode().replace(f"<!--{PLACE}-->", added)
+    return as_written(document.toxml().replace(f"<!--{PLACE}-->", added))
+
+
+def as_written(xml: str) -> str:
+    """Return a document spelt in one way, so that each annotation writes the same bytes."""
+    text: bytes = field_elements(xml)[0].toxml("UTF-8")
+    return text.decode()
 
 
 def field_elements(xml: str) -> tuple[Any, list[Any]]:
@@ -97,8 +109,8 @@ def stated(element: Any) -> Field:
 def new_votable(fields: Iterable[str]) -> str:
     """Return a VOTable of one table without data, of those FIELDs."""
     body = "\n".join(fields)
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<VOTABLE version="1.4" xmlns="{NAMESPACE}">\n'
+    return as_written(
+        f'<VOTABLE version="1.4" xmlns="{NAMESPACE}">\n'
         f'<RESOURCE type="results">\n<TABLE>\n{body}\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n'
     )
 

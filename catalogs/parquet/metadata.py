@@ -166,7 +166,7 @@ def with_votable(
     """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
     try:
         return changed_fields(old[VOTABLE], new, dropped)
-    except (KeyError, VOTableError):
+    except (KeyError, VOTableError, RecursionError):
         known = [field_xml(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
         return new_votable([*known, *(field_xml(c, str(c.width or "")) for c in new)])
 

@@ -17,8 +17,7 @@ import catalogs
 from catalogs.arrays import LONGEST_TEXT, shortened, unique_texts
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
-from catalogs.fits.create import encoded_text
-from catalogs.fits.rewrite import NewField
+from catalogs.fits.fields import FitsField, encoded_text
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.profile.columns import not_numbers, profile, uneven_presence
 from catalogs.profile.leaks import Classes, sorted_texts
@@ -117,11 +116,11 @@ def test_a_long_text_among_numbers_is_shown_by_its_beginning(tmp_path: Path) -> 
 
 
 def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> None:
-    field = NewField(NewColumn("c", pa.string(), width=8))
+    field = FitsField.of_new(NewColumn("c", pa.string(), width=8))
 
     def write() -> None:
-        with pytest.raises(CatalogError, match="longer than the width of 8 characters"):
-            field.encode(texts())
+        with pytest.raises(CatalogError, match="expected at most 8 characters"):
+            field.encode_new(texts())
 
     assert peak(write) < BOUND
 

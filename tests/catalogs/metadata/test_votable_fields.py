@@ -41,6 +41,11 @@ def test_what_is_no_table_cannot_be_added_to(xml: str) -> None:
         changed_fields(xml, [NewColumn("b", pa.float32())], ())
 
 
+def test_characters_that_xml_has_not_are_blanks() -> None:
+    (field,) = read_fields(new_votable([field_xml(Column("a\0b", pa.float64(), description="\x1b[1m"), "")]))
+    assert (field["name"], field["description"]) == ("a b", " [1m")
+
+
 def test_entities_are_not_expanded() -> None:
     """A document type, in which text can be made to grow without bound, is refused."""
     bomb = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;">]><VOTABLE>&c;</VOTABLE>'

@@ -25,7 +25,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files import StorageError
 from catalogs.fits import table as fits
-from catalogs.fits.create import FitsField
+from catalogs.fits.fields import FitsField
 from catalogs.parquet import dataset as parquet
 from catalogs.writing import Written, annotate, bounded_rows, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
