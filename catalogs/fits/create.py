@@ -15,10 +15,10 @@ import pyarrow as pa
 from catalogs.catalog.catalog import Computed, is_provenance
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
+from catalogs.fits._rewrite import blank_checksums, with_checksums
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW
 from catalogs.fits.fields import FitsField, Stored
 from catalogs.fits.header import OnesSum
-from catalogs.fits.rewrite import blank_checksums, with_checksums
 from catalogs.metadata.astropy_header import (
     SERIALIZED,
     EcsvHeaderError,
