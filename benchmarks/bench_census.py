@@ -248,7 +248,7 @@ def _area(split: Split) -> float:
     if lacking_labels(labelled):
         return 0.0
     change = np.clip(shares_if_shares(labelled, target).mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
-    return round(propensity(labelled, target, labelled.weight * change[labelled.y]).auc, 3)
+    return round(propensity(labelled, target, labelled.weight * change[labelled.y])[0], 3)
 
 
 def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat: int) -> None:
@@ -261,8 +261,8 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
         add("same", shares_if_same(split.labelled, split.target))
     if change == "bright third":
         # The census refuses these, for the sets overlap too little; here they are tried all the same.
-        sets = propensity(split.labelled, split.target, split.labelled.weight)
-        add("features", shares_if_features(split.labelled, split.target, sets.ratio))
+        _, _, ratio = propensity(split.labelled, split.target, split.labelled.weight)
+        add("features", shares_if_features(split.labelled, split.target, ratio))
     if change == "mild bias":
         add("features", count_classes(split.labelled, split.target, assumes="features").shares)
     if counted.shares is None or change in {"bright third", "bright third, x 1/4", "a class without labels"}:

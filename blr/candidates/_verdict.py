@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
@@ -34,8 +35,8 @@ SPREAD_OF_TYPICAL = 0.35
 """Standard deviation of a part's error about the typical one, as a share of it."""
 TOGETHER = 0.5
 """Correlation of the typical errors of two parts: stated high, since measured ones are 0.1 to 0.3."""
-STEEPEST, HALVINGS = 200.0, 40
-"""Largest size of the exponent that weighs compared rows by their doubt; and steps of the search for it."""
+STEEPEST = 200.0
+"""Largest size of the exponent that weighs compared rows by their doubt."""
 SLOPES = (0.8, 1.25), (0.5, 2.0)
 """Slopes of calibration that are right, and those beyond which probabilities are wrong."""
 ONE_SIDED = 1.645
@@ -142,11 +143,7 @@ def _as_doubtful(p: Matrix, left_out: Matrix | None) -> Vector:
         return weights(-STEEPEST)
     if beyond(STEEPEST) <= 0:
         return weights(STEEPEST)
-    low, high = -STEEPEST, STEEPEST
-    for _ in range(HALVINGS):
-        steepness = 0.5 * (low + high)
-        low, high = (low, steepness) if beyond(steepness) > 0 else (steepness, high)
-    return weights(low)
+    return weights(float(scipy.optimize.brentq(beyond, -STEEPEST, STEEPEST)))
 
 
 def _scaled(p: Matrix, error: Vector, temperature: Temperature) -> Vector:

@@ -147,11 +147,11 @@ def count_classes(
     shares = shares_if_shares(labelled, target)
     change = np.clip(shares.mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
     weight = labelled.weight * change[labelled.y]
-    alike = propensity(labelled, target, weight)
-    refused = _refusal(labelled, target, weight, alike, assumes)
+    auc, error, _ = propensity(labelled, target, weight)
+    refused = _refusal(labelled, target, weight, auc, error, assumes)
     if refused:
         return Counted(labelled, None, assumes, refused, contradicted=True)
-    seen = _contradiction(labelled, target, shares, alike)
+    seen = _contradiction(labelled, target, shares, auc, error)
     if assumes is None and seen:
         return _spanning(labelled, target, shares, seen)
     if assumes == "same":
@@ -161,14 +161,16 @@ def count_classes(
             return Counted(labelled, None, assumes, apart)
         shares = same
     if assumes is None:
-        said = f"{ASSUMPTIONS['shares']}; no test contradicts it: {_tries(alike)}"
+        said = f"{ASSUMPTIONS['shares']}; no test contradicts it: {_tries(auc, error)}"
     else:
         tests = f"but a test contradicts it, for {seen}; {_REMEDY}" if seen else "and not contradicted"
         said = f"{ASSUMPTIONS[assumes]}{':' if assumes == 'same' else ';'} stated, {tests}"
     return Counted(labelled, shares, assumes or "shares", said, contradicted=bool(seen))
 
 
-def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:
+def _contradiction(
+    labelled: LabelledRows, target: TargetRows, shares: ShareDraws, auc: float, error: float
+) -> str:
     """Return in words which test contradicts "shares", with its number; '' where none does."""
     means = means_test(labelled, target, shares.draws)
     if means is not None and means[2] < FALSE_ALARMS:
@@ -176,28 +178,29 @@ def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraw
             "the means of the features are not those of labelled objects with each class at its share of the target "
             f"(p = {means[2]:.1g}, expected {FALSE_ALARMS} or more)"
         )
-    return _tries(alike) if alike.auc - _AREA_APART * alike.error > 0.5 else ""
+    return _tries(auc, error) if auc - _AREA_APART * error > 0.5 else ""
 
 
 def _refusal(
     labelled: LabelledRows,
     target: TargetRows,
     weight: Vector,
-    alike: Propensity,
+    auc: float,
+    error: float,
     assumes: StatedAssumption | None,
 ) -> str:
     """Return in words why nothing can be said, where labelled rows count by `weight` (n,); '' where something can."""
-    if alike.auc - _ONE_SIDED * alike.error > TOLD_APART:
+    if auc - _ONE_SIDED * error > TOLD_APART:
         given = "" if assumes is None else f'"{assumes}" is contradicted: '
         remedy = "Look at a sample of these: `blr audit draw`"
-        if propensity(labelled, target, labelled.weight).auc <= TOO_FAR:  # else that would be refused next
+        if propensity(labelled, target, labelled.weight)[0] <= TOO_FAR:  # else that would be refused next
             remedy = (
                 'Look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled '
                 "objects were only chosen differently by their features"
             )
         return (
-            f"{given}the labelled objects do not look like these, whatever share each class has ({_tries(alike)}), and "
-            f"cannot tell the counts. {remedy}"
+            f"{given}the labelled objects do not look like these, whatever share each class has "
+            f"({_tries(auc, error)}), and cannot tell the counts. {remedy}"
         )
     unlike, errors = novelty(labelled, target, weight)
     if assumes is not None or errors <= MOST_NOVELTY:
@@ -210,10 +213,10 @@ def _refusal(
     )
 
 
-def _tries(alike: Propensity) -> str:
+def _tries(auc: float, error: float) -> str:
     """Return in words how well a model distinguishes the sets."""
-    auc, error = 100 * alike.auc, 100 * alike.error
-    return f"shown one of each, a test picks the labelled one in {auc:.1f} ± {error:.1f} of 100 tries, by chance in 50"
+    of_100 = f"{100 * auc:.1f} ± {100 * error:.1f} of 100 tries, by chance in 50"
+    return f"shown one of each, a test picks the labelled one in {of_100}"
 
 
 def _spanning(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, seen: str) -> Counted:
@@ -262,17 +265,17 @@ def _far_apart(same: ShareDraws, freed: ShareDraws) -> str:
 
 
 def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
-    sets = propensity(labelled, target, labelled.weight)
-    if sets.auc > TOO_FAR:
+    auc, error, ratio = propensity(labelled, target, labelled.weight)
+    if auc > TOO_FAR:
         said = (
-            f"the labelled objects overlap too little with these: {_tries(sets)}, expected at most "
+            f"the labelled objects overlap too little with these: {_tries(auc, error)}, expected at most "
             f"{100 * TOO_FAR:.0f}. The model would guess, and no label shows how much it errs; look at a sample "
             "of these: `blr audit draw`"
         )
         return Counted(labelled, None, "features", said)
     said = f"{ASSUMPTIONS['features']}: stated by you; no test can check it"
-    weighted = replace(labelled, weight=labelled.weight * sets.ratio)
-    return Counted(weighted, shares_if_features(labelled, target, sets.ratio), "features", said)
+    weighted = replace(labelled, weight=labelled.weight * ratio)
+    return Counted(weighted, shares_if_features(labelled, target, ratio), "features", said)
 
 
 def count_with_labels(
@@ -336,22 +339,13 @@ def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -
     return Counted(labelled, shares, None, said, alternatives=alternatives, counted=counts)
 
 
-@dataclass(frozen=True, eq=False)
-class Propensity:
-    """How well a model distinguishes labelled rows from the target.
+def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> tuple[float, float, Vector]:
+    """Return how well a model distinguishes the two sets where labelled rows count by `row_weight` (n,).
 
-    `auc` is the probability that a target row looks more like the target than a labelled one does, 0.5 where both look
-    alike; `error` is its standard error without any difference.  `ratio` (n,) is how much more frequent objects like a
-    labelled row are in the target, with a mean of one.
+    That is the probability that a target row looks more like the target than a labelled one does, 0.5 where both look
+    alike; its standard error without any difference; and how much more frequent objects like a labelled row are in the
+    target (n,), with a mean of one.
     """
-
-    auc: float
-    error: float
-    ratio: Vector
-
-
-def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> Propensity:
-    """Return how well a model distinguishes the two sets where labelled rows count by `row_weight` (n,)."""
     near, far = _spaced(len(labelled.y)), _spaced(len(target.weight))
     Phi = _design(labelled.X[near], target.X[far])
     n, N = len(near), len(far)
@@ -373,7 +367,7 @@ def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -
     if len(near) < len(ratio):
         ratio = np.interp(np.arange(len(ratio)), near, ratio[near])
     error = float(np.sqrt((1 / worth[0] + 1 / worth[1]) / 12))
-    return Propensity(area, error, ratio / ratio.mean())
+    return area, error, ratio / ratio.mean()
 
 
 def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from scipy.stats import beta, binom
 
 from blr.census import counts
 from blr.census.bins import bin_selection, bin_shares, joined_selection
-from blr.census.counts import Counted, Propensity, count_classes, count_with_labels
+from blr.census.counts import Counted, count_classes, count_with_labels
 from blr.census.purity import (
     _SEED,
     LEFT_OUT_ERROR,
@@ -141,7 +141,7 @@ def test_a_stated_assumption_stays_and_its_reason_says_what_contradicts_it(assum
 
 @pytest.mark.parametrize(("auc", "spans"), [(0.549, False), (0.553, True)])
 def test_the_area_is_the_second_test(monkeypatch: pytest.MonkeyPatch, auc: float, *, spans: bool) -> None:
-    monkeypatch.setattr(counts, "propensity", lambda *_: Propensity(auc, 0.02, np.ones(1000)))
+    monkeypatch.setattr(counts, "propensity", lambda *_: (auc, 0.02, np.ones(1000)))
     monkeypatch.setattr(counts, "means_test", lambda *_: (1.0, 3, 0.006))
     labelled, target, _ = sets(3, tilt=0.0)
     counted = count_classes(labelled, target)
@@ -151,7 +151,7 @@ def test_the_area_is_the_second_test(monkeypatch: pytest.MonkeyPatch, auc: float
 
 def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     labelled, target, _ = sets(3, tilt=0.0)
-    areas = iter([Propensity(0.5, 0.02, np.ones(1000)), Propensity(0.8, 0.02, np.ones(1000))])
+    areas = iter([(0.5, 0.02, np.ones(1000)), (0.8, 0.02, np.ones(1000))])
     monkeypatch.setattr(counts, "propensity", lambda *_: next(areas))
     monkeypatch.setattr(counts, "means_test", lambda *_: (9.0, 3, 0.0012))
     counted = count_classes(labelled, target)
