@@ -124,24 +124,20 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
             level="bad",
             reason="none of these objects has a class",
         )
-    beyond, flag, names = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN"), ", ".join(odd_features)
+    beyond, flag = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN")
     unlike = f"{0.0 if flag is None else flag['share']:.1%}"
     findings = [] if beyond is None else [beyond]
-    reason, short = (
-        "",
-        f"Yes: no feature drifted, and {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN).",
-    )
+    reason = ""
     if odd_features:
-        reason = f"these objects are unlike the training set in {names}"
-        short = f"With care: they are unlike the labelled ones in {names}."
+        reason = f"these objects are unlike the training set in {', '.join(odd_features)}"
         advice = "Compare units and sentinels; else train with this catalogue as [target]"
         findings.append(Finding(what=advice, level="care"))
     elif flag is not None and flag["share"] > UNLIKE:
-        reason = f"{unlike} of these objects are unlike the training set"
-        short = f"With care: {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
+        reason = f"{unlike} of these objects are unlike the training set (OUT_OF_DOMAIN)"
+    good = f"Yes: no feature drifted, and {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
     return Answer(
         question=question,
-        short=short,
+        short=f"With care: {reason}." if reason else good,
         level="care" if reason else "good",
         findings=tuple(findings),
         reason=reason,
