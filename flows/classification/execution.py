@@ -44,7 +44,6 @@ from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
-from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
@@ -282,16 +281,21 @@ class _Workers:
 
     def __init__(self, engine: Engine, *, n_files: int, stop: Callable[[], None]) -> None:
         self._engine, self._n_files, self._stop = engine, n_files, stop
-        self._shown: dict[str, str] = {}  # the user's names for the paths that workers get
-        self._catalogues: dict[InputCatalogue, InputCatalogue] = {}  # with whole paths
         self.results: list[Output | Problem] = []
         self.seconds: dict[str, float] = {}
 
     def take(self, work: Work, groups: Sequence[Group]) -> list[tuple[Group, LostError]]:
         """Hand over groups and take the reports; return the groups whose workers were killed, with the reasons."""
-        annotate_there = partial(annotate_elsewhere, self._with_whole_paths(work), Owner.this(None))
+        model, (out, staged) = work.model, (work.staging.out, work.staging.folder)
+        there = replace(  # a worker may run in another folder
+            work,
+            model=replace(model, folder=model.folder.absolute()),
+            staging=Staging(OutputFolder(out.absolute()), staged.absolute()),
+            threads=work.threads or 1,
+        )
+        annotate_there = partial(annotate_elsewhere, there, Owner.this(None))
         lost: list[tuple[Group, LostError]] = []
-        with closing(self._engine.map(annotate_there, map(self._whole_group, groups))) as reports:
+        with closing(self._engine.map(annotate_there, groups)) as reports:
             for group, report in reports:
                 if isinstance(report, LostError):
                     lost.append((group, report))
@@ -303,38 +307,12 @@ class _Workers:
 
     def _add(self, results: list[Output | Problem], notes: list[str], seconds: dict[str, float]) -> None:
         for result in results:
-            if isinstance(result, Problem):
-                self.results.append(replace(result, reason=spoken(result.reason, self._shown)))
-            else:
-                self.results.append(result)
+            self.results.append(result)
+            if isinstance(result, Output):
                 tell().advance(result.n_rows)
         self.seconds |= seconds
         for note in notes:
-            tell().note(spoken(note, self._shown))
-
-    def _whole(self, path: Path) -> Path:
-        """Return a path that does not depend on the folder that a process works in."""
-        there = path.absolute()
-        self._shown.setdefault(str(there), str(path))
-        return there
-
-    def _with_whole_paths(self, work: Work) -> Work:
-        return replace(
-            work,
-            model=replace(work.model, folder=self._whole(work.model.folder)),
-            staging=Staging(OutputFolder(work.staging.out.absolute()), self._whole(work.staging.folder)),
-            threads=work.threads or 1,
-        )
-
-    def _whole_group(self, group: Group) -> Group:
-        jobs = []
-        for job in group:
-            if job.catalogue not in self._catalogues:
-                source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
-                self._catalogues[job.catalogue] = replace(job.catalogue, source=source)
-            catalogue = self._catalogues[job.catalogue]  # pickled once for all files of a group
-            jobs.append(replace(job, catalogue=catalogue, file=replace(job.file, path=self._whole(job.path))))
-        return tuple(jobs)
+            tell().note(note)
 
 
 def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:

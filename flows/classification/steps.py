@@ -32,6 +32,7 @@ from flows.inputs.source import (
     local_sources,
     resolve_sources,
     still_written,
+    with_whole_paths,
 )
 from flows.models.model import Model
 from flows.models.store import Store
@@ -104,7 +105,8 @@ def _classified(
         output = settings.output.model_copy(update={"format": request.output_format})
         settings = settings.model_copy(update={"output": output})
     asked = census_asked(loaded, settings)
-    sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
+    names = [str(c) for c in request.catalogues]
+    sources = with_whole_paths(resolve_sources(names, Path(), key="CATALOG"))
     policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
         check_no_copies_below(sources, folder)
@@ -206,7 +208,7 @@ def _inputs(specification: Specification, out: Path) -> tuple[Source, ...]:
     key = "target.paths" if target else "catalog.paths"
     sources = resolve_sources(target or specification.catalog.paths, Path(specification.base_folder), key=key)
     check_apart(sources, out, key=key)
-    return sources
+    return with_whole_paths(sources)
 
 
 def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out: Path) -> list[Path]:

@@ -179,14 +179,9 @@ class Brought:
 
     def spoken(self, text: str) -> str:
         """Return a text with URLs in the place of the paths where fetched files wait."""
-        return spoken(text, self.shown)
-
-
-def spoken(text: str, places: Mapping[str, str]) -> str:
-    """Return a text in which some paths are called otherwise."""
-    for path, called in places.items():
-        text = text.replace(path, called)
-    return text
+        for path, called in self.shown.items():
+            text = text.replace(path, called)
+        return text
 
 
 @dataclass(frozen=True)
@@ -302,6 +297,14 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
     return tuple(
         RemoteSource(place) if isinstance(place, str) else LocalSource.at(place)
         for place in distinct.values()
+    )
+
+
+def with_whole_paths(sources: Iterable[Source]) -> tuple[Source, ...]:
+    """Return sources whose paths mean the same to every process, wherever it runs."""
+    return tuple(
+        replace(source, path=source.path.absolute()) if isinstance(source, LocalSource) else source
+        for source in sources
     )
 
 
@@ -604,13 +607,13 @@ def fetching(
 
     All is removed at the end, unless a `resumable` run was interrupted.
     """
-    mirror, is_new, keep = Mirror(out / FETCHED, run, mark_crashed), not out.exists(), False
+    mirror, is_new, keep = Mirror(out.absolute() / FETCHED, run, mark_crashed), not out.exists(), False
     try:
         with files_kept(mirror.folder):
             yield mirror
     except (CatalogError, FlowError) as error:
         keep = resumable and isinstance(error, Interrupted)
-        said = spoken(str(error), mirror.shown)
+        said = Brought(shown=mirror.shown).spoken(str(error))
         if said == str(error):
             raise
         raise type(error)(said) from None

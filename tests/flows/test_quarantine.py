@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_read_is_set_aside_too(release: Path) -> None:
     done = unprivileged(*command, "--out", "out")
     assert done.returncode == 3, done.stderr
     forbidden = "Permission denied; check its owner and permissions, and those of its folders"
-    assert json.loads(done.stdout)["quarantined"] == {DAMAGED: f"release/{DAMAGED}: {forbidden}"}
+    assert json.loads(done.stdout)["quarantined"] == {DAMAGED: f"{release / DAMAGED}: {forbidden}"}
     store = Path(shutil.copytree("models", "own"))
     (model,) = store.rglob("model.asdf")
     model.chmod(0)
@@ -164,7 +164,7 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
     (release / DAMAGED).unlink()
     (release / DAMAGED).symlink_to(target)
     told = told_by(NIGHTLY, 3)
-    said = f"release/{DAMAGED} is a link to {target}, which does not exist: is its disk mounted?"
+    said = f"{release / DAMAGED} is a link to {target}, which does not exist: is its disk mounted?"
     assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
     assert (Path("out") / DAMAGED).is_file()
 
