@@ -137,16 +137,20 @@ COLUMN_CARD = re.compile(
 CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
 
 
+def require_size(n_fields: int, width: int) -> None:
+    """Raise CatalogError where FITS allows no table of so many columns, or bytes in each row."""
+    if n_fields > MAX_FIELDS or width > MAX_ROW:
+        raise CatalogError(
+            f"got {n_fields} columns and {width:,} bytes in each row, expected at most {MAX_FIELDS} and {MAX_ROW:,}, "
+            'which FITS allows; ask for a slim copy (mode = "slim" under [output]), or for Parquet'
+        )
+
+
 def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: bool) -> list[bytes]:
     """Return the cards of the new header, the checksums still blank; without `summed`, with the old checksums."""
     table, n_kept = rewriting.table, len(rewriting.columns)
     n_fields, width = n_kept + len(rewriting.fields), rewriting.row.itemsize
-    if n_fields > MAX_FIELDS or width > MAX_ROW:
-        raise CatalogError(
-            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes in each row; FITS "
-            f'allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or '
-            "convert the catalogue to Parquet"
-        )
+    require_size(n_fields, width)
     groups, stray = _staying(_groups(_told_anew(rewriting, provenance)), rewriting, n_fields)
     changed = {"NAXIS1": width, "TFIELDS": n_fields}
     if not rewriting.keeps_heap:

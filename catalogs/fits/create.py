@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.catalog.catalog import Computed, is_provenance
-from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
-from catalogs.fits._rewrite import blank_checksums, with_checksums
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW
+from catalogs.fits._rewrite import blank_checksums, require_size, with_checksums
 from catalogs.fits.fields import FitsField, Stored
 from catalogs.fits.header import OnesSum
 from catalogs.metadata.astropy_header import (
@@ -79,11 +77,7 @@ class Layout:
     def cards(self, name: str, remarks: Sequence[bytes], *, summed: bool) -> list[bytes]:
         """Return the cards of the header, the checksums still blank."""
         n_fields, width = len(self.old) + len(self.new), self.row.itemsize
-        if n_fields > MAX_FIELDS or width > MAX_ROW:
-            raise CatalogError(
-                f"got {n_fields} columns and {width:,} bytes in each row, expected at most {MAX_FIELDS} and "
-                f"{MAX_ROW:,}, which FITS allows; ask for a slim copy, or for Parquet"
-            )
+        require_size(n_fields, width)
         counts = {"BITPIX": 8, "NAXIS": 2, "NAXIS1": width, "NAXIS2": self.n_rows, "PCOUNT": self.heap_bytes}
         counts |= {"GCOUNT": 1, "TFIELDS": n_fields}
         cards = [*text_cards("XTENSION", "BINTABLE"), *(integer_card(k, v) for k, v in counts.items())]

@@ -82,10 +82,6 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
 
     FormatError or DamagedFileError where the file is no such map, or holds something else than it says.
     """
-    if not path.exists():
-        raise FormatError(
-            f"{path}: there is no such file, expected a map of the sky as HEALPix FITS; correct the name"
-        )
     with open_tables(path, seen := stamp(path)) as source:
         hdus = read_hdus(source)
     hdu = next((h for h in hdus if h.is_bintable and _said(h.header, "PIXTYPE") == "HEALPIX"), None)

@@ -228,6 +228,12 @@ def unclosed(path: Path, record: bytes) -> DamagedFileError:
     )
 
 
+def require_one(path: Path, table: str | int | None) -> None:
+    """Raise FormatError where one of several tables is asked for."""
+    if table is not None:
+        raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
+
+
 def is_data(record: bytes) -> bool:
     """Say whether a record is neither a comment nor empty."""
     return not record.startswith(COMMENT) and bool(record.strip(b"\r\n"))
@@ -243,13 +249,11 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     rows = [i for i, r in enumerate(texts) if is_data(r.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace"))][
         :HEAD_RECORDS
     ]
-    if not texts and path.stat().st_size:
-        raise FormatError(
-            f"{path} begins with a line of more than {HEAD_BYTES >> 10} kB, expected a shorter line of column names, "
-            "then rows; write a table of so many columns as Parquet"
-        )
     if not rows:
-        raise DamagedFileError(f"{path} holds no line of data; expected a line of column names, then rows")
+        raise DamagedFileError(
+            f"{path} holds no line of data; expected a line of column names, then rows, in its first "
+            f"{HEAD_BYTES >> 10} kB: fetch it again, or write a table of very many columns as Parquet"
+        )
     delimiter = max(
         DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
     )
@@ -341,8 +345,6 @@ def append_values(
                 elif not slim:
                     written.append(record)
             new.write(b"".join(written))
-        if next(values, None) is not None:
-            raise ValueError(f"compute returned more rows than {source} has")
 
 
 def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:

@@ -22,11 +22,11 @@ from astropy.table import MaskedColumn, Table
 from catalogs.arrays import text_of
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition, recognised_provenance
 from catalogs.errors import DamagedFileError, FormatError, require_columns
-from catalogs.files import Stamp, reading, stamp
+from catalogs.files import Stamp, check_unchanged, reading, stamp
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.parquet.metadata import columns_of
-from catalogs.text._records import Dialect, is_data, words_of_line
+from catalogs.text._records import Dialect, is_data, require_one, words_of_line
 from catalogs.text.sniff import ASCII, DESCRIBED, LayoutKind, layout_of, readme_of
 
 Layout = tuple[LayoutKind, Dialect]
@@ -146,6 +146,7 @@ class AsciiPartition(Partition):
 
     columns: tuple[Column, ...]
     layout: Layout
+    stamp: Stamp
     missing: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -161,29 +162,24 @@ class AsciiPartition(Partition):
         return texts_of(self.table()), ()
 
     def table(self) -> pa.Table:
-        """Return the whole table; DamagedFileError where it is not what it was."""
-        table = _read(self.path, self.layout, self.missing, stamp(self.path))
-        if table.num_rows != self.n_rows or tuple(table.column_names) != tuple(c.name for c in self.columns):
-            raise DamagedFileError(
-                f"{self.path} has other rows or columns than when it was opened, expected it to stay "
-                "unchanged; open it again when it is complete"
-            )
-        return table
+        """Return the whole table; DamagedFileError where the file is not what it was."""
+        check_unchanged(self.path, self.stamp)
+        return _read(self.path, self.layout, self.missing, self.stamp)
 
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb
     """Open such a table; the texts of `missing` stand for no value."""
-    if table is not None:
-        raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
+    require_one(path, table)
     layout = layout_of(path)
     if layout is None:
         raise FormatError(
             f"{path} is not a table of columns separated by spaces or of fixed width; expected a header, and "
             "as many words in every row; fetch it again"
         )
-    whole = _read(path, layout, tuple(missing), stamp(path))
+    seen = stamp(path)
+    whole = _read(path, layout, tuple(missing), seen)
     columns = columns_of(whole.schema, {})
-    partition = AsciiPartition(path, path.name, whole.num_rows, columns, layout, tuple(missing))
+    partition = AsciiPartition(path, path.name, whole.num_rows, columns, layout, seen, tuple(missing))
     metadata = texts_of(whole) | {"layout": layout[0]} | recognised_provenance(columns)
     metadata |= {f"type.{c.name}": str(c.datatype) for c in columns}
     return Catalog(ASCII, path, columns, (partition,), metadata)

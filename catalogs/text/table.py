@@ -57,6 +57,7 @@ from catalogs.text._records import (
     is_data,
     is_plain,
     quoted,
+    require_one,
     value_lines,
 )
 from catalogs.text.sniff import ECSV_MARK, convert, head_lines, infer_types, require_table
@@ -180,8 +181,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb
     """Open a text table; the texts of `missing` stand for no value in columns of numbers, as does none."""
-    if table is not None:
-        raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
+    require_one(path, table)
     with reading(path) as stream:
         first = stream.read(HEAD_BYTES)
     require_table(path, first)

@@ -399,5 +399,5 @@ def test_a_field_above_the_usual_limit(tmp_path: Path) -> None:
 def test_a_line_of_names_beyond_the_head(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{i}" for i in range(50_000)) + "\n" + ",".join("1" * 50_000) + "\n")
-    with pytest.raises(CatalogError, match="begins with a line of more than 256 kB"):
+    with pytest.raises(CatalogError, match=r"no line of data; .* very many columns as Parquet"):
         catalogs.open(path)

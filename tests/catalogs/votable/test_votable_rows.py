@@ -153,7 +153,7 @@ def test_files_that_are_cut_or_change_meanwhile(tmp_path: Path, kind: str) -> No
     with pytest.raises(DamagedFileError, match="changed after it was opened"):
         list(cat.batches(["f0"]))
     if kind == "cut":
-        with pytest.raises(DamagedFileError, match="it ends after 810 bytes"):
+        with pytest.raises(DamagedFileError, match="is damaged"):
             votable.open(path)
 
 

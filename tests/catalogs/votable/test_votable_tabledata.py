@@ -205,8 +205,8 @@ REFUSED = {
         "it has 1 fields but 2 cells in each row",
     ),
     "other elements": (PLAIN.replace(b"5", b"<b>5</b><TD/>"), "row 2 has 1 cells; expected 2"),
-    "cut in a row": (PLAIN[: PLAIN.index(b"6")], "it ends after"),
-    "cut behind the rows": (PLAIN[: PLAIN.index(b"</TABLE>")], "it ends after"),
+    "cut in a row": (PLAIN[: PLAIN.index(b"6")], "is damaged: no element found"),
+    "cut behind the rows": (PLAIN[: PLAIN.index(b"</TABLE>")], "is damaged: no element found"),
     "no end": (PLAIN.replace(b"</TABLEDATA>", b""), "mismatched tag"),
     "no UTF-8": (PLAIN.replace(b"5", b"\xe9"), "not well-formed"),
     "the entity": (
