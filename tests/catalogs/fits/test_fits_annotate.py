@@ -4,7 +4,6 @@ import gzip
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,16 @@ import pytest
 from astropy.io import fits as astropy_fits
 
 from catalogs.catalog.catalog import Annotation
-from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
+from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
 from catalogs.writing import annotate
+from tests.catalogs.parquet_samples import COLUMNS, computing, values_of
 
 N = 11
-COLUMNS = standard_columns(["early", "late-type"])
 PROVENANCE = Provenance(
     {"model": "morphology@3f2a", "note": "long, " * 30 + "é"}, {0: ("LOW_CONFIDENCE", "near one half")}
 )
-
-
-def values_of(column: NewColumn, n: int) -> np.ndarray[Any, Any]:
-    if pa.types.is_string(column.datatype):
-        return np.array(["early", "late-type", ""])[np.arange(n) % 3]
-    return np.linspace(-5, 5, n).astype(column.datatype.to_pandas_dtype())
-
-
-def computing(columns: tuple[NewColumn, ...], n: int) -> Callable[[pa.RecordBatch], Mapping[str, Any]]:
-    """Compute from a column `row` of row numbers, so that a value in the wrong row shows."""
-    whole = {c.name: values_of(c, n) for c in columns}
-    return lambda batch: {name: v[batch.column("row").to_numpy()] for name, v in whole.items()}
 
 
 def make(path: Path, *, n: int = N) -> Path:
@@ -76,7 +63,7 @@ def make(path: Path, *, n: int = N) -> Path:
 
 def annotated(path: Path, columns: tuple[NewColumn, ...] = COLUMNS, **options: Any) -> Path:
     cat = fits.open(path)
-    compute = computing(columns, cat.n_rows)
+    compute = computing(cat.n_rows, columns)
     options = {"rows": 4, "provenance": PROVENANCE} | options
     return annotate(cat, path.parent / "out", columns, compute, read=["row"], **options)[0]
 
@@ -132,9 +119,8 @@ def test_every_type_of_new_column(tmp_path: Path) -> None:
     whole = pa.Table.from_batches(list(cat.batches([c.name for c in columns])))
     with astropy_fits.open(out) as hdus:
         for c in columns:
-            expected = values_of(c, N).tolist()
-            assert whole[c.name].to_pylist() == expected
-            assert hdus["CATALOG"].data[c.name].tolist() == expected
+            for found in (whole[c.name].to_numpy(), hdus["CATALOG"].data[c.name]):
+                np.testing.assert_array_equal(found, values_of(c, N))
 
 
 def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
@@ -189,7 +175,7 @@ def test_a_file_that_changes_after_it_was_opened(tmp_path: Path) -> None:
     cat = fits.open(path)
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(DamagedFileError, match="changed after it was opened"):
-        annotate(cat, tmp_path / "out", COLUMNS, computing(COLUMNS, N), read=["row"])
+        annotate(cat, tmp_path / "out", COLUMNS, computing(N), read=["row"])
     assert not (tmp_path / "out").exists()
 
 
@@ -250,6 +236,7 @@ import pyarrow as pa
 
 from catalogs.fits import table as fits
 from catalogs.writing import annotate
+from tests.catalogs.parquet_samples import COLUMNS, computing, values_of
 from catalogs.catalog.new_columns import NewColumn
 
 COLUMNS = [NewColumn("p", pa.float32()), NewColumn("flags", pa.int32()), NewColumn("c", pa.string(), width=6)]

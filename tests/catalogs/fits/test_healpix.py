@@ -128,22 +128,6 @@ def test_headers_that_say_too_little_or_something_else(
         read_healpix(path)
 
 
-def test_pixels_of_the_finest_order_are_exact(tmp_path: Path) -> None:
-    columns = [fits.Column("PIXEL", "K", array=[2**61 + 1, 2**61]), fits.Column("N", "J", array=[1, 2])]
-    hdu = fits.BinTableHDU.from_columns(columns)
-    said = {
-        "PIXTYPE": "HEALPIX",
-        "ORDERING": "NESTED",
-        "COORDSYS": "C",
-        "NSIDE": 2**29,
-        "INDXSCHM": "EXPLICIT",
-    }
-    hdu.header.update(said)
-    hdu.writeto(tmp_path / "map.fits")
-    sky = read_healpix(tmp_path / "map.fits")
-    assert (sky.pixels.tolist(), sky.values.tolist()) == ([2**61, 2**61 + 1], [2, 1])
-
-
 def test_pixels_that_are_not_on_the_sky(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE[:2], pixels=np.array([0, 5000]), INDXSCHM="EXPLICIT")
     with pytest.raises(DamagedFileError, match="got pixel numbers beyond those of NSIDE = 16;"):

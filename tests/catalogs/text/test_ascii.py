@@ -266,17 +266,3 @@ def test_less_than_a_whole_annotation_is_foreign(tmp_path: Path, change: str) ->
     with pytest.raises(NameClashError, match=r"already, so 'blr_.*choose another prefix"):
         reannotated(tmp_path / "t.csv", tmp_path / "two")
     assert not (tmp_path / "two").exists()
-
-
-def test_files_of_one_catalogue_agree_on_whose_the_columns_are(tmp_path: Path) -> None:
-    first = reannotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one")
-    frame = frame_of(first)
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_csv(tmp_path / "b.csv", index=False)
-    assert catalogs.open(tmp_path / "[ab].csv").metadata["blr.columns"].startswith("blr_class, ")
-    frame.assign(blr_flags="good").to_csv(tmp_path / "b.csv", index=False)
-    with pytest.raises(
-        FormatError,
-        match=r"b\.csv cannot be read as one catalogue: .*only one of them records that it was annotated",
-    ):
-        catalogs.open(tmp_path / "[ab].csv")
