@@ -61,8 +61,6 @@ def show_audit(audit: Audit) -> None:
     )
     if audit.n_answered < audit.n_drawn:
         say("The intervals assume that objects without an answer are like the others of their stratum")
-    if audit.joined:
-        say(f"{audit.joined:,} strata with fewer than two answers were joined with their neighbours")
     for name, judged in audit.classes.items():
         if judged.model is not None and judged.model["differs"]:
             say(f"The audit rejects the model's count of {name}: {judged.model['count']:,.0f}")

@@ -125,6 +125,18 @@ def s3_endpoint() -> Iterator[str]:
         server.terminate()
 
 
+def make_bucket(filesystem: Any) -> None:
+    """Make the bucket "survey" as soon as the server answers."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return filesystem.mkdir("survey")
+        except Exception:  # of the driver's own kinds
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
 @pytest.fixture
 def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return fsspec's driver, which knows the server by its environment as users' programs do."""
@@ -141,13 +153,7 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     s3fs.S3FileSystem.clear_instance_cache()
     filesystem = fsspec.filesystem("s3")
-    end = time.monotonic() + 60
-    while not filesystem.exists("survey"):
-        try:
-            filesystem.mkdir("survey")
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+    make_bucket(filesystem)
     yield filesystem
     filesystem.rm("survey", recursive=True)
     s3fs.S3FileSystem.clear_instance_cache()

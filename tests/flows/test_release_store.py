@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from flows.errors import OutputFolderError, UsageError
 from flows.request import CensusRequest
 from flows.runs.manifest import MANIFEST, file_sha256
 from flows.runs.release_store import STAGING, folder_here
-from tests.flows.conftest import S3_SECRET
+from tests.flows.conftest import S3_SECRET, make_bucket
 from tests.flows.verbs import classify, reprocess, review
 
 PARTS = ("p0.parquet", "p1.parquet")
@@ -291,14 +290,7 @@ def az(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     ) as server:
         filesystem = fsspec.filesystem("az", skip_instance_cache=True)
-        end = time.monotonic() + 60
-        while True:
-            try:
-                filesystem.mkdir("survey")
-                break
-            except Exception:  # noqa: BLE001 - of the driver's own kinds
-                assert time.monotonic() < end
-                time.sleep(0.2)
+        make_bucket(filesystem)
         yield "az://survey/release"
         server.terminate()
 
@@ -341,14 +333,7 @@ def gs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         anonymous = {"token": "anon", "project": "survey", "endpoint_url": address}
         fsspec.config.conf["gcs"] = fsspec.config.conf["gs"] = anonymous
         filesystem = fsspec.filesystem("gs", skip_instance_cache=True)
-        end = time.monotonic() + 30
-        while True:
-            try:
-                filesystem.mkdir("survey")
-                break
-            except Exception:  # noqa: BLE001 - of the driver's own kinds
-                assert time.monotonic() < end
-                time.sleep(0.2)
+        make_bucket(filesystem)
         yield "gs://survey/products/release"
         for name in ("gs", "gcs"):
             del fsspec.config.conf[name]
