@@ -276,7 +276,10 @@ class Page:
             yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
         for name in (n for n in marked if not isinstance(n, Element)):
             values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
-            why = [f"{text}: {n:,} rows, a text among numbers" for text, n in texts[name].items()]
+            why = []
+            for text, n in texts[name].items():
+                what = "a limit, better as not_detected" if text[0] in "<>" else "a text among numbers"
+                why.append(f"{text}: {n:,} rows, {what}")
             why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
             yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
 
