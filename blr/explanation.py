@@ -260,6 +260,10 @@ MOST_COMPARED = 10_000
 _LABELLED, _ALIKE = 3, 30
 _SHARE = 100
 """In a small sample, k' is the number of rows divided by this."""
+_BY_PRODUCTS = 8
+"""Dimensions from which a product of matrices rules points out faster than a tree does."""
+_NEARLY = 1.01
+"""Times a radius within which rows count, for rounding in single precision."""
 _LEAST = 1e-3
 """Least distance, so that equal rows have a finite novelty."""
 
@@ -284,10 +288,28 @@ def distances_from(labelled: Matrix) -> Distances:
     return distances
 
 
-def relative(distance: Vector, points: Matrix, sample: scipy.spatial.cKDTree) -> Vector:
-    """Return the novelty (n,) of points (n, D) at a distance (n,) from labelled rows, beside a sample of all rows."""
+def relative(
+    distance: Vector, points: Matrix, sample: scipy.spatial.cKDTree, *, least: float = 0.0
+) -> Vector:
+    """Return the novelty (n,) of points (n, D) at a distance (n,) from labelled rows, beside a sample of all rows.
+
+    It may be given as 0 where it is below `least`.
+    """
     k = min(_ALIKE, max(_LABELLED, sample.n // _SHARE), sample.n)
-    return np.asarray(distance / (_nearest(sample, points, k)[0] + _LEAST))
+    asked = np.arange(len(points))
+    if least > 0 and points.shape[1] >= _BY_PRODUCTS:
+        asked = np.flatnonzero(_crowded(points, distance / least, np.asarray(sample.data), k))
+    novelty = np.zeros(len(points))
+    novelty[asked] = distance[asked] / (_nearest(sample, points[asked], k)[0] + _LEAST)
+    return novelty
+
+
+def _crowded(points: Matrix, radius: Vector, rows: Matrix, k: int) -> NDArray[np.bool_]:
+    """Return which points (n, D) have, or nearly have, k of the rows (N, D) within a radius (n,)."""
+    within = (_NEARLY * radius) ** 2 - np.einsum("nd,nd->n", points, points)
+    gaps = points.astype(np.float32) @ (-2 * rows.T).astype(np.float32)
+    gaps += np.einsum("nd,nd->n", rows, rows).astype(np.float32)
+    return np.asarray(np.count_nonzero(gaps < within[:, None].astype(np.float32), axis=1) >= k)
 
 
 def _nearest(tree: scipy.spatial.cKDTree, points: Matrix, k: int) -> tuple[Vector, NDArray[np.intp]]:

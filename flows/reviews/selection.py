@@ -42,6 +42,8 @@ from flows.runs.release_store import output_folder
 
 SEARCHED = 100_000
 """Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
+AT_ONCE = 1024
+"""Objects whose novelty is found together."""
 SPARE = 10
 """Candidates for each outlier that is wanted: some are on the other list, or appear twice."""
 
@@ -73,11 +75,19 @@ class OutlierSearch:
         looked_at = np.flatnonzero(self._rng.random(len(points)) * self._n_rows < SEARCHED)
         if not looked_at.size:
             return
+        distance, nearest = space.distances(points[looked_at])
+        # The farthest first: of most others the novelty then need not be known.
+        order = np.argsort(-distance, kind="stable")
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            self._add(rows, looked_at[some], points[looked_at[some]], distance[some], nearest[some])
+
+    def _add(
+        self, rows: ObjectRows, looked_at: Places, points: Floats, distance: Floats, nearest: Places
+    ) -> None:
         self._tree = scipy.spatial.cKDTree(self._sampled) if self._tree is None else self._tree
-        points = points[looked_at]
-        distance, nearest = space.distances(points)
-        novelty = relative(distance, points, self._tree)
-        least = self._rows[-1]["novelty"] if len(self._rows) == self._most else -np.inf
+        least = self._rows[-1]["novelty"] if len(self._rows) == self._most else 0.0
+        novelty = relative(distance, points, self._tree, least=least)
         order = np.argsort(-novelty, kind="stable")
         order = order[novelty[order] > least]
         picked = order[apart(points[order], self._radius, self._most)]

@@ -162,6 +162,17 @@ def test_distances_are_those_of_a_loop_over_all() -> None:
     assert relative(distance, points, cKDTree(points)) == pytest.approx(distance / (near + 1e-3))
 
 
+def test_novelty_below_the_least_that_is_asked_for_may_be_left_out() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(500, 12))
+    distance, tree = rng.uniform(1, 5, 500), cKDTree(rng.normal(size=(3000, 12)))
+    every = relative(distance, points, tree)
+    least = float(np.quantile(every, 0.9))
+    some = relative(distance, points, tree, least=least)
+    assert some[every >= least] == pytest.approx(every[every >= least])
+    assert np.mean(some == 0) > 0.5
+
+
 def test_no_labelled_rows_are_refused_and_few_serve() -> None:
     with pytest.raises(ValueError, match="got no labelled rows"):
         distances_from(np.empty((0, 2)))
