@@ -196,19 +196,13 @@ def _checked(
 
 
 def _as_float(x: Any, name: str) -> NDArray[np.float64]:
-    kind = getattr(getattr(x, "dtype", None), "kind", "f")
-    if kind == "c":
-        raise ValueError(
-            f"{name} must be real numbers, got {_describe(x)}; if you mean its real part, give that"
-        )
-    if kind in "mM":
-        raise ValueError(
-            f"{name} must be numeric, got {_describe(x)}; convert times to numbers, such as days"
-        )
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "kind", "f") in "cmM":
+        raise ValueError(f"{name} must be real numbers, got {dtype}; convert times to numbers, such as days")
     try:
         return np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numeric, got {_describe(x)}: {error}") from error
+        raise ValueError(f"{name} must be numeric, got {dtype or type(x).__name__}: {error}") from error
 
 
 def require_unmasked(x: Any, name: str) -> None:
@@ -256,11 +250,6 @@ def require_finite(array: NDArray[np.float64], name: str) -> None:
         f"{name} holds {count} value(s) that are NaN or infinite, in {rows} row(s), the first "
         f"({array[first]}) at {place}; mask or impute them before fitting"
     )
-
-
-def _describe(x: Any) -> str:
-    dtype = getattr(x, "dtype", None)
-    return f"an array of {dtype}" if dtype is not None else type(x).__name__
 
 
 def mid_ranks(x: ArrayLike) -> Vector:

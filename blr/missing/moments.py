@@ -18,7 +18,6 @@ from blr.missing.patterns import (
     Nodes,
     kept,
     missing_patterns,
-    moving,
     normal_nodes,
     present_values,
 )
@@ -278,7 +277,7 @@ class FeatureMoments:
 
         They are normal, with mean mean_m + B (x_o − mean_o) and covariance L Lᵀ, L lower triangular.
         """
-        missing = self._pattern(pattern)
+        missing = np.asarray(pattern, dtype=np.bool_)
         return kept(self._conditionals, missing, lambda: self._conditional(missing))
 
     @cached_property
@@ -371,11 +370,11 @@ class FeatureMoments:
         `axes` (m, d), orthonormal columns: directions over which the nodes are spread, in the coordinates that the
         conditional Cholesky factor takes to the features; along others they are at the mean.  Default: all.
         """
-        missing = self._pattern(pattern)
+        missing = np.asarray(pattern, dtype=np.bool_)
         X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
         seen = X[:, ~missing]
-        noise = np.zeros(X.shape) if errors is None else np.asarray(errors, dtype=np.float64)
-        active, noise = moving(noise, X.shape)[~missing], noise[:, ~missing]
+        noise = np.zeros(seen.shape) if errors is None else np.asarray(errors, dtype=np.float64)[:, ~missing]
+        active = (noise > 0).any(axis=0)
         m = int(np.count_nonzero(missing)) if axes is None else axes.shape[1]
         Z, weight = normal_nodes(m + int(active.sum()), n)
         B, L = self.conditional(missing)
@@ -433,15 +432,6 @@ class FeatureMoments:
         mean = stored["mean"]
         spread = None if stored["spread"] is None else as_stored(stored, "spread", np.shape(mean))
         return cls(mean, stored["covariance"], bool(stored["converged"]), spread)
-
-    def _pattern(self, pattern: ArrayLike) -> Mask:
-        missing = np.asarray(pattern, dtype=np.bool_)
-        if missing.shape != self.mean.shape:
-            raise ValueError(
-                f"missing must state for each of {self.n_features} features whether it is missing, got shape "
-                f"{missing.shape}"
-            )
-        return missing
 
 
 def _within(X: Matrix, limits: Matrix | None, features: Mask) -> Matrix:

@@ -166,8 +166,6 @@ _FEWEST = 8  # fewer do not resolve a sigmoid, and can hardly be stretched to un
 @lru_cache(maxsize=64)
 def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions; S is about n, at least 8 and 4 d."""
-    if n < 1:
-        raise ValueError(f"the integration needs at least one node, got n={n}")
     nodes, weight = _normal_nodes(dimension, n)
     nodes.setflags(write=False)
     weight.setflags(write=False)
@@ -216,19 +214,6 @@ def _lattice(n: int, dimension: int) -> Matrix:
     index = np.arange(n)[:, None]
     steps = golden ** -np.arange(1.0, dimension)
     return np.hstack([(index + 0.5) / n, (0.5 + index * steps) % 1])
-
-
-def moving(errors: Matrix, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which of the F features, shape (F,), have an error in some row; check the errors of (N, F) rows."""
-    if errors.shape != shape:
-        raise ValueError(f"errors must be standard deviations of shape {shape}, got shape {errors.shape}")
-    require_finite(errors, "errors")
-    if np.any(errors < 0):
-        raise ValueError(
-            f"errors must not be negative, got {errors.min()}; where the catalogue writes a sentinel as error, "
-            "give 0 or mark the feature as missing"
-        )
-    return np.asarray(np.any(errors > 0, axis=0))
 
 
 # Kriging from a few nodes of an integral to all of them.

@@ -384,7 +384,7 @@ def test_vote_counts_are_fractions_with_a_weight() -> None:
             [1 + 2j, 0, 1],
             True,
             {"trials": [1, 1, 1]},
-            r"targets must be real numbers, got an array of complex128",
+            r"targets must be real numbers, got complex128",
         ),
         (np.array([None, "a"]), True, {}, r"got NoneType, str; expected all strings, all numbers"),
         (

@@ -384,14 +384,7 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(likelihood: str) -> None:
         ({"Phi": np.ones(3)}, r"Phi must have 2 dimension\(s\), got shape \(3,\)"),
         ({"Phi": np.empty((0, 2))}, r"Phi is empty, got shape \(0, 2\); give at least one row"),
         ({"Phi": [["a", "b"]] * 3}, r"Phi must be numeric"),
-        (
-            {"Phi": np.ones((3, 2)) * 1j},
-            r"Phi must be real numbers, got an array of complex128; if you mean its real part",
-        ),
-        (
-            {"Phi": np.ones((3, 2), dtype="datetime64[s]")},
-            r"Phi must be numeric, got an array of datetime64.*such as days",
-        ),
+        ({"Phi": np.ones((3, 2)) * 1j}, r"Phi must be real numbers, got complex128"),
         (
             {"Phi": np.ma.masked_equal(np.eye(3), 1)},
             r"masked values in 3 row\(s\).*first of them row 0.*impute",
