@@ -43,8 +43,6 @@ DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE = PAGES = 9, 10, 11
 ENCODING_STATS, SIZE_STATISTICS = 13, 16
 # PageHeader
 PAGE_COMPRESSED, PAGE_CRC = 3, 4
-# OffsetIndex, PageLocation
-LOCATIONS, PLACE = 1, 1
 
 # Where something lies, and how long it is: of a ColumnChunk, the last of its ColumnMetaData
 OFFSET_INDEX, COLUMN_INDEX, BLOOM = (4, 5), (6, 7), (14, 15)
@@ -575,10 +573,10 @@ def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) 
     return chunks[0].replace(METADATA, STRUCT, column)
 
 
-# Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom filters as they are.
+# Some columns of a Parquet file, copied without decoding their pages.
 #
 # Where the columns that go lie behind all that stay, as those of an earlier annotation do, the copy ends before
-# them; else the chunks that stay are put together, and every place that the metadata name is moved with them.
+# them, indexes and Bloom filters included; else the chunks that stay are put together.
 
 PIECE = 1 << 24
 NOWHERE = 1 << 62
@@ -708,42 +706,19 @@ def copy(old: IO[bytes], new: IO[bytes], start: int, end: int) -> int:
 
 
 def copied_group(old: IO[bytes], new: IO[bytes], group: Struct, leaves: Sequence[int]) -> Struct:
-    """Copy the chunks of a row group, each with its Bloom filter and its indexes; return it with their new places."""
+    """Copy the chunks of a row group; return it with their new places.
+
+    Bloom filters and indexes, which tell places of the old file and which no reader needs, are left out.
+    """
     at = new.tell()
     chunks = []
     for i in leaves:
         chunk, _ = decode(group.list(COLUMNS)[i])
         start, end = pages_extent(chunk.get(METADATA))
         shift = copy(old, new, start, end) - start
-        column = copied_block(old, new, shifted(chunk.get(METADATA), shift), BLOOM)
-        chunk = copied_block(old, new, chunk, COLUMN_INDEX)
-        chunk = copied_block(old, new, chunk, OFFSET_INDEX, pages_shift=shift)
+        column = without(shifted(chunk.get(METADATA), shift), *BLOOM)
         if chunk.get(CHUNK_OFFSET):
             chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
-        chunks.append(encode(chunk.replace(METADATA, STRUCT, column)))
+        chunks.append(encode(without(chunk.replace(METADATA, STRUCT, column), *OFFSET_INDEX, *COLUMN_INDEX)))
     group = with_chunks(group, chunks, leaves)
     return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
-
-
-def copied_block(
-    old: IO[bytes], new: IO[bytes], struct: Struct, fields: tuple[int, int], *, pages_shift: int | None = None
-) -> Struct:
-    """Copy the bytes at a place of a length, if both are known; else leave both out.
-
-    An index of pages is written with their new places, or left out where it is damaged: readers do not need it.
-    """
-    place, length = (struct.get(number) for number in fields)
-    if not place or not length or place < 0 or length < 0:
-        return without(struct, *fields)
-    if pages_shift is None:
-        return struct.replace(fields[0], I64, copy(old, new, place, place + length))
-    old.seek(place)
-    try:
-        index, _ = decode(old.read(length))
-        pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + pages_shift) for p in index.list(LOCATIONS)]
-    except (MalformedError, AttributeError, TypeError):
-        return without(struct, *fields)
-    data = encode(index.replace(LOCATIONS, LIST, (STRUCT, pages)))
-    struct = struct.replace(fields[0], I64, new.tell()).replace(fields[1], I32, len(data))
-    new.write(data)
-    return struct
