@@ -6,19 +6,11 @@ Every message says what was got, what was expected and what to do.
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable
 
 LONGEST_SHOWN = 60
 """Characters of a catalogue's text that a message shows, so that its end, which says what to do, stays visible."""
-
-BANDS = frozenset("fnubgvrizyjhkw0123456789")
-"""Characters that name a band: GALEX, Johnson, SDSS, 2MASS, and the numbers of WISE and of apertures."""
-NEARLY = 0.85
-"""Likeness of two names, from 0 to 1, above which one is the other misspelt, as `bmg` is `bmag`."""
-LONGEST_OF_BAND = 9
-"""Letters of the longest word in names that differ by a band, such as `modelmagg`."""
 
 
 class CatalogError(Exception):
@@ -71,18 +63,12 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> str:
-    """Return a clause that names the nearest of the `known` names, or the first few of them.
-
-    Those among `others` mean something else, unless they are spelt nearly alike.  So does a name with the letter or
-    the number of another band: `rmag` is no other spelling of `gmag`.
-    """
-    names, word = sorted(known), name.lower()
-    close = difflib.get_close_matches(word, [k.lower() for k in names], n=len(names) or 1, cutoff=0.5)
-    for k in (k for c in close for k in names if k.lower() == c and not _of_another_band(name, k)):
-        if k not in others or difflib.SequenceMatcher(None, word, k.lower()).ratio() > NEARLY:
-            return f"did you mean '{brief(k)}'?"
-    shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a clause that names the nearest of the `known` names, or the first few of them."""
+    names = {k.lower(): k for k in sorted(known, reverse=True)}
+    if close := difflib.get_close_matches(name.lower(), names, n=1):
+        return f"did you mean '{brief(names[close[0]])}'?"
+    shown = ", ".join(map(brief, sorted(names.values())[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"
 
 
@@ -98,21 +84,3 @@ def require_once(where: object, names: Iterable[str], wanted: Container[str] | N
     several = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice := [name for name in several if wanted is None or name in wanted]:
         raise FormatError(f"{where} has several columns called {twice}; expected each name once: rename them")
-
-
-def _of_another_band(name: str, other: str) -> bool:
-    """Say whether two names differ in one character alone, wherever it stands, and both have a band's there.
-
-    Long words are not named after bands: one that differs in a letter is misspelt.
-    """
-    if max(map(len, re.findall(r"[a-z]+", f"{name} {other}".lower())), default=0) > LONGEST_OF_BAND:
-        return False
-    pairs = [*zip(name.lower(), other.lower(), strict=False)]
-    if len(name) == len(other) and any(
-        a != b and before.isalpha() and after.isalpha()
-        for (before, _), (a, b), (after, _) in zip(pairs, pairs[1:], pairs[2:], strict=False)
-    ):
-        return False  # within a word: `tarket` is `target` misspelt
-    mine, theirs = (Counter(filter(str.isalnum, text.lower())) for text in (name, other))
-    differing = "".join([*(mine - theirs).elements(), *(theirs - mine).elements()])
-    return len(differing) == 2 and mine.total() == theirs.total() and BANDS.issuperset(differing)

@@ -159,7 +159,7 @@ class ColumnMapping:
             if theirs not in catalog.names:
                 raise ColumnNotFoundError(
                     f"{catalog.path} has no column '{theirs}', expected by {by}; "
-                    f"{nearest(theirs, catalog.names, others=read)}"
+                    f"{nearest(theirs, {*catalog.names} - {*read})}"
                     f"{remedy if target and expression is None else ''}"
                 )
 
