@@ -150,17 +150,6 @@ FEWEST_PRESENT = 12
 """Rows of a class below which its share says nothing."""
 
 
-@dataclass(frozen=True)
-class Presence:
-    """The classes in which a column is measured most and least often, with the shares of their rows, and in words."""
-
-    most: str
-    most_share: float
-    least: str
-    least_share: float
-    shown: str
-
-
 def measured(values: Array) -> Array:
     """Return which values (n,) are there: finite numbers, texts that are not empty."""
     if values.dtype == NO_VALUES:
@@ -174,8 +163,8 @@ def measured(values: Array) -> Array:
     return np.asarray(there & (data != "")) if data.dtype.kind in "OUS" else there
 
 
-def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Presence]:
-    """Return the columns (n,) whose presence tells classes apart, of labels (n,), '' where it is missing."""
+def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, str]:
+    """Return in words how the presence of columns (n,) tells classes apart, of labels (n,), '' where it is missing."""
     texts, inverse, counts = unique_texts(labels)
     usable = np.flatnonzero(
         [bool(text) and n >= FEWEST_PRESENT for text, n in zip(texts, counts, strict=True)]
@@ -187,9 +176,10 @@ def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Pr
         share = np.bincount(inverse, weights=measured(values), minlength=len(texts)) / counts
         most, least = usable[share[usable].argmax()], usable[share[usable].argmin()]
         if share[most] - share[least] >= UNEVEN:
-            a, high, b, low = texts[most], float(share[most]), texts[least], float(share[least])
-            shown = f"measured for {high:.0%} of class '{a}' and {low:.0%} of class '{b}'"
-            uneven[name] = Presence(a, high, b, low, shown)
+            uneven[name] = (
+                f"measured for {share[most]:.0%} of class '{texts[most]}' "
+                f"and {share[least]:.0%} of class '{texts[least]}'"
+            )
     return uneven
 
 

@@ -124,7 +124,7 @@ def _show_label(label: LabelSummary) -> None:
         columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
         print_table("What gives the class away", columns, leaks)
     for name, presence in label.presence.items():
-        say(f"Selection-like: {name} is {presence.shown}")
+        say(f"Selection-like: {name} is {presence}")
     if label.bookkeeping:
         say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
 

@@ -17,7 +17,7 @@ from catalogs.arrays import is_text, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile import quality
-from catalogs.profile.columns import Presence, Profile, not_numbers
+from catalogs.profile.columns import Profile, not_numbers
 from catalogs.profile.leaks import ALONE, Leak
 from catalogs.sky.positions import is_position
 from flows.draft._bands import band_and_kind
@@ -246,7 +246,7 @@ class Evidence:
     alone: Mapping[str, Leak] = field(default_factory=dict)
     derived: Mapping[str, Leak] = field(default_factory=dict)
     gains: Mapping[str, float] = field(default_factory=dict)
-    presence: Mapping[str, Presence] = field(default_factory=dict)
+    presence: Mapping[str, str] = field(default_factory=dict)
     # Columns that rows without a label lack, in a file that is to be classified.
     with_label: Collection[str] = ()
     duplicates: Mapping[str, str] = field(default_factory=dict)
@@ -334,7 +334,7 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
             f"by itself it gives {gain:.0%} of the information on the class (suspicious from {ALONE:.0%} on)"
         )
     if name in evidence.presence:
-        finding.append(evidence.presence[name].shown)
+        finding.append(evidence.presence[name])
     column = seen.columns[name].column
     if quality.about_the_distance(column) and not quality.is_magnitude(column, evidence.rows[name]):
         finding.append("a distance: leave it out if the target does not have it with the same quality")
@@ -431,7 +431,7 @@ def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
     if name in evidence.presence:
         n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
-        finding = f"no two classes to compare; {evidence.presence[name].shown}"
+        finding = f"no two classes to compare; {evidence.presence[name]}"
         return (finding, "measured for one class") if n < 2 else None
     return None
 

@@ -29,7 +29,6 @@ from catalogs.errors import CatalogError, NameClashError, nearest
 from catalogs.formats import TableChoice
 from catalogs.profile.columns import (
     ColumnProfile,
-    Presence,
     Profile,
     as_number_column,
     not_numbers,
@@ -124,8 +123,8 @@ class LabelSummary:
 
     `sampled` rows were looked at for leaks; `unlabelled` and `counts` are of all rows.  `drafted` are the classes that
     `blr init` makes of the labels by name, which leaks are looked for with if there are two.  `gains` are the shares of
-    the class's entropy that each column removes by itself, the most telling first; `presence` are columns that some
-    class has more often than another; `bookkeeping` are columns of the survey's own that tell of the class.
+    the class's entropy that each column removes by itself, the most telling first; `presence` says of columns
+    which class has them more often; `bookkeeping` are columns of the survey's own that tell of the class.
     """
 
     column: str
@@ -135,7 +134,7 @@ class LabelSummary:
     drafted: Mapping[str, DraftedClass]
     leaks: tuple[Leak, ...]
     gains: Mapping[str, float]
-    presence: Mapping[str, Presence]
+    presence: Mapping[str, str]
     bookkeeping: tuple[str, ...]
 
 

@@ -432,7 +432,7 @@ def _suspects(seen: Profile, labels: Array, names: Sequence[str]) -> dict[str, s
     `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
     """
     values = {n: without_sentinels(seen, n) for n in names}
-    why = {n: p.shown for n, p in uneven_presence(values, labels).items()}
+    why = uneven_presence(values, labels)
     for name in names:
         column = seen.columns[name].column
         if about_the_distance(column) and not is_magnitude(column, as_numbers(values[name])):
