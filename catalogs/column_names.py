@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
-from catalogs.errors import ColumnNamesError, brief, nearest
+from catalogs.errors import ColumnNamesError, brief
 
 # The tables of `column_names.toml`, or of a team's own file: how the columns of each role are called.
 #
@@ -24,17 +25,15 @@ def _expression(text: str) -> str:
     try:
         matches_all = re.compile(text).fullmatch("") is not None
     except re.error as error:
-        raise ValueError(
-            f"expected a regular expression ({error}); write \\( for a literal bracket"
-        ) from error
+        raise ValueError(f"a regular expression ({error}); write \\( for a literal bracket") from error
     if matches_all:
-        raise ValueError("expected a regular expression that matches at least one character")
+        raise ValueError("a regular expression that matches at least one character")
     return text
 
 
 def _filter_expression(text: str) -> str:
     if "number" not in re.compile(_expression(text)).groupindex:
-        raise ValueError("expected a group (?P<number>\\d+) for the filter's wavelength")
+        raise ValueError("a group (?P<number>\\d+) for the filter's wavelength")
     return text
 
 
@@ -283,21 +282,6 @@ class Sentinels(Table):
 OF_THE_PACKAGE = Path(__file__).with_suffix(".toml")
 LARGEST_FILE = 1 << 20
 """Bytes of a file of names, at most."""
-EXPECTED = {
-    "tuple_type": "a list in [ ]",
-    "string_type": "a text in quotes",
-    "string_too_short": "a text that is not empty",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "model_type": "a table of keys",
-    "dict_type": "a table of keys",
-}
-"""What pydantic's kinds of errors expect, in words of TOML."""
 
 
 class ColumnNames(Table):
@@ -380,7 +364,8 @@ def read_column_names(path: Path) -> ColumnNames:
     try:
         return ColumnNames.model_validate(tree)
     except ValidationError as error:
-        raise ColumnNamesError("\n".join(f"{path}: {line}" for line in _lines(error))) from error
+        faults = [f"{path}: {_line(fault)}" for fault in error.errors(include_url=False)]
+        raise ColumnNamesError("\n".join(faults)) from error
 
 
 @cache
@@ -400,35 +385,12 @@ def _merged(first: Any, second: Any) -> Any:
     return (*first, *second)
 
 
-def _lines(error: ValidationError) -> Iterator[str]:
-    """Yield a line for each fault: the key, what was got and what was expected."""
-    for fault in error.errors(include_url=False):
-        place = fault["loc"]
-        key, got = _key(place), brief(repr(fault["input"]))
-        if fault["type"] == "extra_forbidden":
-            known = _known(place[:-1])
-            yield f"{key}: got an unknown key, expected one of {', '.join(known)}; {nearest(str(place[-1]), known)}"
-        elif fault["type"] == "missing":
-            yield f"{key}: this key is missing; add it"
-        elif "ctx" in fault and "error" in fault["ctx"]:
-            yield f"{key}: got {got}, {fault['ctx']['error']}"
-        else:
-            message = fault["msg"].removeprefix("Input should be ")
-            yield f"{key}: got {got}, expected {EXPECTED.get(fault['type'], message)}"
-
-
-def _key(place: Sequence[int | str]) -> str:
-    """Return a key as TOML has it, with the place in a list counted from 1: `flux.words, entry 2`."""
-    named = ".".join(str(part) for part in place if isinstance(part, str) and part != "[key]")
-    counted = [f", entry {part + 1}" for part in place if isinstance(part, int)]
-    return named + "".join(counted)
-
-
-def _known(place: Sequence[int | str]) -> list[str]:
-    """Return the keys of the table at a place of the file."""
-    table: type[Table] = ColumnNames
-    for part in place:
-        if isinstance(part, str):
-            kind = table.model_fields[part].annotation
-            table = get_args(kind)[0] if get_origin(kind) is tuple else kind  # type: ignore[assignment]
-    return list(table.model_fields)
+def _line(fault: ErrorDetails) -> str:
+    """Return the key, with places in lists counted from 0, what was got and what was expected."""
+    key = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: got an unknown key, expected one of those in {OF_THE_PACKAGE}"
+    expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    for word, of_toml in (("tuple", "list"), ("dictionary", "table"), ("Field required", "this key too")):
+        expected = expected.replace(word, of_toml)
+    return f"{key}: got {brief(repr(fault['input']))}, expected {expected}"
