@@ -53,9 +53,6 @@ HEADROOM = 1 << 20
 UNSIZED_TEXT = 16
 """Bytes a row that a text of unstated width is taken to need."""
 
-SLIM_BYTES = 24
-"""Bytes of an id and a position."""
-
 
 def is_whole(cat: Catalog) -> bool:
     """Say whether this is all of a catalogue that is more than its partitions."""
@@ -100,20 +97,6 @@ def check_places(
                 f"{place} exists already{' and is something else' if overwrite else ''}; choose another output folder"
                 f"{', or move it away' if overwrite else ', or ask to overwrite it'}"
             )
-
-
-def check_room(cat: Catalog, out: Path, columns: Sequence[NewColumn], old: OldColumns) -> None:
-    """Raise `StorageError` where the copies have no room; it names the slim mode, where that would have."""
-    try:
-        check_free_space(out, needed_bytes(cat, columns, old))
-    except StorageError as error:
-        if old.only is not None:
-            raise
-        slim = sum(p.n_rows for p in cat.partitions) * (SLIM_BYTES + row_bytes(columns))
-        share = min(1.0, slim / needed_bytes(cat, columns, old))
-        raise StorageError(
-            f"{error}; or ask for slim copies (mode 'slim': id, position and the new columns, some {share:.0%} of that)"
-        ) from error
 
 
 def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> int:
@@ -388,7 +371,7 @@ def annotate(
     check_places(cat, out, files, finals, overwrite=overwrite)
     # FITS is not compressed, so there the size of the source tells nothing.
     staying = tuple(name for name in cat.names if old.stays(name))
-    check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
+    check_free_space(out, needed_bytes(cat, columns, OldColumns(only=staying) if form == "fits" else old))
     read, compute = with_user_bits(read, compute, old.replaced, columns)
     usable_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     annotation = Annotation(

@@ -21,7 +21,6 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.files import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
-from catalogs.writing import SLIM_BYTES
 from flows.classification.release_changes import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
@@ -262,6 +261,8 @@ def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
 LARGE = 20_000_000_000
 """Size of copies, in bytes, from which slim ones are advised if these take less than a quarter of it."""
 SMALL_SHARE = 0.25
+SLIM_BYTES = 24
+"""Bytes of an id and a position."""
 
 Mode = Literal["annotated", "slim"]
 
