@@ -378,19 +378,13 @@ def table_at(root: Path, key: str) -> Table:
 # https://www.ivoa.net/documents/Notes/HATS/
 
 FORMAT = "hats"
-OLD_INFO = "catalog_info.json"
 
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- every format's verb
     """Say whether a folder is a table or a collection of HATS, or a file the properties of one."""
     if path.is_file():
         return path.name in {*PROPERTIES, COLLECTION} and sniff(path.parent, b"")
-    return path.is_dir() and (has_properties(path) or (path / COLLECTION).is_file() or is_hipscat(path))
-
-
-def is_hipscat(path: Path) -> bool:
-    """Say whether a folder is of the format before HATS."""
-    return (path / OLD_INFO).is_file()
+    return path.is_dir() and (has_properties(path) or (path / COLLECTION).is_file())
 
 
 def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -- every format's verb
@@ -405,8 +399,6 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
 
 def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     """Open a table or a collection without the files of these keys, damaged ones; then rows are not compared."""
-    if is_hipscat(root) and not has_properties(root):
-        raise FormatError(f"{root} is HiPSCat, the format before HATS; convert it with hats-import first")
     tables = tables_of(root)
     union = Union()
     parts = [part for t in tables for part in described(t, union, left_out)]

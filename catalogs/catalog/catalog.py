@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from html import escape
 from io import BufferedIOBase
 from itertools import product
 from pathlib import Path
@@ -374,16 +373,6 @@ class Catalog:
         rows = f"{self.n_rows:,} rows, " if self.format in _ROWS_IN_HEADER else ""
         files = f", {len(self.partitions):,} files" if len(self.partitions) > 1 else ""
         return f"<Catalog {self.path} ({self.format}): {rows}{len(self.columns)} columns{files}>"
-
-    def _repr_html_(self) -> str:
-        """Return the catalogue's line and a table of its columns."""
-        cells = [
-            (c.name, f"{c.datatype}{list(c.shape) if c.shape else ''}", c.unit, c.ucd, c.description)
-            for c in self.columns
-        ]
-        head = "".join(f"<th>{name}</th>" for name in ("column", "type", "unit", "UCD", "description"))
-        body = "".join(f"<tr>{''.join(f'<td>{escape(x or str())}</td>' for x in row)}</tr>" for row in cells)
-        return f"<p>{escape(repr(self).strip('<>'))}</p><table><tr>{head}</tr>{body}</table>"
 
     @property
     def n_rows(self) -> int:
