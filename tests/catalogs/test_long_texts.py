@@ -5,24 +5,20 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import catalogs
 from catalogs.arrays import LONGEST_TEXT, shortened, unique_texts
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
-from catalogs.fits.fields import FitsField, encoded_text
+from catalogs.fits.fields import FitsField
 from catalogs.metadata.astropy_header import arrow_array
-from catalogs.profile.columns import not_numbers, profile, uneven_presence
+from catalogs.profile.columns import uneven_presence
 from catalogs.profile.leaks import Classes, sorted_texts
 from catalogs.profile.split import held_out_keys, name_keys
-from flows.draft.inspection import inspect_file
 from flows.labels.reader import naming_a_class
 
 N, LONG = 3000, 50_000
@@ -79,42 +75,6 @@ def test_long_texts_in_a_sample_stay_different() -> None:
     assert max(map(len, short)) == LONGEST_TEXT
 
 
-def test_inspect_takes_the_memory_of_the_texts(tmp_path: Path) -> None:
-    """Polygons in all rows, and one that is much longer; the class is looked at too."""
-    rng = np.random.default_rng(0)
-    n = 600
-    polygons = [f"POLYGON {i} " + "0 " * 1000 for i in range(n)]
-    polygons[n // 2] = "1" * LONG  # 120 MB in all rows
-    table = pa.table(
-        {
-            "id": [f"G{i}" for i in range(n)],
-            "x": rng.normal(size=n),
-            "area": polygons,
-            "kind": ["E", "S"] * (n // 2),
-        }
-    )
-    path = tmp_path / "table.parquet"
-    pq.write_table(table, path)
-    reports: list[dict[str, Any]] = []
-    assert peak(lambda: reports.append(inspect_file(path, label="kind"))) < BOUND
-    (report,) = reports
-    assert report.label.counts == {"E": n // 2, "S": n // 2}
-    assert next(c for c in report.columns if c.name == "area").distinct == n
-    seen = profile(catalogs.open(path))
-    assert max(map(len, seen.sample["area"].tolist())) <= LONGEST_TEXT
-
-
-def test_a_long_text_among_numbers_is_shown_by_its_beginning(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(
-        "id,x\n" + "".join(f"{i},{i}.5\n" for i in range(30)) + f"30,{'y' * 5000}\n", encoding="utf-8"
-    )
-    remark = not_numbers(profile(catalogs.open(path)), "x")
-    assert remark is not None
-    assert "30 of 31 texts are numbers" in remark
-    assert len(remark) < 150
-
-
 def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> None:
     field = FitsField.of_new(NewColumn("c", pa.string(), width=8))
 
@@ -123,14 +83,6 @@ def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> Non
             field.encode_new(texts())
 
     assert peak(write) < BOUND
-
-
-def test_long_texts_are_encoded_as_short_ones() -> None:
-    words = ["", "a", "bc" * 256, None, "d"]
-    array = pa.array(["skipped", *words])[1:].fill_null("")
-    got = encoded_text(array, 512)
-    assert got.tolist() == [(word or "").encode() for word in words]
-    assert encoded_text(array.slice(0, 2), 3).tolist() == [b"", b"a"]
 
 
 def test_bytes_of_one_width_become_texts_of_their_own_lengths() -> None:

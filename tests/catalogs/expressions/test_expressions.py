@@ -280,17 +280,6 @@ def test_types_that_do_not_fit(text: str) -> None:
         parse(text).evaluate(columns)
 
 
-def test_names() -> None:
-    """Quoted, vector, keyword and non-ASCII columns are found; functions are none."""
-    assert parse("`MAG-B` - abs(flux[2]) + lambda * µ").names == {"MAG-B", "flux", "lambda", "µ"}
-
-
-def test_unknown_column_names_the_nearest() -> None:
-    with pytest.raises(ColumnNotFoundError, match=r"no column 'bmga'; did you mean 'bmag'") as caught:
-        parse("jmag - bmga").check_names(["bmag", "jmag"])
-    assert str(caught.value).splitlines()[-1].index("^") == 4 + len("jmag - ")
-
-
 def test_identifiers_compare_exactly() -> None:
     """64-bit identifiers are not rounded to float64, with nulls among them neither."""
     wanted = 1237648720693755918
@@ -349,12 +338,6 @@ def test_masked_arrays_and_bytes() -> None:
     assert parse("m != 1").evaluate({"m": masked}).tolist() == [False, False, True]
 
 
-def test_big_endian_columns() -> None:
-    """FITS's byte order makes no difference."""
-    columns = {"x": np.array([1.5, 2.5], ">f4"), "n": np.array([1, 2], ">i8")}
-    np.testing.assert_array_equal(parse("x * n").evaluate(columns), [1.5, 5.0])
-
-
 def test_selects_wants_a_condition() -> None:
     assert parse("a > 0").selects(COLUMNS).tolist() == [True, False, False, True]
     with pytest.raises(ExpressionError, match="condition"):
@@ -368,12 +351,6 @@ def test_evaluate_batch() -> None:
     np.testing.assert_array_equal(parse("7").evaluate_batch(batch), [7, 7])
     with pytest.raises(ColumnNotFoundError, match="'y' was not read"):
         parse("y").evaluate_batch(batch)
-
-
-def test_expressions_compare_by_what_they_say() -> None:
-    """Trees are equal whatever the blanks; texts are kept as given."""
-    assert parse("a+b").tree == parse(" a +\n b ").tree
-    assert parse(" a").text == " a"
 
 
 def test_a_column_is_not_changed() -> None:

@@ -75,16 +75,6 @@ def test_the_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_long_final_name_is_no_obstacle(tmp_path: Path) -> None:
-    atomic_write_bytes(tmp_path / ("x" * 255), b"1")
-    assert names(tmp_path) == ["x" * 255]
-
-
-def test_a_missing_folder_is_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"no folder .*absent; create it first"):
-        atomic_write_bytes(tmp_path / "absent" / "file", b"")
-
-
 def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(StorageError, match="taken is a folder"):

@@ -198,12 +198,6 @@ def test_what_is_there_is_replaced_only_if_it_is_such_a_catalogue(collection: Pa
         annotated(cat, collection.parent, overwrite=True)
 
 
-def test_left_overs_of_a_killed_run_are_swept(collection: Path, tmp_path: Path) -> None:
-    (tmp_path / "out" / ".blr-0123456789abcdef.tmp" / "collection").mkdir(parents=True)
-    annotated(hats.open(collection), tmp_path / "out")
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["collection"]
-
-
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
@@ -263,12 +257,6 @@ def test_what_is_not_whole_is_refused(
     DAMAGES[what](collection)
     with pytest.raises(error, match=message):
         hats.open(collection)
-
-
-def test_the_format_before_hats_is_named(tmp_path: Path) -> None:
-    (tmp_path / "catalog_info.json").write_text("{}")
-    with pytest.raises(FormatError, match="is HiPSCat, the format before HATS; convert it with hats-import"):
-        catalogs.open(tmp_path)
 
 
 def test_a_table_name_is_refused(collection: Path) -> None:
@@ -368,15 +356,11 @@ def made(folder: Path) -> Path:
     return folder / "map"
 
 
-def test_the_metadata_hold_all_row_groups(tmp_path: Path) -> None:
-    root = made(tmp_path)
-    assert pq.read_metadata(root / "dataset/_metadata").num_rows == 5
-    assert pa.dataset.parquet_dataset(root / "dataset/_metadata").count_rows() == 5
-
-
 def test_written_again_it_replaces_itself(tmp_path: Path) -> None:
     made(tmp_path)
-    assert catalogs.open(made(tmp_path)).n_rows == 5
+    root = made(tmp_path)
+    assert catalogs.open(root).n_rows == 5
+    assert pa.dataset.parquet_dataset(root / "dataset/_metadata").count_rows() == 5
     assert [path.name for path in tmp_path.iterdir()] == ["map"]
 
 

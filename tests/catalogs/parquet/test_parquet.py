@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
-from astropy.table import MaskedColumn, QTable, Table
+from astropy.table import MaskedColumn, QTable
 from astropy.table.serialize import represent_mixins_as_columns
 from astropy.utils.masked import Masked
 from pyarrow.parquet import encryption
@@ -25,9 +25,6 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.metadata.votable_fields import field_xml, new_votable
 from catalogs.parquet import dataset as parquet
 from tests.catalogs.parquet_samples import COLUMNS, N, computing, write_rich
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
 
 
 def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
@@ -117,15 +114,6 @@ def test_columns_called_the_same_are_refused(tmp_path: Path) -> None:
         parquet.open(tmp_path / "a.parquet")
 
 
-def test_astropys_metadata(tmp_path: Path) -> None:
-    """Units, descriptions and UCDs of an astropy table come through its own writer."""
-    table = Table({"ra": [1.0, 2.0], "mag": [20, 21]}, meta={"survey": "x"})
-    table["ra"].unit, table["ra"].description, table["ra"].meta["ucd"] = "deg", "right ascension", "pos.eq.ra"
-    table.write(tmp_path / "a.parquet")
-    ra = parquet.open(tmp_path / "a.parquet").column("ra")
-    assert (ra.unit, ra.description, ra.ucd) == ("deg", "right ascension", "pos.eq.ra")
-
-
 def test_astropys_masks_are_nulls(tmp_path: Path) -> None:
     """Astropy writes what is masked as values, with a column of masks beside them; the copy is the same table to it."""
     columns = {
@@ -209,16 +197,6 @@ def test_a_number_of_rows_that_is_not_that_of_the_row_groups_is_refused(tmp_path
             break
     with pytest.raises(DamagedFileError, match="footer counts -61 rows, and 60 in its row groups"):
         parquet.open(path)
-
-
-@needs_data
-def test_openngc() -> None:
-    """A real catalogue, written by pandas."""
-    catalog = parquet.open(DATA / "openngc" / "openngc_galaxies.parquet")
-    table = pa.Table.from_batches(catalog.batches(["Name", "B-Mag"], 1000))
-    assert table.num_rows == catalog.n_rows == 10481
-    frame = pd.read_parquet(catalog.path)
-    np.testing.assert_array_equal(table["B-Mag"].to_numpy(), frame["B-Mag"])
 
 
 def test_a_dictionary_of_long_texts_is_not_expanded(tmp_path: Path) -> None:
@@ -345,12 +323,6 @@ def test_odd_names(tmp_path: Path) -> None:
 def test_metadata_that_is_no_text(tmp_path: Path) -> None:
     pairs = {b"k\xff": b"\xfe\0z", b"": b"empty", b"long": b"y" * 5_000_000}
     pq.write_table(pa.table({"row": ROW}).replace_schema_metadata(pairs), tmp_path / "a.parquet")
-    check_round(tmp_path / "a.parquet", tmp_path)
-
-
-def test_a_very_wide_table(tmp_path: Path) -> None:
-    wide = {f"c{i}": X for i in range(500)}
-    pq.write_table(pa.table({"row": ROW, **wide}), tmp_path / "a.parquet", row_group_size=10)
     check_round(tmp_path / "a.parquet", tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.io import votable
-from astropy.table import Table
 
 import catalogs
 from catalogs import hats
-from catalogs.errors import DamagedFileError, FormatError
+from catalogs.errors import FormatError
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet import writer as parquet_writer
 from catalogs.parquet._footer import read_footer
-from catalogs.profile.quality import quality
 from catalogs.writing import annotate
 from tests.catalogs.hats_samples import write_collection
 from tests.catalogs.parquet_samples import (
@@ -93,16 +90,6 @@ def test_old_columns_keep_their_bytes_and_new_ones_are_right(tmp_path: Path, var
     assert chunks["blr_class"].has_dictionary_page
 
 
-def test_one_row_group_at_a_time_and_filters(tmp_path: Path) -> None:
-    """Readers that skip row groups by statistics, old or new, find the right rows."""
-    out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
-    few = pq.read_table(out, columns=["row", "blr_logit_mean"], filters=[("row", ">=", 990)])
-    assert few["row"].to_pylist() == list(range(990, 1000))
-    np.testing.assert_array_equal(few["blr_logit_mean"], values_of(COLUMNS[4], N)[990:])
-    late = pq.read_table(out, columns=["row"], filters=[("blr_logit_mean", ">", 4.99)])
-    assert late["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
-
-
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
 def test_large_row_groups_are_made_of_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
@@ -134,18 +121,6 @@ def test_large_row_groups_are_made_of_pieces(
     assert few["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
 
 
-def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
-    """Damage in a column that is read is found by its page's checksum."""
-    path = write_rich(tmp_path / "a.parquet")
-    place = pq.read_metadata(path).row_group(2).column(0).data_page_offset + 60
-    data = bytearray(path.read_bytes())
-    data[place] ^= 0xFF
-    path.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="has the CRC"):
-        annotated(path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_votable_is_one_that_astropy_reads(tmp_path: Path) -> None:
     """A data-less VOTable with one FIELD a column, in order, valid for astropy."""
     path = write_rich(tmp_path / "a.parquet")
@@ -159,29 +134,6 @@ def test_the_votable_is_one_that_astropy_reads(tmp_path: Path) -> None:
     assert (by_name["x"].unit, by_name["x"].datatype) == (u.mag, "float")
     assert (by_name["vector"].datatype, by_name["vector"].arraysize) == ("double", "3")
     assert by_name["blr_p_early"].ucd == "stat.probability;src.class"
-
-
-def test_astropy_reads_voparquet(tmp_path: Path) -> None:
-    """Astropy's own reader of VOParquet takes units from our VOTable."""
-    table = Table({"row": np.arange(3), "x": [1.0, 2.0, 3.0]})
-    table["x"].unit = "mag"
-    table.write(tmp_path / "a.parquet")
-    out = annotated(tmp_path / "a.parquet", tmp_path / "out", n=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its merging of two tables' metadata warns of each difference
-        read = Table.read(out, format="parquet.votable")
-    assert str(read["x"].unit) == "mag"
-    assert read["blr_p_early"].meta["ucd"] == "stat.probability;src.class"
-    assert len(read) == 3
-
-
-def test_pandas_index_and_metadata_stay(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"row": [0, 1], "x": [1.0, 2.0]}, index=pd.Index(["a", "b"], name="objid"))
-    frame.to_parquet(tmp_path / "a.parquet")
-    read = pd.read_parquet(annotated(tmp_path / "a.parquet", tmp_path / "out", n=2))
-    assert read.index.tolist() == ["a", "b"]
-    assert read["blr_class"].tolist() == ["early", "late"]
-    pd.testing.assert_frame_equal(read[["row", "x"]], frame)
 
 
 def test_no_new_column(tmp_path: Path) -> None:
@@ -249,12 +201,6 @@ def test_a_copy_in_another_format_has_all_columns(tmp_path: Path) -> None:
         assert pa.Table.from_batches(copy.batches(["id"]))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]
     seeing = pa.Table.from_batches(copy.batches(["seeing"]))["seeing"]
     np.testing.assert_array_equal(seeing, [np.nan] * 4 + [0.7, 0.8, np.nan])
-
-
-def test_the_report_counts_the_files(tmp_path: Path) -> None:
-    found, _ = quality(parquet.open(write_all(tmp_path / "in", drifted())))
-    assert (found.n_files, found.absent) == (4, {"mag": 1, "seeing": 3})
-    assert found.missing["mag"] == pytest.approx(4 / 7)
 
 
 def refused(folder: Path, tables: list[pa.Table], message: str) -> None:

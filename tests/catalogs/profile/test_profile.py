@@ -42,13 +42,6 @@ def test_an_object_keeps_its_side_in_any_order_type_and_company() -> None:
     assert np.array_equal(held_out([small.astype(np.float64)], 0.3), held_out([small], 0.3))
 
 
-def test_duplicates_stay_together_and_a_larger_share_holds_the_smaller() -> None:
-    ids = np.repeat(np.arange(300), 3)
-    out = held_out([ids], 0.2).reshape(300, 3)
-    assert (out.all(axis=1) == out.any(axis=1)).all()
-    assert (held_out([ids], 0.4) | ~held_out([ids], 0.2)).all()
-
-
 def test_masked_and_several_columns() -> None:
     masked = np.ma.MaskedArray(np.arange(6), mask=[0, 0, 1, 1, 0, 0])
     out = held_out([masked], 0.5)

@@ -1,6 +1,5 @@
 """Parquet from elsewhere: a file system in memory, and a plain server on this machine, which knows no ranges."""
 
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
-from catalogs.parquet.dataset import ParquetPartition
 from tests.catalogs.web import serving
 
 NEW = (NewColumn("twice", pa.int64()),)
@@ -69,66 +67,11 @@ def test_the_same_as_the_local_folder(
         assert copies[0] == copies[1]
 
 
-@pytest.mark.parametrize("where", ["memory", "http"])
-def test_a_file_and_another_format(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    cat = catalogs.open(request.getfixturevalue(where) + "/field=2/a.parquet")
-    (written,) = catalogs.annotate(cat, tmp_path, NEW, compute, read=["id"], form="fits")
-    (batch,) = catalogs.open(written).batches(["id", "x", "twice"])
-    assert batch.column("id")[0].as_py() == 2**60 + 2000
-    assert batch.column("twice")[499].as_py() == 2 * (2**60 + 2499)
-
-
 def test_a_folder_that_is_named_as_a_file(memory: str) -> None:
     """As Spark names them."""
     filesystem = fsspec.filesystem("memory")
     filesystem.copy("/release/field=1/a.parquet", "/release/spark.parquet/part-0.parquet")
     assert catalogs.open(f"{memory}/spark.parquet").partitions[0].key == "part-0.parquet"
-
-
-def test_a_pattern(memory: str) -> None:
-    assert [p.key for p in catalogs.open(f"{memory}/*/a.parquet").partitions] == [
-        "field=1/a.parquet",
-        "field=2/a.parquet",
-    ]
-
-
-class Counting(io.RawIOBase):
-    def __init__(self, stream: io.BufferedIOBase) -> None:
-        self.stream, self.n_bytes = stream, 0
-
-    def read(self, size: int = -1) -> bytes:
-        got = self.stream.read(size)
-        self.n_bytes += len(got)
-        return got
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self.stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.stream.tell()
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-
-def test_only_what_is_wanted_is_asked_for(tmp_path: Path) -> None:
-    """Of a file with ranges, one column of twenty costs a small part of the bytes."""
-    filesystem = fsspec.filesystem("memory")
-    rng = np.random.default_rng(0)
-    table = pa.table({f"c{i}": rng.standard_normal(100_000) for i in range(20)})
-    pq.write_table(table, tmp_path / "wide.parquet", use_dictionary=False)
-    filesystem.put(str(tmp_path / "wide.parquet"), "/wide.parquet")
-    file = catalogs.open("memory://wide.parquet").partitions[0]
-    assert isinstance(file, ParquetPartition)
-    with file.content() as stream:
-        counting = Counting(stream)
-        with pq.ParquetFile(counting) as parquet:
-            assert parquet.read(["c7"]).num_rows == 100_000
-    assert 0 < counting.n_bytes < 0.1 * (tmp_path / "wide.parquet").stat().st_size
-    filesystem.rm("/wide.parquet")
 
 
 def test_a_file_on_this_machine_is_opened_as_such(release: Path) -> None:

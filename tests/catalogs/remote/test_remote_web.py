@@ -293,15 +293,3 @@ def test_signed_urls_that_a_server_leads_on_to_are_not_shown(web: Web) -> None:
         with pytest.raises(CatalogError, match=r"moved.parquet .*the server answered") as caught:
             catalogs.open(f"{web.url}/moved.parquet")
         assert not re.search("X-Amz|hidden", "".join(traceback.format_exception(caught.value)))
-
-
-def test_states(web: Web) -> None:
-    """An entity tag, else a time long ago, else nothing."""
-    url = f"{web.url}/small.parquet"
-    assert one(url).tag == ""
-    web.odd = [("small", "weak")]
-    assert one(url).tag == ""
-    web.odd = [("small", "ages")]
-    assert one(url).tag.startswith("Last-Modified: 2026-01-04T10:00:00+00:00, ")
-    web.odd = [("small", "tagged"), ("small", "ages")]
-    assert one(url).tag.startswith('ETag: "')

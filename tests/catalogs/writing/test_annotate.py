@@ -27,7 +27,7 @@ from catalogs.files import StorageError
 from catalogs.fits import table as fits
 from catalogs.fits.fields import FitsField
 from catalogs.parquet import dataset as parquet
-from catalogs.writing import Written, annotate, bounded_rows, converted_key
+from catalogs.writing import Written, annotate, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
 from tests.catalogs.hats_samples import write_collection
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, write_rich
@@ -359,33 +359,11 @@ def test_existing_output_of_the_other_name_is_seen(tmp_path: Path) -> None:
         converted(source, tmp_path / "out", "fits")
 
 
-def test_many_columns_are_read_in_small_batches() -> None:
-    columns = [Column(f"c{i}", pa.float64()) for i in range(2000)]
-    assert bounded_rows(columns) == (1 << 26) // 16_000
-
-
 def test_too_many_columns_for_fits(tmp_path: Path) -> None:
     table = pa.table({f"c{i}": [1] for i in range(1000)})
     with pytest.raises(CatalogError, match=r"got 1001 columns .* at most 999 .* FITS allows"):
         marked(table, tmp_path)
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_provenance_of_two_annotations_goes_along(tmp_path: Path) -> None:
-    """The other annotation's columns stay, so does its provenance."""
-    other = (NewColumn("gz_p", pa.float32()),)
-    (first,) = annotate(
-        parquet.open(write_rich(tmp_path / "a.parquet", N)),
-        tmp_path / "one",
-        other,
-        lambda b: {"gz_p": np.ones(b.num_rows, np.float32)},
-        read=["row"],
-        provenance=Provenance({"model": "gz@1"}),
-    )
-    (second,) = converted(first, tmp_path / "two", "fits")
-    metadata = fits.open(second).metadata
-    assert (metadata["blr.model"], metadata["blr.previous.model"]) == (PROVENANCE.entries["model"], "gz@1")
-    assert metadata["blr.previous.columns"] == "gz_p"
 
 
 @pytest.mark.filterwarnings("ignore:No table:astropy.utils.exceptions.AstropyUserWarning")
