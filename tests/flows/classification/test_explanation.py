@@ -117,10 +117,7 @@ def test_the_command_prints_one_document_and_writes_a_page(
     assert not re.search(r"<(script|img|link)\b", text)
     assert run(arguments) == 0
     shown = capsys.readouterr().out
-    assert "What speaks for" in shown
     assert shown.index("Probabilities") < shown.index("What speaks for")
-    assert "sampled ± error of the mean" in shown
-    assert "contribution to the logit, nats" in shown
     assert "Labelled objects that are like it" in shown
 
 
@@ -146,10 +143,7 @@ def test_a_logit_and_its_error_are_not_taken_for_probabilities(trained: Path, cl
         f"Logit of {found.name} against {found.runner_up}, in nats and no probability: "
         f"{found.logit:+.2f} ± {found.logit_std:.2f}."
     )
-    page = explanation_page(found)
-    assert said in page
-    assert "Contributions are parts of the logit, no probabilities" in page
-    assert page.index("Three probabilities") < page.index("What speaks for")
+    assert said in explanation_page(found)
     assert logit_sentence(replace(found, logit=None, logit_std=None)) == ""
 
 
