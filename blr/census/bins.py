@@ -232,11 +232,9 @@ def bin_taken(
     weight, p = target.weight[inside], shares.probability[inside]
     taken_expected = (weight * chosen) @ p / np.maximum(weight @ p, 1e-300)
     K = labelled.n_classes
-    own = np.bincount(labelled.y[ours], labelled.weight[ours], minlength=K)
-    squares = np.bincount(labelled.y[ours], labelled.weight[ours] ** 2, minlength=K)
-    rows = own**2 / np.maximum(squares, 1e-300)
-    hits = labelled.weight[ours] * of_labelled[ours]
-    taken = np.bincount(labelled.y[ours], hits, minlength=K) / np.maximum(own, 1e-300)
+    y, w = labelled.y[ours], labelled.weight[ours]
+    own, squares, hits = (np.bincount(y, x, minlength=K) for x in (w, w**2, w * of_labelled[ours]))
+    rows, taken = own**2 / np.maximum(squares, 1e-300), hits / np.maximum(own, 1e-300)
     before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
     a = before + taken * rows + taken_expected * _EXPECTED_ROWS
     c = _PSEUDO + (1 - taken) * rows + (1 - taken_expected) * _EXPECTED_ROWS

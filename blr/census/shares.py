@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from blr.arrays import Matrix, Vector
 from blr.shift import em_shares
@@ -190,12 +191,7 @@ def _information(Z: Matrix, p: Matrix, weight: Vector) -> Matrix:
 
 def scaled(probability: Matrix, parameters: Vector) -> Matrix:
     """Return probabilities (N, K) with logits times parameters[0] plus parameters[1:]."""
-    return _softmax(parameters[0] * _logits(probability) + parameters[1:])
-
-
-def _softmax(logits: Matrix) -> Matrix:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(parameters[0] * _logits(probability) + parameters[1:], axis=1))
 
 
 def _logits(probability: Matrix) -> Matrix:
@@ -408,4 +404,4 @@ def _by_quantiles(log_density: Callable[[Matrix], Vector]) -> Matrix:
 
 
 def _shares(log_ratio: Matrix) -> Matrix:
-    return _softmax(np.column_stack([log_ratio, np.zeros(len(log_ratio))]))
+    return np.asarray(softmax(np.column_stack([log_ratio, np.zeros(len(log_ratio))]), axis=1))

@@ -230,17 +230,6 @@ def test_a_probability_of_one_may_be_rounded_up_and_costs_what_it_costs_scikit_l
     assert log_loss(wrong, t) == pytest.approx(metrics.log_loss(t, wrong, labels=[0, 1]), rel=1e-12)
 
 
-def test_shares_are_averages_over_labels() -> None:
-    p, _, _ = example()
-    votes = np.random.default_rng(1).multinomial(7, [0.2, 0.3, 0.5], len(p))
-    rows, classes = np.repeat(np.arange(len(p)), 3), np.tile(np.arange(3), len(p))
-    for score in (log_loss, brier_score):
-        split = score(p[rows], classes, weight=votes.ravel())
-        if score is brier_score:  # plus the variance of the votes, which no forecast can take away
-            split -= (votes / 7 * (1 - votes / 7)).sum() / len(p)
-        assert score(p, votes / 7) == pytest.approx(split, rel=1e-12)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("bins", [1, 10])
