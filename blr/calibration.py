@@ -46,10 +46,9 @@ def log_loss(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> 
     return float(w @ _losses(P, T))
 
 
-def log_losses(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Vector, Vector]:
-    """Return -Σ_k t_k ln p_k of each row in nats, and the rows' weights, which sum to one; (N,) each."""
-    P, T, w = _checked(p, t, weight, every_row=True)
-    return _losses(P, T), w
+def log_losses(p: ArrayLike, t: ArrayLike) -> Vector:
+    """Return -Σ_k t_k ln p_k of each row (N,) in nats."""
+    return _losses(*_checked(p, t, None)[:2])
 
 
 def _losses(P: Matrix, T: Matrix) -> Vector:
@@ -110,14 +109,14 @@ def calibration_error(
 
 
 def calibration_error_interval(
-    p: ArrayLike, t: ArrayLike, *, rng: np.random.Generator, bins: int = 15, weight: ArrayLike | None = None
+    p: ArrayLike, t: ArrayLike, *, rng: np.random.Generator, bins: int = 15
 ) -> tuple[float, float]:
     """Return a 90 % bootstrap interval of `calibration_error` over the rows.
 
     Absolute values grow under resampling, so the interval is reflected about the estimate, which takes most of that
     bias out, and ends at 0 at the least.
     """
-    P, T, w = _checked(p, t, weight)
+    P, T, w = _checked(p, t, None)
     places = [_equal_mass(q, w, bins) for q in P.T]
     N, replicas = len(w), []
     for _ in range(_REPLICAS):
@@ -243,10 +242,8 @@ def _bin_means(place: Places, w: Vector, q: Vector, o: Vector) -> tuple[Vector, 
     return mass, np.bincount(place, weights=w * q) / mass, np.bincount(place, weights=w * o) / mass
 
 
-def _checked(
-    p: ArrayLike, t: ArrayLike, weight: ArrayLike | None, *, every_row: bool = False
-) -> tuple[Matrix, Matrix, Vector]:
-    """Return p and t as (N, K) shares, and weights that add up to one; rows of no weight only if `every_row`."""
+def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matrix, Matrix, Vector]:
+    """Return p and t of rows that have a weight as (N, K) shares, and the weights, which add up to one."""
     P = np.asarray(p, dtype=np.float64)
     if P.ndim not in (1, 2) or P.size == 0:
         raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K) with at least one row")
@@ -262,7 +259,7 @@ def _checked(
         raise ValueError(
             f"weight must be ({len(P)},), finite, not negative and not all zero; got shape {w.shape}"
         )
-    keep = np.ones(len(w), dtype=bool) if every_row else w > 0
+    keep = w > 0
     return P[keep], T[keep], w[keep] / w.sum()
 
 
@@ -326,7 +323,7 @@ def skill(
     ValueError if shapes differ, or a probability or a share is not between 0 and 1.
     """
     base = np.broadcast_to(class_shares, np.shape(probability))
-    return paired_gain(log_losses(probability, outcome)[0], log_losses(base, outcome)[0], group=group)
+    return paired_gain(log_losses(probability, outcome), log_losses(base, outcome), group=group)
 
 
 def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = None) -> Skill:

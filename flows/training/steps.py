@@ -400,7 +400,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     tell().advance(1)
     # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
-    losses, objects = log_losses(p, trained.outcome)[0], rows_at(rows, seen)
+    losses, objects = log_losses(p, trained.outcome), rows_at(rows, seen)
     report = TrainReport.of(
         store.described(model, "trained"),
         boundary=picture,
