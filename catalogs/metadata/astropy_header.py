@@ -61,62 +61,45 @@ def read_yaml(text: str | bytes, tagged: Tagged = lambda _tag, value: value) -> 
     YamlError
         If the text is not YAML, too deep or too long, or refers to something that is not complete.
     """
-    document = _Document(tagged)
     try:
-        for event in yaml.parse(text, Loader=SafeLoader):
-            document.add(event)
+        events = iter(yaml.parse(text, Loader=SafeLoader))
+        documents = [_node(e, events, {}, tagged)[0] for e in events if isinstance(e, yaml.NodeEvent)]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(" ".join(str(error).split())) from None
-    if len(document.values) != 1:
-        raise YamlError(f"it holds {len(document.values)} documents, expected one")
-    return document.values[0]
+    if len(documents) != 1:
+        raise YamlError(f"it holds {len(documents)} documents, expected one")
+    return documents[0]
 
 
-class _Document:
-    """The values of a text as far as its events are read."""
-
-    def __init__(self, tagged: Tagged) -> None:
-        self.values: list[Any] = []
-        self._tagged = tagged
-        self._open: list[tuple[yaml.CollectionStartEvent, int, list[Any]]] = []
-        self._known: dict[str, tuple[Any, int]] = {}
-        self._total = 0
-
-    def add(self, event: yaml.Event) -> None:
-        """Add what an event says."""
-        match event:
-            case yaml.ScalarEvent():
-                self._count(1)
-                self._keep(event, _of_tag(event.tag, _scalar(event), event.value, self._tagged), 1)
-            case yaml.CollectionStartEvent():
-                if len(self._open) == DEEPEST:
-                    raise YamlError(f"it is more than {DEEPEST} levels deep")
-                self._open.append((event, self._total, []))
-                self._count(1)
-            case yaml.CollectionEndEvent():
-                start, before, values = self._open.pop()
-                made = _mapping(values) if isinstance(start, yaml.MappingStartEvent) else values
-                self._keep(start, _of_tag(start.tag, made, made, self._tagged), self._total - before)
-            case yaml.AliasEvent():
-                if event.anchor not in self._known:
-                    raise YamlError(f"it refers to '{event.anchor:.40}', which is not complete before")
-                value, size = self._known[event.anchor]
-                self._count(size)
-                self._into.append(value)
-
-    @property
-    def _into(self) -> list[Any]:
-        return self._open[-1][2] if self._open else self.values
-
-    def _count(self, size: int) -> None:
-        self._total += size
-        if self._total > MOST_VALUES:
-            raise YamlError(f"it holds more than {MOST_VALUES:,} values")
-
-    def _keep(self, event: yaml.NodeEvent, value: Any, size: int) -> None:
-        self._into.append(value)
-        if event.anchor:
-            self._known[event.anchor] = value, size
+def _node(
+    event: Any,
+    events: Iterator[yaml.Event],
+    known: dict[str, tuple[Any, int]],
+    tagged: Tagged,
+    depth: int = 0,
+) -> tuple[Any, int]:
+    """Return the value that begins with an event, and of how many values it is; those with anchors become `known`."""
+    if isinstance(event, yaml.AliasEvent):
+        if event.anchor not in known:
+            raise YamlError(f"it refers to '{event.anchor:.40}', which is not complete before")
+        return known[event.anchor]
+    if isinstance(event, yaml.ScalarEvent):
+        found = _of_tag(event.tag, _scalar(event), event.value, tagged), 1
+    else:
+        if depth == DEEPEST:
+            raise YamlError(f"it is more than {DEEPEST} levels deep")
+        values, size = [], 1
+        while isinstance(part := next(events), yaml.NodeEvent):
+            value, more = _node(part, events, known, tagged, depth + 1)
+            values.append(value)
+            size += more
+            if size > MOST_VALUES:
+                raise YamlError(f"it holds more than {MOST_VALUES:,} values")
+        made = _mapping(values) if isinstance(event, yaml.MappingStartEvent) else values
+        found = _of_tag(event.tag, made, made, tagged), size
+    if event.anchor:
+        known[event.anchor] = found
+    return found
 
 
 def _mapping(values: list[Any]) -> dict[Any, Any]:
