@@ -59,6 +59,15 @@ def test_truth_values_and_their_nulls(tmp_path: Path) -> None:
     assert read(path)["x"].to_pylist() == [True, False, None, None, True, None, False]
 
 
+@pytest.mark.parametrize("code", "CM")
+def test_complex_numbers_are_pairs(tmp_path: Path, code: str) -> None:
+    values = np.arange(N) * (1 - 2j)
+    vectors = column("v", f"2{code}", np.stack([values] * 2, 1))
+    table = read(write(tmp_path / "t.fits", column("x", code, values), vectors))
+    assert table["x"].to_pylist() == [[v.real, v.imag] for v in values]
+    assert table["v"].to_pylist() == [[[v.real, v.imag]] * 2 for v in values]
+
+
 def test_texts_end_at_nul_and_lose_trailing_blanks_only(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.fits", column("x", "6A", ["abcdef"] * N), column("empty", "0E", np.zeros((N, 0)))
