@@ -139,15 +139,18 @@ class Outline:
         self.parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
         beside = (self.fed if self.started is None else self.started) - self.inside
         if beside > MOST_BESIDE_ROWS:
-            raise FormatError(
-                f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB of text outside of the rows of its tables, "
-                "which is the limit; convert its table to Parquet or FITS first (topcat and stilts do)"
-            )
+            raise self.too_large(f"{MOST_BESIDE_ROWS >> 20} MB of text")
         if self.started is not None and self.element == "TABLEDATA" and self.fed - self.row_at > LONGEST_ROW:
             raise DamagedFileError(
                 f"{self.path} is damaged: what follows row {self.n_rows} of a table has more than {LONGEST_ROW >> 20} "
                 "MB, expected it to end before; fetch the file again"
             )
+
+    def too_large(self, most: str) -> FormatError:
+        return FormatError(
+            f"{self.path} has more than {most} beside the rows of its tables, expected less; convert its table to "
+            "Parquet or FITS first (topcat and stilts do)"
+        )
 
     def entity(self, name: str, *_: object) -> None:
         """Refuse entities that a document declares itself, or never does."""
@@ -174,10 +177,7 @@ class Outline:
         name = without_prefix(tag)
         self.n_elements += 1
         if self.n_elements > MOST_ELEMENTS:
-            raise FormatError(
-                f"{self.path} has more than {MOST_ELEMENTS:,} elements beside its rows, the last a {name[:80]}, "
-                "expected fewer; convert its table to Parquet or FITS first (topcat and stilts do)"
-            )
+            raise self.too_large(f"{MOST_ELEMENTS:,} elements")
         self.text.clear()
         self.check_root(name)
         self.check_source(name, attributes)

@@ -124,5 +124,5 @@ def test_more_fields_than_any_table_has(tmp_path: Path) -> None:
     path.write_text(
         f'<?xml version="1.0"?><VOTABLE version="1.4"><RESOURCE><TABLE>{many}</TABLE></RESOURCE></VOTABLE>'
     )
-    with pytest.raises(FormatError, match="more than 50,000 elements beside its rows, the last a FIELD"):
+    with pytest.raises(FormatError, match="more than 50,000 elements beside the rows"):
         catalogs.open(path)

@@ -275,15 +275,15 @@ def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.Monk
         (PLAIN.replace(b"6", b"<TD/>" * 1000), "what follows row 1 of a table has more"),
         (
             PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long),
-            "MB of text outside of the rows of its tables",
+            "MB of text beside the rows of its tables",
         ),
         (
             PLAIN.replace(b"<RESOURCE>", b"<INFO name='a' value='b'/>" * 99),
-            "MB of text outside of the rows of its tables",
+            "MB of text beside the rows of its tables",
         ),
         (
             PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000),
-            "MB of text outside of the rows of its tables",
+            "MB of text beside the rows of its tables",
         ),
     ):
         path.write_bytes(data)
