@@ -6,7 +6,7 @@ The centres of radial functions are labelled rows, chosen far from each other; d
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -49,20 +49,16 @@ def city_block(Z: Matrix, centres: Matrix) -> Matrix:
     return distance
 
 
-def median_distance(Z: Matrix, rng: Generator) -> float:
+def _euclidean(Z: Matrix, centres: Matrix) -> Matrix:
+    return np.sqrt(squared_distances(Z, centres))
+
+
+def median_distance(
+    Z: Matrix, rng: Generator, distances: Callable[[Matrix, Matrix], Matrix] = _euclidean
+) -> float:
     """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
-    first, second = np.triu_indices(len(Z), k=1)
-    return _median_of_distinct(np.sqrt(squared_distances(Z, Z)[first, second]))
-
-
-def median_city_block(Z: Matrix, rng: Generator) -> float:
-    """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
-    Z = _sample(Z, _DISTANCE_SAMPLE, rng)
-    return _median_of_distinct(city_block(Z, Z)[np.triu_indices(len(Z), k=1)])
-
-
-def _median_of_distinct(distance: Vector) -> float:
+    distance = distances(Z, Z)[np.triu_indices(len(Z), k=1)]
     distinct = distance[distance > _SAME]
     return float(np.median(distinct)) if distinct.size else 1.0
 
@@ -241,7 +237,7 @@ class Laplacian(Centred):
 
     @staticmethod
     def _default_width(Z: Matrix, rng: Generator) -> float:
-        return median_city_block(Z, rng)
+        return median_distance(Z, rng, city_block)
 
     def values(self, Z: Matrix) -> Matrix:
         """Return exp(−Σ_f |z_f − c_kf| / s), shape (n, K)."""

@@ -257,7 +257,7 @@ def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Places, Matrix]:
 
 def continued(base: Prediction, rows: Places, constant: Prediction) -> Prediction:
     """Return a prediction in which that of `rows` is mixed with the `constant` continuation of these rows."""
-    own = Prediction(*(x[rows] for x in vars(base).values()))
+    own = base.rows(rows)
     return replaced(base, rows, mix([(1 - CONSTANT, own), (CONSTANT, constant)]))
 
 
@@ -305,7 +305,7 @@ class Temperature:
         scaled = Prediction(p, base.expected_entropy * ratio, base.mean * power, base.covariance * power**2)
         if kept is None or not len(kept):
             return scaled
-        return replaced(scaled, kept, Prediction(*(x[kept] for x in vars(base).values())))
+        return replaced(scaled, kept, base.rows(kept))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the powers and their shares, for `from_dict`."""

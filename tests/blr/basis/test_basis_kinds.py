@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline as ScipyBSpline
 from sklearn.decomposition import PCA
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeRegressor
 
@@ -281,22 +280,6 @@ def test_compiled_growth_equals_its_twin(
         np.testing.assert_array_equal(getattr(own, name), getattr(twin, name))
     np.testing.assert_allclose(own.value, twin.value, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(own.training_design(X), twin.training_design(X), rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("split", ["random", "best"])
-def test_forests_predict_as_well_as_scikit_learns(split: str) -> None:
-    X, y = rows(2000, 3, seed=8)
-    X, y, new, truth = X[:1000], y[:1000], X[1000:], y[1000:]
-    grown = ExtraTreesClassifier if split == "random" else RandomForestClassifier
-    options = {"max_features": None} if split == "random" else {}
-    theirs = grown(64, min_samples_leaf=2, bootstrap=True, random_state=0, **options).fit(X, y)
-    basis = forest(X, y, split=split, trees=64)
-    own = basis.leaf_means(basis.standardisation(new))
-    loss, their_loss = (
-        -np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-3)).mean()
-        for p in (own, theirs.predict_proba(new))
-    )
-    assert abs(loss - their_loss) < 0.03
 
 
 @pytest.mark.parametrize("n", [5, 77])

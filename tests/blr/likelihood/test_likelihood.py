@@ -374,25 +374,10 @@ def test_vote_counts_are_fractions_with_a_weight() -> None:
         ([-1, 1], True, {"trials": [2, 1]}, r"between 0 and the trials, got -1.0 of 2.0 at row 0"),
         ([1, 1], True, {"trials": [2, -1]}, r"trials must not be negative, got -1.0 at row 1"),
         ([1, 1], True, {"trials": [2]}, r"trials have 1 rows but the targets have 2"),
-        (
-            np.ma.masked_equal([0, 1, 1], 0),
-            True,
-            {},
-            r"masked values in 1 row\(s\), the first of them row 0; .*leave",
-        ),
-        (
-            [1 + 2j, 0, 1],
-            True,
-            {"trials": [1, 1, 1]},
-            r"targets must be real numbers, got complex128",
-        ),
+        (np.ma.masked_equal([0, 1, 1], 0), True, {}, r"masked values in 1 row\(s\), the first of them row 0"),
+        ([1 + 2j, 0, 1], True, {"trials": [1, 1, 1]}, r"targets must be real numbers, got complex128"),
         (np.array([None, "a"]), True, {}, r"got NoneType, str; expected all strings, all numbers"),
-        (
-            [0, 1],
-            True,
-            {"sample_weight": [1e300, 1]},
-            r"holds 1e\+300 at row 0; expected absolute values below 1e\+100",
-        ),
+        ([0, 1], True, {"sample_weight": [1e300, 1]}, r"holds 1e\+300 at row 0; expected .* below 1e\+100"),
         ([1, 0], True, {"sample_weight": [1, np.inf]}, r"sample_weight holds 1 value\(s\)"),
         ([0, 1], True, {"classes": ("a", "b", "c")}, r"two classes, got 3.*use 'softmax'"),
         ([0, 1], True, {"classes": ("a",)}, r"at least two classes, got \['a'\]"),
@@ -406,12 +391,7 @@ def test_vote_counts_are_fractions_with_a_weight() -> None:
         ([[1, 0], [2, 1]], False, {"classes": ("a", "b", "c")}, r"2 columns but there are 3 classes"),
         ([[1, np.nan]], False, {}, r"targets holds 1 value\(s\).*row 0, column 1"),
         ([1.0, np.nan, 2.0], False, {}, r"labels holds 1 value\(s\).*row 1"),
-        (
-            [1, 2, 3],
-            False,
-            {"trials": [1, 1, 1]},
-            r"trials can only be used with the successes of two classes",
-        ),
+        ([1, 2, 3], False, {"trials": [1, 1, 1]}, r"only be used with the successes of two classes"),
     ],
 )
 def test_says_what_is_wrong_and_where(t: Any, *, binary: bool, options: dict[str, Any], message: str) -> None:

@@ -17,7 +17,6 @@ from blr.likelihood.likelihoods import (
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
-from blr.selection.evidence import fit_scales
 from blr.trust.verdict import draw_terms
 from tests.blr.likelihood.test_likelihood import metric
 
@@ -168,18 +167,6 @@ def test_rows_may_have_matrices_of_their_own() -> None:
     assert read.mean == pytest.approx(one.mean, abs=1e-10)
 
 
-def test_the_evidence_maximum_is_a_maximum() -> None:
-    Phi, label, _ = noisy(n=300, F=5, rate=0.2)
-    q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.2)
-    alpha = float(np.diag(q.prior.precision(6))[1])
-    for factor in (0.98, 1.02):
-        prior = blr.GaussianPrior.isotropic(6, precision=alpha * factor, intercept=0)
-        near = blr.fit(Phi, label, prior, classes=(0, 1), confusion=0.2)
-        assert near.log_evidence < q.log_evidence
-    found = fit_scales(Phi, label, classes=(0, 1), confusion=0.2)
-    assert found.log_evidence == pytest.approx(q.log_evidence, abs=4)
-
-
 def test_left_out_rows_are_judged_by_what_was_recorded() -> None:
     Phi, label, _ = noisy(n=80)
     C = even_confusion([0.05, 0.2])
@@ -198,16 +185,6 @@ def test_left_out_rows_are_judged_by_what_was_recorded() -> None:
     clean = q.prediction(Phi).probability
     p, shares = against_records(q, clean, q.problem.data.t)
     assert (p * shares).sum(axis=1) == pytest.approx((recorded_probability(clean, C) * shares).sum(axis=1))
-
-
-def test_separable_rows_have_a_posterior() -> None:
-    Phi = np.column_stack([np.ones(40), np.linspace(-2, 2, 40)])
-    label = (Phi[:, 1] > 0).astype(int)
-    q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.05)
-    assert np.isfinite(q.log_evidence)
-    assert q.trust.numbers["separation"] == 2
-    p = blr.refine(q).predict_proba(Phi)
-    assert (p > 0.5).tolist() == label.astype(bool).tolist()
 
 
 def test_what_is_no_confusion_is_said() -> None:

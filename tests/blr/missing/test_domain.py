@@ -82,16 +82,6 @@ def test_rows_of_which_nothing_is_known_are_not_outside() -> None:
     assert domain.distance(np.empty((0, 4)), np.empty((0, 4), dtype=bool)).shape == (0,)
 
 
-def test_units_do_not_matter() -> None:
-    scale = np.array([1e-12, 1e12, 1e3, 1])
-    X, missing, new = galaxies(500), holes(500), galaxies(50, seed=8)
-    here, there = trained(X, missing), trained(X * scale, missing)
-    np.testing.assert_allclose(there.limit, here.limit, rtol=1e-7)
-    np.testing.assert_allclose(
-        there.distance(new * scale, none(new)), here.distance(new, none(new)), rtol=1e-7, atol=1e-7
-    )
-
-
 def test_absurd_values_are_far_and_not_nan() -> None:
     X = np.array([[1e300, -1e300, 1.7e308, 0], [0, 0, 0, -1.7e308]])
     z = trained().distance(X, none(X))

@@ -44,7 +44,8 @@ NULL = {
 }
 
 
-def every_kind() -> dict[str, blr.Posterior]:
+@pytest.fixture(scope="module")
+def posteriors() -> dict[str, blr.Posterior]:
     """Return a posterior of each kind, all of one small problem of three classes."""
     rng = np.random.default_rng(0)
     Phi = np.column_stack([np.ones(40), rng.standard_normal(40)])
@@ -52,11 +53,6 @@ def every_kind() -> dict[str, blr.Posterior]:
     r = blr.refine(q)
     all_of_them = (q, mean_shift(q), sandwich(q), r, blr.sample_posterior(q, n_draws=64))
     return {each.kind: each for each in all_of_them}
-
-
-@pytest.fixture(scope="module")
-def posteriors() -> dict[str, blr.Posterior]:
-    return every_kind()
 
 
 def test_every_kind_gives_the_laplace_fit_behind_it(posteriors: dict[str, blr.Posterior]) -> None:

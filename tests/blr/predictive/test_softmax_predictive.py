@@ -198,14 +198,6 @@ def test_rows_of_which_less_is_known_are_done_in_double_precision() -> None:
     np.testing.assert_allclose(V[near], slow[near], atol=1e-4)
 
 
-def test_a_precision_that_is_all_but_singular_is_left_to_double_precision() -> None:
-    outputs = moments(1.0)
-    A = np.eye(C * M) * 1e-12  # weights of which nothing is known
-    wide = OutputMoments(Gaussian(outputs.gaussian.mean, A), C)
-    Phi = np.random.default_rng(3).standard_normal((20, M))
-    np.testing.assert_allclose(wide(Phi, single=True)[1], wide(Phi)[1], rtol=1e-12)
-
-
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("spread", [1e-4, 0.01, 0.3, 10.0])
 def test_one_output_is_in_single_precision_where_no_probability_shows_it(
