@@ -32,6 +32,18 @@ ZERO_POINT: Mapping[str, float] = MappingProxyType(
 """AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
 
 
+EXTINCTION: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "decam": MappingProxyType({"u": 3.995, "g": 3.214, "r": 2.165, "i": 1.592, "z": 1.211, "Y": 1.064}),
+        "sdss": MappingProxyType({"u": 4.239, "g": 3.303, "r": 2.285, "i": 1.698, "z": 1.263}),
+    }
+)
+"""A / E(B-V) on the scale of Schlegel, Finkbeiner & Davis.
+
+Schlafly & Finkbeiner (2011), doi:10.1088/0004-637X/737/2/103.
+"""
+
+
 class State(IntEnum):
     """What is known of a value."""
 

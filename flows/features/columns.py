@@ -340,7 +340,7 @@ class DerivedColumns:
                 else photometry.dereddened_flux(known, through)
             )
         absorbed = self._evaluate(taken.e_bv or str(taken.magnitudes), values)
-        factor = taken.coefficient or 1.0
+        factor = taken.factor if taken.e_bv is not None else 1.0
         return np.asarray(
             known - factor * absorbed if band.magnitude else known * 10 ** (0.4 * factor * absorbed)
         )

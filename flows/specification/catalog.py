@@ -20,7 +20,7 @@ from catalogs.catalog.catalog import Checksums
 from catalogs.errors import ExpressionError, nearest
 from catalogs.expressions.expression import parse
 from catalogs.remote.urls import has_secret, is_remote, shown
-from catalogs.sky.photometry import Sentinel
+from catalogs.sky.photometry import EXTINCTION, Sentinel
 
 
 class SpecificationTable(BaseModel):
@@ -142,6 +142,10 @@ class Extinction(SpecificationTable):
         default=None, description="Column of the extinction itself, magnitudes"
     )
     coefficient: float | None = Field(default=None, gt=0, description="A / E(B-V) of the band")
+    system: Literal["decam", "sdss"] | None = Field(
+        default=None, description="System whose coefficients are used; needs 'band'"
+    )
+    band: str | None = Field(default=None, description="Band of that system")
 
     @model_validator(mode="after")
     def _check(self) -> Extinction:
@@ -149,11 +153,19 @@ class Extinction(SpecificationTable):
             raise ValueError(
                 "expected one of e_bv, transmission and magnitudes; give the one that the catalogue has"
             )
-        if self.e_bv is not None and self.coefficient is None:
+        if self.e_bv is not None and (self.coefficient is None) == (self.system is None):
             raise ValueError(
-                "e_bv: got no coefficient, expected A / E(B-V) of the band; add coefficient = 3.2"
+                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one of them"
             )
+        if self.system is not None and self.band not in EXTINCTION[self.system]:
+            known = ", ".join(EXTINCTION[self.system])
+            raise ValueError(f"got band '{self.band}', expected one of {known}; or state the coefficient")
         return self
+
+    @property
+    def factor(self) -> float:
+        """The coefficient A / E(B-V) of the band."""
+        return self.coefficient or EXTINCTION[str(self.system)][str(self.band)]
 
 
 class Band(SpecificationTable):

@@ -269,7 +269,7 @@ FLUX = """
 [photometry.mag]
 flux = "flux"
 inverse_variance = "flux_ivar"
-extinction = { e_bv = "ebv", coefficient = 2.285 }
+extinction = { e_bv = "ebv", system = "sdss", band = "r" }
 [features]
 m = "mag"
 """

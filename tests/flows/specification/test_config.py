@@ -163,7 +163,7 @@ CASES = {
     "unknown key of a band's table": (
         "[features]",
         '[photometry.j]\nmagnitude = "jmag"\nextinction = { ebv = "EBV", coefficient = 3 }\n[features]',
-        r"photometry.j.extinction.ebv: got an unknown key, expected one of coefficient, .*did you mean 'e_bv'",
+        r"photometry.j.extinction.ebv: got an unknown key, expected one of band, .*did you mean 'e_bv'",
     ),
     "no kind": (
         'kind = "polynomial", ',
