@@ -490,7 +490,7 @@ def _models_table(comparison: Comparison) -> ReportTable:
     rows += [
         ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
         (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
-        ("skill", comparison.skill, comparison.champion_skill or "–"),
+        ("beside class shares", _headline(comparison.skill), _headline(comparison.champion_skill or "–")),
     ]
     rule = (
         "By rule it would be promoted."
@@ -505,6 +505,11 @@ def _models_table(comparison: Comparison) -> ReportTable:
         numeric=frozenset({1, 2}),
         note=rule if alike else f"{rule} The two were tested on different objects.",
     )
+
+
+def _headline(skill: str) -> str:
+    """Return what stands before the numbers: skill, or none."""
+    return skill.partition(":")[0]
 
 
 def _class_table(comparison: Comparison) -> ReportTable:

@@ -212,7 +212,7 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     show_models(from_document(ModelListing, listed, source="list"))
     assert "no skill" in capsys.readouterr().out
     compared = comparison_tables(compare(PromoteRequest("morphology", store=store.root)))[0]
-    assert "No skill" in dict(row[:2] for row in compared.rows)["skill"]
+    assert "No skill" in dict(row[:2] for row in compared.rows)["beside class shares"]
 
 
 def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
