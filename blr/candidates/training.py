@@ -25,7 +25,6 @@ from blr.arrays import (
     Vector,
     column_names,
     features_of,
-    html_table,
     require_finite,
     without_names,
 )
@@ -360,9 +359,7 @@ class TrainedClassifier:
         return f"<TrainedClassifier: {what}; log loss {self.log_loss:.4f} ({self.judged_by}), {self.trust.verdict}>"
 
     def _repr_html_(self) -> str:
-        table = self.table()
-        rows = [[str(x) for x in row] for row in zip(*(c.tolist() for c in table.values()), strict=True)]
-        return html_table([*table], rows, repr(self).strip("<>"))
+        return self.table().to_html()
 
     @property
     def judged_by(self) -> str:

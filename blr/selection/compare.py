@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from blr.arrays import Matrix, Table, Vector, html_table
+from blr.arrays import Matrix, Table, Vector
 from blr.covariances import class_covariances, output_covariances
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Categorical, unpack
@@ -344,22 +344,7 @@ class Comparison:
         return f"<Comparison of {len(self.rows)} candidates: best {first}>"
 
     def _repr_html_(self) -> str:
-        """Return the table, the best candidate by evidence first."""
-        shown = {
-            "candidate": "{0.name}",
-            "probability": "{0.weight:.3f}",
-            "log evidence": "{0.log_evidence:.1f}",
-            "BIC": "{0.bic:.1f}",
-            "left out": "{0.loo:.1f}",
-            "± ": "{0.loo_standard_error:.1f}",
-            "parameters": "{0.n_parameters}",
-            "effective": "{0.effective_parameters:.1f}",
-            "trust": "{0.verdict}",
-        }
-        ranked = sorted(self.rows, key=lambda row: -row.weight)
-        cells = [[form.format(row) for form in shown.values()] for row in ranked]
-        said = "Log evidence, BIC and left-out log density in nats: higher is better"
-        return html_table([*shown], cells, said)
+        return self.table().to_html()
 
 
 def rank(
