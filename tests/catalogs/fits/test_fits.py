@@ -282,7 +282,7 @@ def test_lines_of_history_are_read_as_they_were(text: str) -> None:
     assert [line for _, line in lines(history_cards(told))] == told
 
 
-TEXTS = ["M 31", "", "NGC 205"]
+TEXTS = ["  M 31", "", "NGC 205"]
 INTEGERS = [1, -22, 333]
 WIDE = [12345678901, 2, -3]
 REALS = [1.25, -0.5, 1e10]
