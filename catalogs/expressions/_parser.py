@@ -178,8 +178,8 @@ MAX_NESTING = 200
 """Parentheses inside each other, at which Python's own parser stops."""
 
 ALLOWED = (
-    "columns, numbers, 'text', + - * / **, comparisons, in [...], and or not & | ~, vector[0], "
-    + " ".join(FUNCTIONS)
+    "columns, `columns of any name`, numbers, 'text', + - * / ** == != < <= > >=, in [...], and or not, "
+    "& | ~, vector[0], " + " ".join(FUNCTIONS)
 )
 
 TOKEN = re.compile(
@@ -192,20 +192,6 @@ TOKEN = re.compile(
                    | [(),\[\]])""",
     re.VERBOSE,
 )
-
-HINTS: Mapping[str, str] = {
-    "&&": "write 'and'",
-    "||": "write 'or'",
-    "//": "write '/'",
-    "=": "write '==' to compare",
-    "!": "write 'not'",
-    "^": "write '**' for a power",
-    "#": "write a column with '#' in its name in back quotes",
-    "`": "end the back-quoted column name with a back quote",
-    **dict.fromkeys("'\"", "end the text with the quote that it began with, and write no backslash in it"),
-    ".": "'.' cannot be used here; write a column with '.' in its name in back quotes",
-}
-
 
 Token = re.Match[str]
 """A word of the text, of the kind of the group that matched."""
@@ -220,8 +206,6 @@ def cut(text: str) -> Iterator[Token]:
             message = f"got {text[at]!r}; expected {ALLOWED}"
             if text[at].isdigit():
                 message = "got a malformed number; expected one such as 22.5, 1e-9 or 0xFF"
-            for word in (text[at], text[at : at + 2]):
-                message = f"got {word!r}; {HINTS[word]}" if word in HINTS else message
             raise complaint(text, at, message)
         if token.lastgroup != "space":
             yield token
@@ -379,14 +363,10 @@ class Translator:
         word = self.token(at)[0]
         if "nested" in error.msg:
             message = f"nested more than {MAX_NESTING} deep; split it over features"
-        elif "never closed" in error.msg:
-            message = "this parenthesis is never closed; close it"
-        elif "match" in error.msg:
-            message = f"got {word}, which has no opening bracket; remove it"
+        elif "never closed" in error.msg or "match" in error.msg:
+            message = f"got {word} without its other half; add that, or remove this one"
         elif not error.offset or at >= end:
             at, message = end, "the expression is not complete; add what is missing"
-        elif word.lower() in OPEN_ENDED and word not in OPEN_ENDED:
-            message = f"got {word}; write '{word.lower()}'"
         else:
             message = f"did not expect {word} here; expected {ALLOWED}"
         return complaint(self.text, at, message)
