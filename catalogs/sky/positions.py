@@ -181,19 +181,9 @@ def position_unit(
         return "deg"
     known = UNITS.get(word) or UNITS.get(re.sub(r"\{.*\}", "", word).strip())
     if known is None or known == "sexagesimal":
-        import astropy  # noqa: PLC0415 -- slow to import, and most units are among those above
-
-        parsed = astropy.units.Unit(word, parse_strict="silent")
-        if known is None and (parsed == astropy.units.deg or parsed == astropy.units.rad):  # noqa: PLR1714 -- equal units differ in hash
-            return "deg" if parsed == astropy.units.deg else "rad"
-        # Stating degrees for values in arcseconds would give other positions, so the remedy is to convert.
-        remedy = (
-            "convert both columns to degrees"
-            if str(parsed.physical_type) in {"angle", "time"}
-            else f'state it: position_unit = "deg" (or "rad") under {table}'
-        )
         raise CatalogError(
-            f"got a position in the unit '{text}', expected degrees, radians, sexagesimal text, or hours; {remedy}"
+            f"got a position in the unit '{text}', expected degrees, radians, sexagesimal text, or hours; convert both "
+            f'columns to degrees, or, if they are, state it: position_unit = "deg" (or "rad") under {table}'
         )
     return known
 
