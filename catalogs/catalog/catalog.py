@@ -579,7 +579,6 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
 
 KEY = re.compile(r"blr\.((?:previous\.)*)(.+)")
 PREVIOUS = "previous."
-REPLACED = ("model", "replaced_models")
 USER_BITS = 0xFF << 16
 """Bits 16 to 23, which are the users'."""
 Level = dict[str, str]
@@ -675,29 +674,17 @@ def provenance_entries(
 ) -> dict[str, str]:
     """Return all `blr.` metadata of an annotated copy: the new provenance, and what is left of earlier annotations.
 
-    Whoever annotated the file before is not forgotten: annotations whose columns stay become `previous` ones, of those
-    that are replaced the model is named.
+    Annotations whose columns stay become `previous` ones.
     """
     gone = {name.casefold() for name in replaced}
     staying = [level for level in levels(old) if not own_names(level) & gone]
-    first = with_replaced_models(old, provenance.metadata(prefix=""), replaced)
+    first = provenance.metadata(prefix="")
     result = {OWN + key: value for key, value in first.items()}
     for depth, level in enumerate(staying, 1):
         # What all of them share (the meanings of flags) is not repeated.
         differing = {key: value for key, value in level.items() if first.get(key) != value}
         result |= {f"{OWN}{PREVIOUS * depth}{key}": value for key, value in differing.items()}
     return result
-
-
-def with_replaced_models(
-    old: Mapping[str, str], entries: Mapping[str, str], replaced: Iterable[str]
-) -> dict[str, str]:
-    """Return the entries with the models, other than theirs, whose columns are replaced."""
-    gone = {name.casefold() for name in replaced}
-    texts = [level.get(k, "") for level in levels(old) if own_names(level) & gone for k in REPLACED]
-    models = (m for text in texts for m in text.split(", ") if m and m != entries.get("model"))
-    names = ", ".join(dict.fromkeys(models))
-    return dict(entries) | ({"replaced_models": names} if names else {})
 
 
 def with_user_bits(

@@ -9,14 +9,13 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
-from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order, with_replaced_models
+from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order
 from catalogs.catalog.new_columns import Provenance, check_names
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
@@ -30,7 +29,6 @@ from catalogs.metadata.fits_cards import (
     integer_card,
     long_string_cards,
     padding,
-    provenance_metadata,
     text_cards,
     with_block,
 )
@@ -173,8 +171,7 @@ def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: boo
 def _told_anew(rewriting: Rewriting, provenance: Provenance) -> list[bytes]:
     """Return the old cards with the new provenance, and without the place of a heap that goes."""
     old = rewriting.table.hdu.header.cards
-    entries = with_replaced_models(provenance_metadata(old), provenance.entries, rewriting.dropped)
-    history = history_cards(replace(provenance, entries=entries).history())
+    history = history_cards(provenance.history())
     cards = with_block(old, history, rewriting.dropped)
     return cards if rewriting.keeps_heap else [c for c in cards if not c.startswith(b"THEAP   =")]
 

@@ -157,7 +157,7 @@ def test_files_that_others_write_of_annotated_tables_are_known_as_annotated(
     )
     found = catalogs.open(again)
     assert found.names == ("row", "blr_p", "blr_class")
-    assert (found.metadata["blr.model"], found.metadata["blr.replaced_models"]) == ("m@2", "m@1")
+    assert found.metadata["blr.model"] == "m@2"
     (other,) = catalogs.annotate(
         cat, tmp_path / "other", MARK, mark, read=["row"], provenance=Provenance({"model": "o@1"})
     )
