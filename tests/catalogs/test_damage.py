@@ -1,5 +1,6 @@
 """Files of every format cut, overwritten and lied to, at seeded places: an error of ours or a table, never a crash.
 
+Annotated, they give no file, or a copy whose old columns are as they are read.
 Of a format that knows its own size and sums, a cut file is an error or the whole table.  The numbers of each
 outcome are printed, and stand in the test report.  More are tried by
 `BLR_DAMAGES=1000 pytest -s tests/catalogs/test_damage.py`.
@@ -11,14 +12,16 @@ import shutil
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import catalogs
+from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from tests.catalogs.round_trip_samples import WRITERS
 
@@ -111,16 +114,20 @@ def victim(sample: Path, rng: np.random.Generator) -> Path:
     return files[rng.integers(len(files))]
 
 
-def read(path: Path) -> bytes:
+def values(cat: Catalog, names: tuple[str, ...]) -> bytes:
     """Return all values as Arrow writes them, so that NaN is NaN, and so that no time is beyond Python's."""
-    cat = catalogs.open(path)
-    batches = list(cat.batches(cat.names))
+    batches = list(cat.batches(names))
     if not batches:
         return b""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         writer.write_table(pa.Table.from_batches(batches).combine_chunks())
     return sink.getvalue().to_pybytes()
+
+
+def read(path: Path) -> bytes:
+    cat = catalogs.open(path)
+    return values(cat, cat.names)
 
 
 @pytest.fixture(params=WRITERS)
@@ -200,3 +207,79 @@ def test_damaged_files(sample: tuple[str, Path], kind: str, tmp_path: Path, reco
         counted(f"{name}, {kind}", [sum(name.encode()), sum(kind.encode())], CASES, once, record_property)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < MEMORY_KB, f"{grown} kB more"
+
+
+COLUMNS = [catalogs.NewColumn("blr_n", pa.int32()), catalogs.NewColumn("blr_text", pa.string(), width=8)]
+
+
+def outcome(cat: Catalog, names: tuple[str, ...]) -> bytes | None:
+    try:
+        return values(cat, names)
+    except CatalogError:
+        return None
+
+
+def annotated(cat: Catalog, out: Path) -> None:
+    given = iter(range(10**9))
+
+    def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
+        n = np.array([next(given) for _ in range(batch.num_rows)], np.int32)
+        return {"blr_n": n, "blr_text": np.array([f"row {i}" for i in n.tolist()], dtype=object)}
+
+    # Of many a damaged file no column can be read: then the copy has to do without.
+    catalogs.annotate(cat, out, COLUMNS, compute, read=cat.names[:1], rows=5, threads=1)
+
+
+def files(folder: Path) -> list[str]:
+    return (
+        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+        if folder.exists()
+        else []
+    )
+
+
+def tried(place: Path, out: Path) -> str:
+    """Annotate a damaged file; return what came of it."""
+    try:
+        cat = catalogs.open(place)
+        annotated(cat, out)
+    except CatalogError as error:
+        refused = type(error).__name__
+    else:
+        refused = ""
+    if refused:
+        assert not files(out), "half a copy"
+        return refused
+    before = outcome(cat, cat.names)
+    copy = catalogs.open(out / place.name)
+    assert copy.names == (*cat.names, "blr_n", "blr_text")
+    assert outcome(copy, cat.names) == before
+    n = [
+        row
+        for p in copy.partitions
+        if p.counted
+        for b in p.batches(["blr_n"])
+        for row in b.column(0).to_pylist()
+    ]
+    assert sorted(n) == list(range(cat.n_rows))
+    return "right" if before is not None else "right, but some columns cannot be read"
+
+
+@pytest.mark.usefixtures("bounded")
+def test_damaged_files_are_annotated_or_refused(
+    sample: tuple[str, Path], tmp_path: Path, record_property: Record
+) -> None:
+    name, whole = sample
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert tried(whole, tmp_path / "out") == "right"
+        for kind, damage in DAMAGES.items():
+
+            def once(rng: np.random.Generator, i: int, kind: str = kind, damage: Damage = damage) -> str:
+                place = copy_of(whole, tmp_path / "damaged")
+                target = victim(place, rng)
+                target.write_bytes(damage(target.read_bytes(), rng))
+                return tried(place, tmp_path / f"{kind} {i}")
+
+            seed = [sum(name.encode()), sum(kind.encode()), 2]
+            counted(f"{name}, {kind}, annotated", seed, CASES // 20, once, record_property)

@@ -21,8 +21,7 @@ import catalogs
 from catalogs.errors import CatalogError, FormatError
 from catalogs.votable._rows import is_text, stored_type
 from tests.catalogs.round_trip_samples import N, astropy_table
-from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, Damage, Record, bounded, counted
-from tests.catalogs.test_damage_annotated import tried
+from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, Damage, Record, bounded, counted, tried
 from tests.catalogs.votable_samples import our_values, parsed, slow_values
 
 __all__ = ["bounded"]
