@@ -232,7 +232,7 @@ def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ({"identifier": "nom"}, UsageError, "--id: got 'nom'"),
         ({"sky_map": ["depth"]}, UsageError, "--sky-map: got 'depth', expected NAME=FILE"),
         ({"sky_map": ["depth=x.fits@polar"]}, UsageError, "the frame one of equatorial"),
-        ({"sky_map": ["depth=none.fits"]}, CatalogError, "there is no such file"),
+        ({"sky_map": ["depth=none.fits"]}, CatalogError, "is not a file"),
     ],
 )
 def test_impossible_values_are_refused(
