@@ -182,11 +182,6 @@ class GaussianPrior:
                 "the same weights"
             )
         require_finite(np.atleast_1d(mean), "prior mean")
-        if np.isposinf(covariance).any():
-            raise ValueError(
-                "prior covariance is infinite somewhere, expected finite variances: a flat prior has no evidence; give "
-                "a broad one, such as 1e6 times the square of the weight's scale, or fit with prior=None"
-            )
         require_finite(np.atleast_1d(covariance), "prior covariance")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "covariance", covariance)

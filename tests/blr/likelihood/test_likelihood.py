@@ -254,7 +254,7 @@ def test_full_precision_is_the_inverse_whatever_the_scales() -> None:
         (np.zeros(2), np.ones(3), r"mean has 2 weights but its covariance has 3"),
         ([0.0, np.nan], 1.0, r"prior mean holds 1 value\(s\)"),
         (0.0, [1.0, np.nan], r"prior covariance holds 1 value\(s\)"),
-        (0.0, [1.0, np.inf], r"infinite somewhere, expected finite variances.*such as 1e6 times the square"),
+        (0.0, [1.0, np.inf], r"prior covariance holds 1 value\(s\)"),
         (0.0, [1.0, 1e-300], r"variances must lie between 1e-100 and 1e\+100, got 1e-300; .*another unit"),
         (0.0, [], r"prior covariance is empty; give a scalar, or one number for each weight"),
         ("broad", 1.0, r"prior mean must be numbers, got 'broad'"),
