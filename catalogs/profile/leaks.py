@@ -54,13 +54,6 @@ class Classes:
         fold[order[np.argsort(index[order], kind="stable")][::2]] = True
         return cls(index, tuple(text for text, keep in zip(texts, kept, strict=True) if keep), fold), rows
 
-    @property
-    def entropy(self) -> float:
-        """Of the classes' shares, nats."""
-        share = np.bincount(self.index, minlength=len(self.names)) / max(1, len(self.index))
-        share = share[share > 0]
-        return float(-(share * np.log(share)).sum())
-
     def only(self, rows: Array) -> Classes:
         """Return the classes of some of the rows."""
         return Classes(self.index[rows], self.names, self.fold[rows])
