@@ -145,13 +145,8 @@ class ColumnMapping:
             return units.get(self.columns.get(name, name))
         return written_unit(expression, units)
 
-    def check(
-        self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True, read: Sequence[str] = ()
-    ) -> None:
-        """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of.
-
-        Columns that are `read` as others of ours are no other spelling of this one.
-        """
+    def check(self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True) -> None:
+        """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of."""
         expression = self.expressions.get(name)
         by = wanted_by if expression is None else f"target.expressions.{name} = '{expression.text}'"
         remedy = f"; or state what it is here: columns = {{ '{name}' = '...' }} under [target]"
@@ -159,7 +154,7 @@ class ColumnMapping:
             if theirs not in catalog.names:
                 raise ColumnNotFoundError(
                     f"{catalog.path} has no column '{theirs}', expected by {by}; "
-                    f"{nearest(theirs, {*catalog.names} - {*read})}"
+                    f"{nearest(theirs, catalog.names)}"
                     f"{remedy if target and expression is None else ''}"
                 )
 

@@ -355,9 +355,7 @@ class FeatureReader:
 
     def _check_columns(self, catalog: Catalog, names: Iterable[str], *, wanted_by: str) -> None:
         for name in sorted(names):
-            self.mapping.check(
-                catalog, name, wanted_by=wanted_by, target=self.stated is not None, read=self.read
-            )
+            self.mapping.check(catalog, name, wanted_by=wanted_by, target=self.stated is not None)
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:

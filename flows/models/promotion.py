@@ -146,7 +146,9 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        reasons.append(f"its {what} is better by {gain:z.4f} nats an object, less than {margin:g}")
+        told = f"better by {gain:.4f} nats an object, less than" if gain >= 5e-5 else "no better, expected by"
+        told = f"worse by {-gain:.4f} nats an object, expected better by" if gain <= -5e-5 else told
+        reasons.append(f"its {what} is {told} {margin:g}")
     return tuple(reasons)
 
 

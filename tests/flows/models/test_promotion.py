@@ -74,8 +74,8 @@ def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
     ("gain", "changes", "why"),
     [
         (0.001, {}, "its held-out log loss is better by 0.0010 nats an object, less than 0.005"),
-        (-0.00001, {}, "better by 0.0000 nats an object"),
-        (-0.1, {}, "better by -0.1000 nats an object"),
+        (-0.00001, {}, "no better, expected by 0.005"),
+        (-0.1, {}, "worse by 0.1000 nats an object, expected better by 0.005"),
         (0.1, {"verdict": "red"}, "its verdict is red: a reason"),
         (0.1, {"classes": ("early", "other")}, "its classes are early, other, not early, late"),
     ],
@@ -333,7 +333,7 @@ def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     write(0.02)
     told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
-    assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told.why
+    assert f"its log loss on {half:,} objects that neither model has seen is worse by 0.0200" in told.why
     write(-0.02)
     table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
     assert [row[0] for row in table.rows[:2]] == [
