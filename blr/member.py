@@ -49,7 +49,7 @@ _LARGE_SHARE = 0.15
 _CHOSEN = (1, 1, 1), (3, 1, 128), (9, 4, 28), (16, 6, 48), (20, 8, 64), (24, 8, 64)
 # The same where so many nodes say that activations are wide.
 _MANY_NODES = 32, 96, 96
-_CHOSEN_OF_WIDE = (8, 4, 128), (14, 10, 64), (18, 14, 96)
+_CHOSEN_OF_WIDE = (8, 4, 128), (20, 14, 64), (28, 22, 96)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
