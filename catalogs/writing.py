@@ -38,9 +38,9 @@ from catalogs.catalog.catalog import (
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
-from catalogs.fits import create as fits_create
-from catalogs.fits.create import fits_names, meta_cards
+from catalogs.fits import writing as fits_writing
 from catalogs.fits.fields import FitsField
+from catalogs.fits.writing import fits_names, meta_cards
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
 from catalogs.parquet import metadata as parquet_create
@@ -225,7 +225,9 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_create.Layout(self.fields(rows, new), [*map(FitsField.of_new, new)], self.source.n_rows)
+        layout = fits_writing.Layout(
+            self.fields(rows, new), [*map(FitsField.of_new, new)], self.source.n_rows
+        )
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
@@ -235,7 +237,7 @@ class Converting:
         remarks = [*self.remarks(texts), *history]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
         summed = not self.source.verified()[1]
-        fits_create.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
+        fits_writing.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
 
     def beside(self) -> dict[str, str]:
         """Return the texts that go with the columns; tell what is left behind."""

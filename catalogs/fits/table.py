@@ -25,7 +25,6 @@ import pyarrow as pa
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition, chosen_table
 from catalogs.errors import DamagedFileError, FormatError, require_columns, require_once
 from catalogs.files import GZIP, Stamp, stamp
-from catalogs.fits._rewrite import write_annotated
 from catalogs.fits.columns import (
     MAX_FIELDS,
     FitsColumn,
@@ -49,6 +48,7 @@ from catalogs.fits.header import (
     unnamed,
     wrong_sum,
 )
+from catalogs.fits.writing import write_annotated
 from catalogs.metadata.fits_cards import header_bytes, integer_card, padding, provenance_metadata, text_cards
 
 
@@ -67,7 +67,7 @@ def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
 
 
 # The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
-# byte order, once.  `header` and `columns` know the Standard; `_rewrite` copies.
+# byte order, once.  `header` and `columns` know the Standard; `writing` copies.
 
 FORMAT = "fits"
 SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fits.fz", ".fz")

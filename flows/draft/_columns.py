@@ -242,7 +242,7 @@ class Chosen:
     suspects: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     # Columns that are left out though they tell the class, with the share of the information on it that each gives.
-    told: dict[str, float] = field(default_factory=dict)
+    informative: dict[str, float] = field(default_factory=dict)
     alike: str = ""
     groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES

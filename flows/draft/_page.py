@@ -96,10 +96,10 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
 
 
 def _told(chosen: Chosen) -> Iterator[str]:
-    for name, gain in [*chosen.told.items()][:MOST_NAMED]:
+    for name, gain in [*chosen.informative.items()][:MOST_NAMED]:
         yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name][1]})"
-    if len(chosen.told) > MOST_NAMED:
-        yield f"Left out, but tell of the class: {len(chosen.told) - MOST_NAMED} more columns"
+    if len(chosen.informative) > MOST_NAMED:
+        yield f"Left out, but tell of the class: {len(chosen.informative) - MOST_NAMED} more columns"
 
 
 def _suspects(chosen: Chosen) -> Iterator[str]:

@@ -390,11 +390,11 @@ def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
     left, gone = [leak for leak in leaks if leak.derived], {}
     while left:
         weight = Counter(name for leak in left for name in dict.fromkeys(leak.columns))
-        told = {
+        beyond = {
             name: sum(k.beyond for k in left if name in k.columns and f"log10({name})" not in k.combination)
             for name in weight
         }
-        worst = max(weight, key=lambda name: (weight[name], told[name]))
+        worst = max(weight, key=lambda name: (weight[name], beyond[name]))
         gone[worst] = next(leak for leak in left if worst in leak.columns)
         left = [leak for leak in left if worst not in leak.columns]
     return gone

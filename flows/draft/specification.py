@@ -87,7 +87,7 @@ def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, s
 
 
 TELLS = 0.05
-"""Share of the information on the class from which it is told of a column that is left out."""
+"""Share of the information on the class from which a column that is left out is named."""
 KINDS = frozenset({"texts", "flags and codes", "others' answers"})
 
 
@@ -233,9 +233,9 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
     """Return the features, and the classes of which hardly any row has one."""
     evidence = _evidence(catalog, seen, label, labels)
     chosen = choose_columns(seen, evidence)
-    told = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
-    most = sorted(told, key=lambda name: -told[name])
-    chosen.told = {name: told[name] for name in most if told[name] >= TELLS}
+    gains = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
+    most = sorted(gains, key=lambda name: -gains[name])
+    chosen.informative = {name: gains[name] for name in most if gains[name] >= TELLS}
     if not chosen.features:
         return chosen, set()
     known_labels = labels[labels != ""]

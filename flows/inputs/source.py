@@ -333,7 +333,7 @@ def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
     """Raise UsageError where an input lies in a release's output folder, or holds it."""
     inside = out.resolve()
     for source in local_sources(sources):
-        path = Path(os.path.realpath(source.path))  # a link in a circle is told of when it is read
+        path = Path(os.path.realpath(source.path))  # reading reports a link in a circle
         if path.is_relative_to(inside) or (source.is_folder and inside.is_relative_to(path)):
             raise UsageError(
                 f"{key}: got '{source.path}', which contains the output folder {out} or is inside it, "

@@ -146,9 +146,11 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        told = f"better by {gain:.4f} nats an object, less than" if gain >= 5e-5 else "no better, expected by"
-        told = f"worse by {-gain:.4f} nats an object, expected better by" if gain <= -5e-5 else told
-        reasons.append(f"its {what} is {told} {margin:g}")
+        words = (
+            f"better by {gain:.4f} nats an object, less than" if gain >= 5e-5 else "no better, expected by"
+        )
+        words = f"worse by {-gain:.4f} nats an object, expected better by" if gain <= -5e-5 else words
+        reasons.append(f"its {what} is {words} {margin:g}")
     return tuple(reasons)
 
 

@@ -16,8 +16,8 @@ import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
-from catalogs.fits.create import fits_names
 from catalogs.fits.header import Header
+from catalogs.fits.writing import fits_names
 from catalogs.metadata.fits_cards import history_cards, lines, text_cards
 from catalogs.writing import Written
 from tests.catalogs.fits_samples import N, column, patched, read, write
