@@ -90,7 +90,7 @@ def automate(*, notify: str, idle_days: int, dry_run: bool = False) -> Automatio
 
 
 def _watched(client: SyncPrefectClient) -> tuple[dict[str, DeploymentResponse], list[str]]:
-    """Return the deployments with a schedule by FLOW/NAME, and a sentence if there are none."""
+    """Return the deployments with a schedule by FLOW/NAME, and a sentence where no deployment has one."""
     flows = {flow.id: flow.name for flow in client.read_flows()}
     ours = {
         f"{flows[d.flow_id]}/{d.name}": d
