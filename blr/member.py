@@ -269,16 +269,19 @@ def _inside(
         yield rows, np.clip(ends[:, rows], low, high), sides, Chosen(both, (both, both))
     rows = np.flatnonzero(other)
     beyond = (share[:, rows] > 0).sum(axis=0)
-    few = beyond <= len(nodes) // 2
-    if few.any():
-        k = int(beyond[few].max())
-        largest = np.argsort(-share[:, rows[few]], axis=0, kind="stable")[:k]
-        points = np.take_along_axis(nodes[:, rows[few]], largest[:, :, None], axis=0)
-        weights = np.take_along_axis(share[:, rows[few]], largest, axis=0)
-        yield rows[few], np.clip(points, low, high), weights, _in_steps(k)
-    if not few.all():
-        rows = rows[~few]
-        yield rows, np.clip(nodes[:, rows], low, high), share[:, rows], everywhere
+    # Of a few sizes, so that a row has the same points whatever its neighbours.
+    sizes = len(nodes) // np.array([8, 4, 2])
+    which = np.searchsorted(sizes, beyond)
+    for size, k in enumerate(sizes.tolist()):
+        few = rows[which == size]
+        if len(few):
+            largest = np.argsort(-share[:, few], axis=0, kind="stable")[:k]
+            points = np.take_along_axis(nodes[:, few], largest[:, :, None], axis=0)
+            weights = np.take_along_axis(share[:, few], largest, axis=0)
+            yield few, np.clip(points, low, high), weights, _in_steps(k)
+    many = rows[which == len(sizes)]
+    if len(many):
+        yield many, np.clip(nodes[:, many], low, high), share[:, many], everywhere
 
 
 def _in_steps(k: int) -> Chosen:

@@ -240,6 +240,16 @@ def test_nodes_beyond_the_range_count_with_the_nearest_within(missing: tuple[int
     assert error.max() < 4e-3
 
 
+def test_nodes_beyond_the_range_are_those_of_the_row_alone() -> None:
+    c, X = linear(3)
+    c = replace(c, support=np.array([[-1.8] * F, [1.8] * F]))
+    missing = np.random.default_rng(0).random((60, F)) < 0.5
+    missing[:, 2] = False
+    whole = c.score(X[:60], missing).probability
+    alone = [c.score(X[[i]], missing[[i]]).probability for i in range(60)]
+    np.testing.assert_allclose(whole, np.concatenate(alone), atol=1e-12)
+
+
 def test_a_shift_of_class_priors_is_taken_into_the_integral_of_two_classes() -> None:
     c, X = linear()
     shift = np.log([0.3, 2.0])
