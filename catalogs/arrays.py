@@ -128,7 +128,8 @@ def floats(column: pa.Array) -> NDArray[np.float64]:
     values = column_values(column)
     if np.ma.isMaskedArray(values):
         return np.ma.filled(values.astype(np.float64), np.nan)
-    return np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, as damaged bytes may hold, is a NaN
+        return np.asarray(values, np.float64)
 
 
 def plain(column: pa.Array, padding: str = " ") -> pa.Array:

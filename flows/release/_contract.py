@@ -204,7 +204,8 @@ def derived_contract(
     Whatever a unit, UCD or description was in the training catalogue, it must be still.
     """
     manifest, model, scorer = opened.manifest, opened.model, Scorer.of(opened.model, opened.settings)
-    names = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name).names
+    copy = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name)
+    names = copy.names
     inputs: dict[str, Column] = {}
     for output in opened.manifest.outputs:  # of the first input that is still there
         with suppress(CatalogError, OSError):
@@ -222,6 +223,15 @@ def derived_contract(
         for name in dict.fromkeys([*names, *inputs, *promised])
         if name not in made and (name in old or name in promised)
     ]
+    columns += made.values()
+    if (
+        copy.format == "csv"
+    ):  # which says nothing of a column; new ones are of the type that their texts look like
+        types = {name: str(copy.column(name).datatype) for name in made}
+        columns = [
+            replace(c, datatype=types.get(c.name, c.datatype), unit=None, ucd=None, description=None)
+            for c in columns
+        ]
     position, flags = manifest.position, flag_names()
     return Contract(
         model=model.label,
@@ -230,7 +240,7 @@ def derived_contract(
         specification_hash=specification_hash(opened.settings),
         prefix=scorer.prefix,
         classes=model.classes,
-        columns=(*columns, *made.values()),
+        columns=tuple(columns),
         made=tuple(made),
         flags={str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flags.items()},
         partitions=tuple(o.name for o in manifest.outputs),
@@ -412,7 +422,7 @@ def check_metadata(
     scorer = Scorer.of(opened.model, opened.settings)
     made = provenance(opened.model, opened.settings, output.input.sha256, scorer.reader.read)
     expected = made.covering(scorer.columns).metadata(prefix="") | {"version": opened.manifest.code_version}
-    for key, value in expected.items():
+    for key, value in expected.items() if catalog.format != "csv" else ():  # which has no place for metadata
         if said.get(key) != value:
             name = "versions" if key == "version" else "metadata"
             words = f"its metadata say {key} = {_short(said.get(key))}, expected {_short(value)}"
@@ -425,12 +435,13 @@ def check_metadata(
     if source is None or source.format != catalog.format:
         return
     original = metadata_of(source)
+    ours = {f"type.{column.name}" for column in scorer.columns}
     for key, value in original.items():
         if key not in texts or (texts[key] != value and not REWRITTEN.match(key)):
             words = f"the input says {key} = {_short(value)}, the copy {_short(texts.get(key))}"
             findings.stop("metadata", words, output.name, key, None, None, "the input's header")
     for key in texts:
-        if not (key in original or ADDED.search(key) or REWRITTEN.match(key)):
+        if not (key in original or key in ours or ADDED.search(key) or REWRITTEN.match(key)):
             words = f"the copy says {key} = {_short(texts[key])}, the input nothing"
             findings.look("metadata", words, output.name, key, None, None, "the input's header")
 

@@ -86,9 +86,9 @@ def mismatches(
         elif want.dtype.kind in "iub":
             wrong = np.asarray(raw.is_null()) | (np.ma.filled(column_values(raw), 0) != want)
         else:
-            got, want = np.asarray(column_values(raw), np.float64), want.astype(np.float64)
-            away = np.abs(got - want)
-            wrong = (away > ROUNDING + RELATIVE * np.abs(want)) | (np.isnan(got) != np.isnan(want))
+            numbers, want = floats(raw), want.astype(np.float64)
+            away = np.abs(numbers - want)
+            wrong = (away > ROUNDING + RELATIVE * np.abs(want)) | (np.isnan(numbers) != np.isnan(want))
             size = float(np.nan_to_num(away[wrong], nan=1.0).max(initial=0.0))
         if wrong.any():
             found[name] = np.flatnonzero(wrong), size or float(wrong.sum())

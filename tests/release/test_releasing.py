@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pyarrow.csv import write_csv
 
 from tests.catalogs.hats_samples import write_collection
 from tests.flows.verbs import reprocess, train
@@ -40,6 +41,14 @@ def classified_again(survey: Path, name: str) -> Path:
 
 def log() -> Any:
     return json.loads(Path("releases/parquet/releases.json").read_text())
+
+
+@pytest.mark.usefixtures("here")
+def test_copies_in_csv_are_checked_for_what_csv_can_hold(survey: Path, says: Any) -> None:
+    Path("plain/survey").mkdir(parents=True)
+    write_csv(pq.read_table(survey / "parquet-1/survey/field-0.parquet"), "plain/survey/field-0.csv")
+    draft("plain", "1", classified_again(survey, "plain"), survey)
+    assert "flags, ranges, metadata, versions" in says(0, "check", "plain", "1").out  # those that passed
 
 
 @pytest.mark.usefixtures("here")

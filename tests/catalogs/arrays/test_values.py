@@ -16,6 +16,7 @@ from catalogs.arrays import (
     column_values,
     common_type,
     distinct,
+    floats,
     hashed,
     hashed_strings,
     text_array,
@@ -230,3 +231,8 @@ def test_what_means_something_else_has_no_common_type(one: Any, other: Any) -> N
 def test_distinct_hashes_are_those_of_numpy(n: int) -> None:
     hashes = np.random.default_rng(n).integers(n // 2 + 1, size=n).astype(np.uint64)
     np.testing.assert_array_equal(distinct(hashes), np.unique(hashes))
+
+
+def test_a_signalling_nan_is_a_nan() -> None:
+    bits = np.array([0x7F800001, 0x3F800000], np.uint32)  # as damaged bytes may hold one
+    np.testing.assert_array_equal(floats(pa.array(bits.view(np.float32))), [np.nan, 1.0])
