@@ -15,7 +15,14 @@ from astropy_healpix import HEALPix
 import catalogs
 from catalogs.arrays import DistinctCounter
 from catalogs.profile import split
-from catalogs.profile.leaks import codes_label, copies_of_label, find_leaks, is_number_of_votes, label_numbers
+from catalogs.profile.leaks import (
+    codes_label,
+    copies_of_label,
+    find_leaks,
+    is_number_of_votes,
+    label_numbers,
+    spans_decades,
+)
 from catalogs.profile.quality import quality
 from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out_keys, name_keys, split_by_pixels
 
@@ -182,3 +189,11 @@ def test_distinct_values_in_bounded_memory() -> None:
     assert counter.estimate == pytest.approx(100_000, rel=0.1)
     counter.add(np.arange(50_000))  # as far apart as can be
     assert counter.repeated == pytest.approx(50_000, rel=0.15)
+
+
+def test_sizes_span_decades_and_magnitudes_do_not() -> None:
+    """A lognormal is more even as a logarithm; what is even by itself becomes skewed."""
+    rng = np.random.default_rng(0)
+    assert spans_decades(rng.lognormal(0, 2, 2000))
+    assert not spans_decades(1e4 * rng.beta(0.5, 0.5, 2000))
+    assert not spans_decades(rng.normal(0, 5, 2000))
