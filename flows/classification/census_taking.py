@@ -47,7 +47,7 @@ from flows.classification._class_shares import (
     row_thresholds,
 )
 from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
-from flows.classification.scoring import annotation_settings, scorer_for
+from flows.classification.scoring import annotation_settings, rows_at_once, scorer_for
 from flows.documents import read_document, write_document
 from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.models.model import Model
@@ -491,7 +491,7 @@ def table_census(
     scorer = scorer_for(loaded, settings, catalog)
     scorer = scorer.kept_for_census(step, catalog, settings, stored.path.parent)
     with single_threaded_blas():
-        for batch in catalog.batches(scorer.read):
+        for batch in catalog.batches(scorer.read, rows_at_once(catalog)):
             scorer(batch)
     return census_of(
         loaded,

@@ -123,6 +123,10 @@ def _report(stored: StoredModel) -> str | None:
     return str(path) if path.is_file() else None
 
 
+SEEN = 5e-5
+"""Least gain that four digits show."""
+
+
 def _against(
     challenger: Model,
     champion: Model | None,
@@ -146,10 +150,11 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        words = (
-            f"better by {gain:.4f} nats an object, less than" if gain >= 5e-5 else "no better, expected by"
-        )
-        words = f"worse by {-gain:.4f} nats an object, expected better by" if gain <= -5e-5 else words
+        words = "no better, expected by"
+        if gain >= SEEN:
+            words = f"better by {gain:.4f} nats an object, less than"
+        elif gain <= -SEEN:
+            words = f"worse by {-gain:.4f} nats an object, expected better by"
         reasons.append(f"its {what} is {words} {margin:g}")
     return tuple(reasons)
 

@@ -224,9 +224,8 @@ def derived_contract(
         if name not in made and (name in old or name in promised)
     ]
     columns += made.values()
-    if (
-        copy.format == "csv"
-    ):  # which says nothing of a column; new ones are of the type that their texts look like
+    # CSV says nothing of a column, and a new one has the type that its texts look like.
+    if copy.format == "csv":
         types = {name: str(copy.column(name).datatype) for name in made}
         columns = [
             replace(c, datatype=types.get(c.name, c.datatype), unit=None, ucd=None, description=None)

@@ -432,7 +432,9 @@ def _look(report: TrainReport) -> Answer:
             "features cannot tell.",
             findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
         )
-    none = "No objects are named: no label surprises the model, a trial keeps none, or catalog.id names no column."
+    if report.model.metrics.accuracy == 1:
+        return Answer(question=question, short="Nothing: each object is assigned to the class of its label.")
+    none = "No objects are named: set catalog.id to a column with their names; a trial keeps none."
     return Answer(question=question, short=none)
 
 
