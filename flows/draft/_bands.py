@@ -55,22 +55,21 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, Floats]) -> l
     for kind, group in may_be.items():
         words = kind.split("_")
         called_so = all(called.kind.fullmatch(w) or called.instrument.fullmatch(w) for w in words)
-        if most_bands(group) >= FEWEST_BANDS and (called_so or _rise_together(group, rows)):
+        # Numbers in several bands as alike as one object's magnitudes: sizes are alike too, but spread by factors.
+        alike = all(rise_together(rows[a], rows[b], FEWEST_ROWS, ALIKE) for a, b in pairwise(kinds(group)[0]))
+        one_scale = alike and not any(spans_decades(rows[name]) for name in group)
+        if most_bands(group) >= FEWEST_BANDS and (called_so or one_scale):
             together.update(group)
     return [c.name for c in columns if c.name in known or c.name in together]
 
 
-def _rise_together(names: Sequence[str], rows: Mapping[str, Floats]) -> bool:
-    """Say whether numbers in several bands are as alike as one object's magnitudes are.
-
-    Sizes are alike too, but spread by factors.
-    """
-    for a, b in pairwise(kinds(names)[0]):
-        both = np.isfinite(rows[a]) & np.isfinite(rows[b])
-        x, y = rows[a][both], rows[b][both]
-        if both.sum() < FEWEST_ROWS or np.ptp(x) * np.ptp(y) == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
-            return False
-    return all(not spans_decades(rows[name]) for name in names)
+def rise_together(x: Floats, y: Floats, fewest: int, correlation: float) -> bool:
+    """Say whether two columns (n,) rise together in the rows that have both; constant ones do not."""
+    both = np.isfinite(x) & np.isfinite(y)
+    a, b = x[both], y[both]
+    if both.sum() < fewest or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return False
+    return float(np.corrcoef(a, b)[0, 1]) >= correlation
 
 
 def band_and_kind(name: str) -> tuple[str | None, str]:
@@ -150,7 +149,7 @@ def _beside(first: Sequence[str], name: str, missing: float) -> tuple[str, str, 
 
 def _nearest(names: Sequence[str], band: str | None) -> str:
     """Return the column whose band is nearest to another in wavelength, of an unknown one the middle column."""
-    known = {n: b for n in names for b in [band_and_kind(n)[0]] if b is not None and wavelength(b) > 0}
+    known = {n: b for n in names if (b := band_and_kind(n)[0]) is not None and wavelength(b) > 0}
     if band is None or not known or wavelength(band) <= 0:
         return names[len(names) // 2]
     return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))
@@ -193,10 +192,8 @@ class FluxBand:
         yield f"[photometry.{self.name}]"
         yield f"flux = {quoted[self.flux]}  # {self.unit}"
         if self.error is None:
-            yield (
-                'scale = "pogson"  # no error of the flux was found: where the flux is not positive, there '
-                "is no magnitude"
-            )
+            why = "no error of the flux was found: where the flux is not positive, there is no magnitude"
+            yield f'scale = "pogson"  # {why}'
         else:
             key = "inverse_variance" if self.is_inverse else "error"
             yield f"{key} = {quoted[self.error]}"
@@ -235,31 +232,24 @@ def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
 
     A magnitude of another kind beside the first kind's says how extended an object is.
     """
-    groups = kinds([name for name in names if band_and_kind(name)[0] is not None])
     bands: list[FluxBand] = []
-    for i, group in enumerate(groups):
+    for i, group in enumerate(kinds([name for name in names if band_and_kind(name)[0] is not None])):
         for name in group:
             band, kind = band_and_kind(name)
-            called = f"mag_{band}" if i == 0 else f"mag_{band}_{kind}"
-            bands.append(_flux_band(seen, name, called.rstrip("_"), bands))
+            called = re.sub(r"\W", "", (f"mag_{band}" if i == 0 else f"mag_{band}_{kind}").rstrip("_"))
+            while called in seen.columns or called in {known.name for known in bands}:
+                called += "_"
+            errors = (
+                c.name for c in seen.catalogue_columns.values() if about_an_error(c) and _of(c.name, name)
+            )
+            unit = flux_unit(seen.columns[name].column.unit)
+            bands.append(FluxBand(called, name, str(unit), next(errors, None)))
     return bands
 
 
-def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand]) -> FluxBand:
-    """Return a flux's magnitude, called so, or otherwise where a column or a magnitude is."""
-    band, kind = band_and_kind(name)
-    every = [c.column for c in seen.columns.values()]
-    magnitude = re.sub(r"\W", "", called)
-    while magnitude in seen.columns or magnitude in {f.name for f in known}:
-        magnitude += "_"
-    error = next((c.name for c in every if about_an_error(c) and _of(c.name, str(band), kind)), None)
-    unit = flux_unit(seen.columns[name].column.unit)
-    return FluxBand(magnitude, name, str(unit), error)
-
-
-def _of(error: str, band: str, kind: str) -> bool:
+def _of(error: str, flux: str) -> bool:
     """Say whether an error's name is a flux's but for the word that says error."""
-    theirs, rest = band_and_kind(error)
+    (band, kind), (theirs, rest) = band_and_kind(flux), band_and_kind(error)
     known = column_names().error_parts
     words = [w for w in rest.split("_") if w and not known.flux_word.fullmatch(w)]
     plain = [known.flux_ending.sub("", w) for w in words]

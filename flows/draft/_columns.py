@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import count
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.quality import about_a_flux
 from flows.draft import _bands
-from flows.draft._bands import FluxBand
+from flows.draft._bands import FluxBand, rise_together
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
 from flows.specification.catalog import alike_words, grouped
 
@@ -99,11 +99,8 @@ def telling(missing: Mapping[str, Mask], classes: NDArray[np.object_]) -> list[s
     Akaike (1974, doi:10.1109/TAC.1974.1100705), and that for looking at many (Foster and George 1994,
     doi:10.1214/aos/1176325766).
     """
-    gains = {
-        name: _gain(where, classes)
-        for name, where in missing.items()
-        if FEWEST_ROWS <= where.sum() <= len(where) - FEWEST_ROWS
-    }
+    some = {n: m for n, m in missing.items() if FEWEST_ROWS <= m.sum() <= len(m) - FEWEST_ROWS}
+    gains = {name: _gain(where, classes) for name, where in some.items()}
     distinct: list[str] = []
     for name in sorted(gains, key=lambda name: -gains[name]):
         here = missing[name]
@@ -132,30 +129,6 @@ PRECISION = 0.3
 """Of the weights of standardised features: weak, and enough for classes that are separable."""
 WIDEST = 8.0
 """Standard deviations at which features are clipped, so that one odd value does not decide."""
-
-
-def losses_without(
-    features: Mapping[str, Floats],
-    uses: Mapping[str, set[str]],
-    labels: NDArray[Any],
-    suspects: Mapping[str, str],
-) -> dict[str, str]:
-    """Return why suspected columns are so, with the losses in nats a row, with and without each, in a few.
-
-    A column that tells much of the class may be the best feature there is, or the class in another form: a person
-    should know how much a model loses without it.
-    `features` are values (n,) by name, `uses` the columns that each is made of, `labels` (n,) the classes.
-    """
-    K = len(set(labels.tolist()))
-    bounded = [*suspects][:MOST_SUSPECTS] if (K - 1) * (1 + len(features)) <= MOST_WEIGHTS else []
-    whole = quick_loss([*features.values()], labels) if bounded else None
-    result = dict(suspects)
-    for name in bounded if whole is not None else ():
-        left = [values for feature, values in features.items() if name not in uses[feature]]
-        loss = quick_loss(left, labels) if left else None
-        without = "no feature is left without it" if loss is None else f"{loss:.3f} without it"
-        result[name] += f"; log loss of a quick linear fit: {whole:.3f} with it, {without}"
-    return result
 
 
 def quick_loss(features: Sequence[Floats], labels: NDArray[Any]) -> float | None:
@@ -189,7 +162,11 @@ def _left_out(
     rows, classes, t = rows[kept], classes[counts > 1], np.unique(t[kept], return_inverse=True)[1]
     p = np.ones((len(t), len(classes)))
     if len(classes) > 1:
-        Phi, fold = _design(np.stack([x[rows] for x in features], axis=1)), _folds(t, rng)
+        Phi = _design(np.stack([x[rows] for x in features], axis=1))
+        fold = np.empty(len(t), dtype=np.intp)
+        for k in range(len(classes)):  # those of each class are spread over all folds
+            here = np.flatnonzero(t == k)
+            fold[rng.permutation(here)] = (np.arange(len(here)) + rng.integers(FOLDS)) % FOLDS
         for k in np.unique(fold):
             p[fold == k] = softmax_quickly(
                 Phi[fold != k], t[fold != k], Phi[fold == k], len(classes), PRECISION
@@ -206,15 +183,6 @@ def _design(X: Floats) -> NDArray[np.float32]:
     spread = np.sqrt((centred**2).sum(axis=0) / n)
     Z = np.clip(centred / np.where(spread > 0, spread, 1.0), -WIDEST, WIDEST)
     return np.column_stack([np.ones(len(X)), Z]).astype(np.float32)
-
-
-def _folds(t: Places, rng: np.random.Generator) -> Places:
-    """Return the fold (n,) of each row, those of each class spread over all."""
-    fold = np.empty(len(t), dtype=np.intp)
-    for k in range(int(t.max()) + 1):
-        here = np.flatnonzero(t == k)
-        fold[rng.permutation(here)] = (np.arange(len(here)) + rng.integers(FOLDS)) % FOLDS
-    return fold
 
 
 MOST_FEATURES, MOST_WEIGHTS = 100, 600
@@ -266,16 +234,6 @@ class Chosen:
         return {bands.get(name, name) for name in named}
 
 
-def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
-    """Return the features and what is left out."""
-    chosen = _choose(seen, evidence, [name for name, reason in evidence.against.items() if reason is None])
-    for name, reason in evidence.against.items():
-        if reason is not None:
-            chosen.left_out.setdefault(name, reason)
-    chosen.left_out = {n: chosen.left_out[n] for n in seen.columns if n in chosen.left_out}
-    return chosen
-
-
 def _photometry(
     seen: Profile, evidence: Evidence, names: Sequence[str], fluxes: Sequence[str]
 ) -> tuple[list[str], list[str]]:
@@ -287,13 +245,15 @@ def _photometry(
         [seen.columns[n].column for n in names if n not in fluxes], evidence.rows
     )
     bare = _bands.bare_fluxes(seen, names, evidence.rows)
-    apparent = [n for n in magnitudes if not _is_absolute(evidence.rows[n])]
+    apparent = [n for n in magnitudes if not np.nanmedian(evidence.rows[n]) < BRIGHTEST]
     if _bands.most_bands(apparent) < 2 <= max(_bands.most_bands(fluxes), _bands.most_bands(bare)):
         magnitudes = []  # of one band there is no colour, where fluxes of several make some
     return magnitudes, bare
 
 
-def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
+def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
+    """Return the features and what is left out."""
+    names = [name for name, reason in evidence.against.items() if reason is None]
     fluxes = [n for n in names if _bands.is_flux(seen.columns[n].column)]
     magnitudes, bare = _photometry(seen, evidence, names, fluxes)
     said = _bands.said_by_magnitudes(seen, names, magnitudes)
@@ -301,13 +261,11 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     flux_magnitudes = {band.name: band.magnitudes(evidence.rows) for band in bands}
     evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
+    errors = {band.error: band.flux for band in bands if band.error in names}
+    left_out = {n: (f"the flux of {other}: adds no information", "copies") for n, other in said.items()}
+    left_out |= {n: (f"the error of {flux}, under [photometry]", "errors") for n, flux in errors.items() if n}
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
-    chosen = Chosen(bands=bands, most=most)
-    for name, other in said.items():
-        chosen.left_out[name] = (f"the flux of {other}: adds no information", "copies")
-    errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}
-    for name, flux in errors.items():
-        chosen.left_out[name] = (f"the error of {flux}, under [photometry]", "errors")
+    chosen = Chosen(bands=bands, most=most, left_out=left_out)
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, evidence, magnitudes or list(flux_magnitudes))
     missing = evidence.missing(bare)  # the colours of fluxes need no zero point
@@ -319,29 +277,21 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
         chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
     used = {*magnitudes, *bare, *said, *errors, *(band.flux for band in bands)}
     _add_others(chosen, seen, evidence, [n for n in names if n not in used])
-    full = len(chosen.features) >= chosen.most
+    why = ("has too few values, or one value only, in the rows of the classes", "empty")
+    if len(chosen.features) >= most:
+        why = (f"{most} features tell more by themselves", "beyond the limit")
     _drop_empty(chosen, evidence)
-    for name, (text, remark) in presence_features(
-        [text for text, _ in chosen.features.values()], evidence
-    ).items():
+    presence = presence_features([text for text, _ in chosen.features.values()], evidence)
+    for name, (text, remark) in presence.items():
         chosen.add(name, text, remark)
     values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
     _put_suspects_first(chosen, seen, evidence, values)
-    _account_for(chosen, names, full=full)
+    reasons = {n: reason for n, reason in evidence.against.items() if reason is not None}
+    every = dict.fromkeys({*names} - chosen.columns(), why) | reasons | chosen.left_out
+    chosen.left_out = {n: every[n] for n in seen.columns if n in every}
     if chosen.features and K > 2:
         chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
     return chosen
-
-
-def _account_for(chosen: Chosen, names: Sequence[str], *, full: bool) -> None:
-    """Give a reason for each column that no feature is made of."""
-    used = chosen.columns()
-    why = ("has too few values, or one value only, in the rows of the classes", "empty")
-    if full:
-        why = (f"{chosen.most} features tell more by themselves", "beyond the limit")
-    for name in names:
-        if name not in used:
-            chosen.left_out.setdefault(name, why)
 
 
 def _put_suspects_first(
@@ -349,20 +299,27 @@ def _put_suspects_first(
 ) -> None:
     """Find the suspects among the columns of the features, and what is lost without them."""
     named = chosen.columns()
-    used = [n for n in seen.columns if n in named]
-    why = {n: text for n in used for text in [suspicion_of(seen, n, evidence)] if text is not None}
-    if not why:
-        return
+    why = {n: text for n in seen.columns if n in named and (text := suspicion_of(seen, n, evidence))}
     why = dict(sorted(why.items(), key=lambda entry: -evidence.gain(entry[0])))
     bands = {band.name: band.flux for band in chosen.bands}
     uses = {f: {bands.get(n, n) for n in columns_of(text)} for f, (text, _) in chosen.features.items()}
     chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
-    chosen.suspects = losses_without(values, uses, evidence.classes, why)
+    # A column that tells much of the class may be the best feature there is, or the class in another form: a person
+    # should know how much a model loses without it.
+    labels, few = evidence.classes, MOST_WEIGHTS // (1 + len(values))
+    bounded = [*why][:MOST_SUSPECTS] if len({*labels.tolist()}) - 1 <= few else []
+    whole = quick_loss([*values.values()], labels) if bounded else None
+    for name in bounded if whole is not None else ():
+        left = [x for feature, x in values.items() if name not in uses[feature]]
+        loss = quick_loss(left, labels) if left else None
+        without = "no feature is left without it" if loss is None else f"{loss:.3f} without it"
+        why[name] += f"; log loss of a quick linear fit: {whole:.3f} with it, {without}"
+    chosen.suspects = why
 
 
 def _add_colours(chosen: Chosen, evidence: Evidence, names: Sequence[str]) -> None:
     """Add the colours, and one magnitude, of apparent magnitudes and of absolute ones."""
-    absolute = [n for n in names if _is_absolute(evidence.rows[n])]
+    absolute = [n for n in names if np.nanmedian(evidence.rows[n]) < BRIGHTEST]
     for some, remark in (([n for n in names if n not in absolute], APPARENT), (absolute, ABSOLUTE)):
         missing = evidence.missing(some)
         for a, b, note in _bands.colours(some, missing):
@@ -383,16 +340,12 @@ def _brightness(missing: Mapping[str, float]) -> str:
     return best[(len(best) - 1) // 2]
 
 
-def _is_absolute(values: Floats) -> bool:
-    return bool(float(np.nanmedian(values)) < BRIGHTEST)
-
-
 def _add_others(chosen: Chosen, seen: Profile, evidence: Evidence, names: Sequence[str]) -> None:
     """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
     rows = evidence.rows
     left = sorted(names, key=lambda n: -round(evidence.gain(n), 2))
     logs = {n for n in left if spans_decades(rows[n])}
-    for smaller, larger in _nested(seen, rows, [n for n in names if n in logs and n in left]):
+    for smaller, larger in _nested(seen, rows, [n for n in names if n in logs]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
             chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
@@ -409,22 +362,18 @@ def _nested(seen: Profile, rows: Mapping[str, Floats], names: Sequence[str]) -> 
 
     Fluxes are no axes, though one line may always be the fainter one.
     """
+    columns = {n: c for n in names if not about_a_flux(c := seen.columns[n].column)}
+    logs = {n: np.log(np.where(rows[n] > 0, rows[n], np.nan)) for n in columns}
     pairs = []
-    names = [n for n in names if not about_a_flux(seen.columns[n].column)]
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            units = {seen.columns[n].column.unit for n in (a, b)}
-            called_alike = SequenceMatcher(None, a.lower(), b.lower()).ratio() >= CALLED_ALIKE
-            if len(units) > 1 or not (called_alike or all(units)):
-                continue
-            x, y = rows[a], rows[b]
-            both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
-            if both.sum() < 50 or not _together(np.log(x[both]), np.log(y[both])):
-                continue
-            for small, large, u, v in ((a, b, x, y), (b, a, y, x)):
-                if np.mean(u[both] <= v[both]) > 0.999:
-                    pairs.append((small, large))
-                    break
+    for a, b in combinations(columns, 2):
+        called_alike = SequenceMatcher(None, a.lower(), b.lower()).ratio() >= CALLED_ALIKE
+        units = {columns[a].unit, columns[b].unit}
+        if len(units) > 1 or not (called_alike or all(units)):
+            continue
+        if rise_together(logs[a], logs[b], 50, ALIKE):
+            both = np.isfinite(logs[a]) & np.isfinite(logs[b])
+            orders = [(x, y) for x, y in ((a, b), (b, a)) if np.mean(rows[x][both] <= rows[y][both]) > 0.999]
+            pairs += orders[:1]
 
     def from_the_middle(name: str) -> float:
         """Return how far an element is from its vector's middle, where the deepest bands are; 0 of other columns."""
@@ -433,12 +382,7 @@ def _nested(seen: Profile, rows: Mapping[str, Floats], names: Sequence[str]) -> 
         places = [e.place for e in seen.columns if isinstance(e, Element) and e.vector == name.vector]
         return abs(name.place - max(places) / 2)
 
-    return sorted(pairs, key=lambda pair: [from_the_middle(name) for name in pair])
-
-
-def _together(x: Floats, y: Floats) -> bool:
-    """Say whether two columns (n,) rise together; what is the same in every row does not."""
-    return bool(np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
+    return sorted(pairs, key=lambda pair: [*map(from_the_middle, pair)])
 
 
 def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:

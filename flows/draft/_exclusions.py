@@ -57,10 +57,6 @@ def _called(role: Naming, name: str) -> bool:
     return role.named(vector_name(name)) or role.fits(name, words(name))
 
 
-def _joined(name: str) -> str:
-    return "_".join(words(name))
-
-
 def _known(values: Floats) -> Floats:
     return values[np.isfinite(values)]
 
@@ -95,14 +91,6 @@ def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
     return is_yes_or_no(values) and (_called(called.yes_or_no, name) or called.flag.fits("", said))
 
 
-def is_bookkeeping(column: Column, values: Floats) -> bool:
-    """Say whether whole numbers (n,) without a unit are called a plate, a field, an index or the like."""
-    if not _whole(values) or (column.unit or "").strip():
-        return False
-    alone = column_names().bookkeeping_alone
-    return _called(column_names().bookkeeping, column.name) or alone.fits(column.name, [_joined(column.name)])
-
-
 def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
     """Say whether a share (n,) is called a score, a probability or a class: another classifier's answer."""
     known = _known(values)
@@ -112,7 +100,7 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
         return False
     folded = {c.casefold() for c in classes if len(c) > 2}
     parts = words(name)
-    called = _called(column_names().score, name) or column_names().score.fits("", [_joined(name)])
+    called = _called(column_names().score, name) or column_names().score.fits("", ["_".join(words(name))])
     return called or (len(parts) > 1 and not folded.isdisjoint(parts))
 
 
@@ -138,7 +126,7 @@ def is_of_the_observation(
     others are measurements of the object.
     """
     called, name = column_names(), vector_name(column.name)
-    ucd, parts = (column.ucd or "").lower(), [*words(name), _joined(name)]
+    ucd, parts = (column.ucd or "").lower(), [*words(name), "_".join(words(name))]
     if ucd.startswith(OBSERVING):
         return True
     if called.dates.fits(name, parts):
@@ -192,7 +180,7 @@ def error_of(
     # All of one sign, but for a few marks in place of errors, as SDSS's -1.
     if not known.size or min((known < 0).mean(), (known > 0).mean()) > FEW_MARKS:
         return None
-    if column_names().position_error.fits(name, [_joined(name)]):
+    if column_names().position_error.fits(name, ["_".join(words(name))]):
         return ""
     without = _without_error_words(name)
     if not without:
@@ -273,7 +261,7 @@ def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | Non
         _no_number(seen, name, evidence)
         or _of_no_object(seen, name, evidence)
         or _answered(seen, name, evidence)
-        or _said_of_one_class(name, evidence)
+        or _without_comparison(name, evidence)
     )
 
 
@@ -281,15 +269,15 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     c = seen.columns[name]
     known, odd = evidence.rows.get(name), not_numbers(seen, name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
-    reasons = {
-        ("of an earlier annotation", "of an earlier annotation"): name in evidence.ours,
+    unnamed = not name or bool(set("`\r\n") & set(name))
+    reasons: dict[Reason, bool] = {
+        ("of an earlier annotation",) * 2: name in evidence.ours,
         (NAMES_THE_OBJECT, "names of objects"): name in evidence.identifiers,
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
         (ON_THE_SKY, "places on the sky"): name in evidence.on_the_sky,
         (TEXT if odd is None else f"{TEXT}: {odd}", "texts"): known is None and is_text(c.column.datatype),
-        ("its name cannot be written in an expression", "unnamed"): not name
-        or bool(set("`\r\n") & set(name)),
+        ("its name cannot be written in an expression", "unnamed"): unnamed,
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
     }
@@ -299,28 +287,25 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
-    columns = seen.catalogue_columns
-    magnitude = quality.about_a_magnitude(column)
-    flag = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
+    columns, called = seen.catalogue_columns, column_names()
+    whole = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
     beside = _beside_a_coordinate(name, rows)
-    reasons = {
-        (
-            "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]",
-            "dust",
-        ): is_dust(column, values),
+    dust = "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]"
+    flag = is_flag(name, values, column.description) and not quality.about_a_magnitude(column)
+    for_bookkeeping = _called(called.bookkeeping, name) or called.bookkeeping_alone.fits(
+        name, ["_".join(words(name))]
+    )
+    counted = for_bookkeeping and _whole(values) and not (column.unit or "").strip()
+    reasons: dict[Reason, bool] = {
+        (dust, "dust"): is_dust(column, values),
         ("an error" + (f" of {of}" if of else "") + ", not a measurement", "errors"): of is not None,
-        ("about the observation", "about the observation"): is_of_the_observation(
-            column, values, rows, columns
-        ),
+        ("about the observation",) * 2: is_of_the_observation(column, values, rows, columns),
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
         (f"{ON_THE_SKY}, together with {beside}", "places on the sky"): beside is not None,
-        (f"{flag}, by its name not a measurement", "flags and codes"): not magnitude
-        and is_flag(name, values, column.description),
-        ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(
-            column, values
-        ),
+        (f"{whole}, by its name not a measurement", "flags and codes"): flag,
+        ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): counted,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -374,11 +359,10 @@ def _limited(name: str, evidence: Evidence) -> str | None:
 def on_the_sky(seen: Profile) -> set[str]:
     """Return the coordinates and angles of orientation; sizes and inclinations are in degrees too."""
     parts = quality.parts_of_positions(seen.columns)
-    known = {name.lower() for name in seen.columns}
-    return {name for name in seen.columns if _is_on_the_sky(seen, name, parts, known)}
+    return {name for name in seen.columns if _is_on_the_sky(seen, name, parts)}
 
 
-def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: set[str]) -> bool:
+def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str]) -> bool:
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
     if quality.about_the_distance(c.column) or ucd.startswith("phys.angsize"):
@@ -388,7 +372,7 @@ def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: set[
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.
         together = {*column_names().positions.only_together}
-        return name.lower() not in together or together <= known
+        return name.lower() not in together or together <= {n.lower() for n in seen.columns}
     degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
     angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
     return angle or (is_text(c.column.datatype) and is_position(c.column))
@@ -400,22 +384,22 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     if name in evidence.alone and evidence.alone[name].combination:
         formula = evidence.alone[name].combination
         return (f"leak: it is {formula}, to rounding: the label in other numbers", "leaks")
-    if name in evidence.derived:
-        leak = evidence.derived[name]
-        rest = ", ".join(c for c in leak.columns if c != name)
-        finding = f"leak: computed from {rest} by a formula that contains the class ({leak.combination} gives it away)"
-        return (finding, "leaks")
+    if (leak := evidence.derived.get(name)) is not None:
+        rest, gives = ", ".join(c for c in leak.columns if c != name), f"{leak.combination} gives it away"
+        return (f"leak: computed from {rest} by a formula that contains the class ({gives})", "leaks")
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)
     scored = is_score(name, values, set(evidence.classes.tolist()))
     known = _known(values)
-    counts = known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all())
-    asked = same_question(evidence.label, name) and bool(counts)
+    counts = bool(known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all()))
+    voted = counts and column_names().votes.whole.fullmatch(name.lower()) is not None
+    # Called as the label is, but for its end.
+    ours, theirs = evidence.label.lower().split("_"), name.lower().split("_")
+    asked = counts and len(ours) > 2 and all(a == b for a, b in zip(ours[:2], theirs, strict=False))
     reasons = {
         f"votes, as {shares}: an answer to a question about the object": shares is not None,
         f"the number of votes of which {evidence.label} is a fraction": name in evidence.totals,
-        "votes: answers of people to a question about the object": bool(counts)
-        and column_names().votes.whole.fullmatch(name.lower()) is not None,
+        "votes: answers of people to a question about the object": voted,
         f"fractions that sum to one with {whole}: answers of people, or probabilities": whole is not None,
         "a score or a probability: the answer of another classifier": scored,
         "a morphological type: somebody's answer to a question about the object": is_type(name, values),
@@ -424,16 +408,15 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     return next(((text, kind) for text, holds in reasons.items() if holds), None)
 
 
-def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
+def _without_comparison(name: str, evidence: Evidence) -> Reason | None:
     """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
     if name in evidence.with_label:
         return ("rows without a label lack it, and they are to be classified", "measured with labels")
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
-    if name in evidence.presence:
-        n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
-        finding = f"no two classes to compare; {evidence.presence[name]}"
-        return (finding, "measured for one class") if n < 2 else None
-    return None
+    compared = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
+    if compared > 1 or name not in evidence.presence:
+        return None
+    return (f"no two classes to compare; {evidence.presence[name]}", "measured for one class")
 
 
 def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
@@ -447,13 +430,6 @@ def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
     ):
         return None
     return (f"in the same order as {other}: adds no information", "copies")
-
-
-def same_question(label: str, name: str) -> bool:
-    """Say whether a column is called as the label is, but for its end: another answer to the same question."""
-    ours, theirs = label.lower().split("_"), name.lower().split("_")
-    shared = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))
-    return len(ours) > 2 and shared >= 2
 
 
 def votes(name: str, names: Collection[str]) -> str | None:

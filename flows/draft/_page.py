@@ -22,7 +22,7 @@ from catalogs.profile.quality import (
     suspected_sentinels,
 )
 from flows.draft._columns import Chosen, quoted
-from flows.draft._exclusions import Reason, vector_name
+from flows.draft._exclusions import vector_name
 from flows.draft.inspection import MOST_CLASSES, PositionSummary, StartingClasses
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import toml_text
@@ -36,10 +36,6 @@ def toml_mark(value: float | str) -> str:
 def toml_texts(texts: Iterable[str]) -> str:
     """Return a list of texts as TOML has it."""
     return f"[{', '.join(map(toml_text, texts))}]"
-
-
-def _feature(name: str, expression: str, remark: str) -> str:
-    return f"{toml_text(name)} = {toml_text(expression)}" + (f"  # {comment_text(remark)}" if remark else "")
 
 
 def comment_text(text: str) -> str:
@@ -58,14 +54,9 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
     total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
     bare = {text: n for text, n in classes.dropped.items() if text in classes.bare}
     other = {text: n for text, n in classes.dropped.items() if text not in classes.bare}
-    full = len(classes.kept) == MOST_CLASSES
-    many = (
-        f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
-        if full
-        else ""
-    )
+    many = f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
     for doubt, some, why in (
-        ("", other, many),
+        ("", other, many if len(classes.kept) == MOST_CLASSES else ""),
         ("", bare, ": hardly any of these rows has a feature"),
         (" of doubt", classes.doubtful, ""),
     ):
@@ -85,9 +76,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
-    counts = Counter(kind for _, kind in chosen.left_out.values())
-    if other:
-        counts["no number a row"] += len(other)
+    counts = Counter(kind for _, kind in chosen.left_out.values()) + Counter({"no number a row": len(other)})
     if not counts:
         return f"Left out: none of {counted(n_columns, 'column')}"
     kinds = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
@@ -100,9 +89,6 @@ def _told(chosen: Chosen) -> Iterator[str]:
         yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name][1]})"
     if len(chosen.informative) > MOST_NAMED:
         yield f"Left out, but tell of the class: {len(chosen.informative) - MOST_NAMED} more columns"
-
-
-def _suspects(chosen: Chosen) -> Iterator[str]:
     for name, suspect in [*chosen.suspects.items()][:MOST_NAMED]:
         yield f"Suspect, kept: {name}, {suspect}"
     if len(chosen.suspects) > MOST_NAMED:
@@ -112,16 +98,6 @@ def _suspects(chosen: Chosen) -> Iterator[str]:
 def _named(some: Mapping[str, int]) -> str:
     shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
-
-
-def reasons_of_vectors(left_out: Mapping[str, Reason], seen: Profile) -> dict[str, str]:
-    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
-    texts = {name: text for name, (text, _) in left_out.items()}
-    reasons: dict[str, set[str | None]] = {}
-    for name in seen.columns:
-        reasons.setdefault(vector_name(name), set()).add(texts.get(name))
-    whole = {name: vector_name(name) for name in texts}
-    return {whole[n] if reasons.get(whole[n]) == {text} else n: text for n, text in texts.items()}
 
 
 BUDGET = 0.1
@@ -138,9 +114,9 @@ def split_by(
 ) -> Split:
     """Return a split by 'id', by columns, or by pixels of an order."""
     value = toml_text(by) if isinstance(by, str) else toml_texts(by)
-    pixels = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
     line = f"by = {value}" + (f"  # {remark}" if remark else "")
-    return (line,) if order is None else (line, pixels), identifier
+    pixels = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
+    return (line, pixels)[: 1 if order is None else 2], identifier
 
 
 @dataclass(frozen=True)
@@ -171,7 +147,6 @@ class Page:
             *([alike] if chosen.groups else []),
             _columns(chosen, self.other, n_columns),
             *_told(chosen),
-            *_suspects(chosen),
         ]
         if self.seen.repeated_rows:
             lines.append(
@@ -211,16 +186,20 @@ class Page:
         yield ""
         yield from self._catalog()
         yield from self._label()
-        yield from self._split()
-        yield from self._photometry()
+        yield "[split]"
+        yield from self.split[0]
+        all_train = "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
+        yield all_train if self._rows() < HELD_OUT_FROM else f"held_out = {HELD_OUT}"
+        yield ""
+        names = {name: toml_text(quoted(name)) for name in self.seen.columns}
+        for band in self.chosen.bands:
+            yield from (*band.lines(names), "")
         yield from self._features()
-        yield from self._flags()
+        yield "[flags]"
+        yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
+        yield ""
         yield from self._candidates()
-        yield from self._target()
-
-    def _target(self) -> Iterator[str]:
-        """Yield the file itself, where it is to be classified."""
-        if self.is_target:
+        if self.is_target:  # the file itself is to be classified
             yield ""
             yield "[target]"
             yield f"paths = [{toml_text(self._path())}]  # this file: {self.unlabelled:,} of its rows have no label"
@@ -241,25 +220,19 @@ class Page:
         yield f"paths = [{toml_text(self._path())}]"
         if self.table is not None:
             yield f"table = {toml_text(self.table)}"
-        known = suspected_identifiers(self.seen)
         stated = self.split[1] or naming_column(self.seen) or repeating_column(self.seen)
-        for name, why in known:
+        for name, why in suspected_identifiers(self.seen):
             comment = f"id = {toml_text(name)}  # {comment_text(why)}"
             yield comment if name == stated else f"# {comment}"
-        yield from self._position()
+        if self.place is not None:
+            mark, ra, dec = "" if self.place.unit else "# ", self.place.ra, self.place.dec
+            if ra is None or dec is None:
+                yield f"# The position is in {comment_text(', '.join(self.place.columns))}"
+            else:
+                yield from (f"{mark}ra = {toml_text(ra)}", f"{mark}dec = {toml_text(dec)}")
+            yield from (f"# {comment_text(remark)}" for remark in self.place.remarks)
         yield from self._sentinels()
         yield ""
-
-    def _position(self) -> Iterator[str]:
-        if self.place is None:
-            return
-        mark = "" if self.place.unit else "# "
-        if self.place.ra is None or self.place.dec is None:
-            yield f"# The position is in {comment_text(', '.join(self.place.columns))}"
-        else:
-            yield f"{mark}ra = {toml_text(self.place.ra)}"
-            yield f"{mark}dec = {toml_text(self.place.dec)}"
-        yield from (f"# {comment_text(remark)}" for remark in self.place.remarks)
 
     def _sentinels(self) -> Iterator[str]:
         marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
@@ -276,10 +249,8 @@ class Page:
             yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
         for name in (n for n in marked if not isinstance(n, Element)):
             values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
-            why = []
-            for text, n in texts[name].items():
-                what = "a limit, better as not_detected" if text[0] in "<>" else "a text among numbers"
-                why.append(f"{text}: {n:,} rows, {what}")
+            a_limit, a_text = "a limit, better as not_detected", "a text among numbers"
+            why = [f"{t}: {n:,} rows, {a_limit if t[0] in '<>' else a_text}" for t, n in texts[name].items()]
             why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
             yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
 
@@ -321,34 +292,24 @@ class Page:
             comment = ", ".join(f"{toml_text(text)} ({n:,} rows)" for text, n in some)
             yield f"# In no class, since they mean doubt or 'not known': {comment}"
 
-    def _split(self) -> Iterator[str]:
-        yield "[split]"
-        yield from self.split[0]
-        if self._rows() < HELD_OUT_FROM:
-            yield "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
-        else:
-            yield f"held_out = {HELD_OUT}"
-        yield ""
-
-    def _photometry(self) -> Iterator[str]:
-        names = {name: toml_text(quoted(name)) for name in self.seen.columns}
-        for band in self.chosen.bands:
-            yield from band.lines(names)
-            yield ""
-
     def _features(self) -> Iterator[str]:
         yield "[features]"
         for name, suspect in self.chosen.suspects.items():
             yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
         for name, (expression, remark) in self.chosen.features.items():
-            yield _feature(name, expression, remark)
+            comment = f"  # {comment_text(remark)}" if remark else ""
+            yield f"{toml_text(name)} = {toml_text(expression)}{comment}"
         yield ""
-        yield from self._left_out()
-
-    def _left_out(self) -> Iterator[str]:
         some = self.chosen.left_out or self.other
         yield "# Columns left out, and why:" if some else "# No column is left out."
-        for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
+        texts = {name: text for name, (text, _) in self.chosen.left_out.items()}
+        of_vector: dict[str, set[str | None]] = {}
+        for name in self.seen.columns:
+            of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
+        # A vector's name stands once, where the reason against all of its elements is the same.
+        whole = {name: vector_name(name) for name in texts}
+        once = {whole[n] if of_vector[whole[n]] == {text} else n: text for n, text in texts.items()}
+        for name, reason in (once | dict(self.other)).items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
         yield ""
 
@@ -365,11 +326,6 @@ class Page:
             if candidate.transform != "none":
                 yield f"transform = {toml_text(candidate.transform)}"
             yield ""
-
-    def _flags(self) -> Iterator[str]:
-        yield "[flags]"
-        yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
-        yield ""
 
     def _rows(self) -> int:
         """Return the labelled rows, as far as they were seen."""

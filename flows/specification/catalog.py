@@ -36,18 +36,16 @@ def listed(value: Any) -> Any:
     return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
-def without_secret(path: str) -> str:
-    """Return a path or URL; ValueError where a URL may hold a secret, since other people read specifications."""
+def _without_secret(path: str) -> str:
     if is_remote(path) and has_secret(path):
         raise ValueError(
-            f"got '{shown(path)}' with a user, a password or a query, expected a URL without them, since a "
-            "specification is kept in models and on Prefect's pages; put passwords into ~/.netrc or the "
-            "driver's settings, or fetch the file"
+            f"got '{shown(path)}' with a user, a password or a query, expected a URL without them, since other people "
+            "read specifications; put passwords into ~/.netrc or the driver's settings, or fetch the file"
         )
     return path
 
 
-SourceText = Annotated[str, AfterValidator(without_secret)]
+SourceText = Annotated[str, AfterValidator(_without_secret)]
 Paths = Annotated[tuple[SourceText, ...], BeforeValidator(listed), Field(min_length=1)]
 PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
 """The same units as in `catalogs.sky.positions`, which this module does not import."""
@@ -108,14 +106,6 @@ def label_of(spellings: Sequence[str]) -> str:
     return repr(low if math.isfinite(low) else high - 1)
 
 
-def overlapping(ranges: Sequence[LabelRange]) -> tuple[str, str] | None:
-    """Return two ranges of different classes that have a number in common; None where there are no such ranges."""
-    for (one, low, high, j), (other, start, stop, k) in combinations(ranges, 2):
-        if j != k and max(low, start) < min(high, stop):
-            return one, other
-    return None
-
-
 ERROR: Final = "_err"
 """End of the name of a magnitude's error."""
 
@@ -150,12 +140,10 @@ class Extinction(SpecificationTable):
     @model_validator(mode="after")
     def _check(self) -> Extinction:
         if sum(x is not None for x in (self.e_bv, self.transmission, self.magnitudes)) != 1:
-            raise ValueError(
-                "expected one of e_bv, transmission and magnitudes; give the one that the catalogue has"
-            )
+            raise ValueError("expected one of e_bv, transmission and magnitudes; give what the catalogue has")
         if self.e_bv is not None and (self.coefficient is None) == (self.system is None):
             raise ValueError(
-                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one of them"
+                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one"
             )
         if self.system is not None and self.band not in EXTINCTION[self.system]:
             known = ", ".join(EXTINCTION[self.system])
@@ -204,8 +192,7 @@ class Band(SpecificationTable):
         learned = self.flux is not None and self.scale == "asinh" and self.softening is None
         if learned and self.error is None and self.inverse_variance is None:
             raise ValueError(
-                "got no softening of the asinh magnitude, expected one, or an error or inverse_variance from "
-                "which it is computed; add one, or set scale = 'pogson'"
+                "got no softening, expected one, or an error or inverse_variance; add one, or set scale = 'pogson'"
             )
         return self
 
@@ -292,11 +279,9 @@ def check_states(marks: Mapping[str, Marks]) -> None:
             if isinstance(mark, str):
                 number_range(mark)
     for (one, values), (other, others) in combinations(marks.items(), 2):
-        both = [(name, v) for name, some in values.items() for v in some if v in others.get(name, ())]
-        for name, value in both:
+        for name, value in ((n, v) for n, some in values.items() for v in some if v in others.get(n, ())):
             raise ValueError(
-                f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them, "
-                "since they have different meanings; remove it from the other"
+                f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them; remove one"
             )
 
 
@@ -355,9 +340,7 @@ def _checked(value: Any) -> Any:
         return value
     if _is_number(value):
         if not 0 < value < 0.5:
-            raise ValueError(
-                f"got {value}, {EXPECTED}; with 0.5 or more the classes could change places; correct it"
-            )
+            raise ValueError(f"got {value}, {EXPECTED}; correct it")
         return float(value)
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"got {value!r}, {EXPECTED}; change it")
@@ -378,13 +361,11 @@ def _check_row(name: str, row: Mapping[Any, Any]) -> None:
     other = sum(share for key, share in row.items() if key != name)
     if other >= 0.5:
         raise ValueError(
-            f"got {other:g} as the share of class '{name}' that is recorded as another, expected less than "
-            "0.5, since otherwise the classes could change places; correct it"
+            f"got {other:g} as the share of class '{name}' recorded as another, expected less than 0.5; correct it"
         )
     if name in row and abs(row[name] + other - 1) > 1e-6:
         raise ValueError(
-            f"got shares of class '{name}' that sum to {row[name] + other:g}, expected 1; correct them, or "
-            "leave out the share of the class itself"
+            f"got shares of class '{name}' that sum to {row[name] + other:g}, expected 1; correct them"
         )
 
 
@@ -421,19 +402,16 @@ def stated_confusion(noise: Any, classes: Sequence[str]) -> Floats:
 ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
-def _as_text(value: Any) -> Any:
-    """Return a label as the text with which values of a column are compared: '1' for 1 and 1.0, 'True' for true."""
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
-    return str(value) if isinstance(value, int) else value  # bool is a subclass of int
+def _as_texts(value: Any) -> Any:
+    """Return labels as the texts that values of a column are compared with: '1' for 1 and 1.0, 'True' for true."""
+    if not isinstance(value, (str, int, float, list, tuple)):
+        return value
+    labels = value if isinstance(value, (list, tuple)) else (value,)
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in labels)
+    return tuple(str(v) if isinstance(v, (int, float)) else v for v in whole)
 
 
-def _listed(value: Any) -> Any:
-    listed = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(map(_as_text, listed)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
 
 
 class LabelTable(SpecificationTable):
@@ -453,9 +431,7 @@ class LabelTable(SpecificationTable):
     @model_validator(mode="after")
     def _check(self) -> LabelTable:
         if (self.id is None) == (self.ra is None or self.dec is None):
-            raise ValueError(
-                "expected id, or ra and dec, by which to join the labels; give id, or both ra and dec"
-            )
+            raise ValueError("expected id, or ra and dec, by which to join the labels; give one of the two")
         return self
 
 
@@ -499,27 +475,17 @@ class Label(SpecificationTable):
     def _check(self) -> Label:
         if self.column is None and self.votes is None:
             raise ValueError(
-                "got no 'column', expected the column that holds the class; add column = \"...\", or, of votes, "
-                "the table [label.votes]"
+                "got no 'column', expected the column that holds the class; add column = \"...\", or [label.votes]"
             )
-        if self.column is not None and self.votes is not None:
-            raise ValueError("got 'column' and 'votes', expected one source of labels; remove one")
-        if self.votes is not None:
-            _check_votes(self)
-        elif self.total is not None:
+        if self.votes is None and self.total is not None:
             raise ValueError("got 'total' without votes, expected [label.votes]; add it, or drop total")
-        _check_classes(self.classes, case_sensitive=self.case_sensitive)
-        _check_labelling(self)
         if self.review_weights and not self.extra:
             raise ValueError(
-                "got 'review_weights' without 'extra', expected the lists that have the weights; add extra = [...]"
+                "got 'review_weights' without 'extra', expected the lists with the weights; add extra"
             )
-        for text in self.exclude:
-            for name, spellings in (self.classes or {}).items():
-                if text in spellings:
-                    raise ValueError(
-                        f"'{text}' is in 'exclude' and in class '{name}'; keep it in one of them"
-                    )
+        _check_votes(self)
+        _check_classes(self)
+        _check_labelling(self)
         return self
 
     @property
@@ -530,62 +496,58 @@ class Label(SpecificationTable):
 
 def _check_labelling(label: Label) -> None:
     if label.noise is not None and label.votes is not None:
+        raise ValueError("got 'noise' with votes, which show already how much voters differ; remove noise")
+    if label.annotator is not None and label.noise != "estimated":
         raise ValueError(
-            "got 'noise' with votes, expected one label for each row, since votes show already how much "
-            "voters differ; remove noise"
+            "got 'annotator' without noise = \"estimated\", expected both; add noise, or remove annotator"
         )
-    if label.annotator is not None:
-        if label.noise != "estimated":
+    for key in ("table", "extra"):
+        if label.annotator is not None and getattr(label, key):
             raise ValueError(
-                "got 'annotator' without noise = \"estimated\", expected both, since the share of wrong "
-                "labels of each annotator is estimated; add noise, or remove annotator"
+                f"got 'annotator' beside '{key}', expected labels in a column of the catalogue; remove one of the keys"
             )
-        for key in ("table", "extra"):
-            if getattr(label, key):
-                raise ValueError(
-                    f"got 'annotator' beside '{key}', expected labels in a column of the catalogue, whose "
-                    "rows name the annotators; remove one of the two keys"
-                )
-    if label.noise is not None and label.classes is not None:
+    if label.classes is not None:
         check_noise(label.noise, tuple(label.classes))
 
 
 def _check_votes(label: Label) -> None:
-    votes = label.votes or {}
-    for key in ("classes", "table", "exclude", "extra"):
+    if label.votes is None:
+        return
+    for key in ("column", "classes", "table", "exclude", "extra"):
         if getattr(label, key):
             raise ValueError(f"got '{key}' and votes, expected one source of labels; remove one")
-    if len(votes) < 2:
-        raise ValueError(f"got {len(votes)} class(es) in 'votes', expected at least two; add the others")
-    if len(set(votes.values())) < len(votes):
-        raise ValueError(
-            "got a column twice in 'votes', expected a different column for each class; correct it"
-        )
+    if len(label.votes) < 2:
+        raise ValueError(f"got {len(label.votes)} class(es) in 'votes', expected two or more; add the others")
+    if len(set(label.votes.values())) < len(label.votes):
+        raise ValueError("got a column twice in 'votes', expected a column for each class; correct it")
 
 
-def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensitive: bool) -> None:
-    if classes is None:
+def _check_classes(label: Label) -> None:
+    if label.classes is None:
         return
-    if len(classes) < 2:
-        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the others")
-    if shared := overlapping(label_ranges([*classes.values()])):
-        a, b = shared
+    if len(label.classes) < 2:
         raise ValueError(
-            f"'{a}' and '{b}' overlap, expected ranges of different classes without common numbers "
-            "(the upper end does not belong to a range); correct one of them"
+            f"got {len(label.classes)} class(es) in 'classes', expected at least two; add the others"
         )
+    for (one, low, high, j), (other, start, stop, k) in combinations(
+        label_ranges([*label.classes.values()]), 2
+    ):
+        if j != k and max(low, start) < min(high, stop):
+            raise ValueError(
+                f"'{one}' and '{other}' overlap, expected ranges without common numbers, whose upper end does not "
+                "belong to them; correct one"
+            )
     seen: dict[str, str] = {}
-    for name, spellings in classes.items():
+    for name, spellings in label.classes.items():
         if not spellings:
             raise ValueError(
                 f"class '{name}' lists no spelling, expected at least one; add it, or remove the class"
             )
-        for spelling in spellings:
-            other = seen.setdefault(spelling if case_sensitive else spelling.casefold(), name)
-            if other != name:
-                raise ValueError(
-                    f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
-                )
+        for text in spellings:
+            other = seen.setdefault(text if label.case_sensitive else text.casefold(), name)
+            if text in label.exclude or other != name:
+                where = "'exclude' and in class" if text in label.exclude else f"class '{other}' and in"
+                raise ValueError(f"'{text}' is in {where} '{name}'; keep it in one of them")
 
 
 MOST_PAIRS = 3

@@ -191,17 +191,12 @@ class CensusTable(SpecificationTable):
 
     @model_validator(mode="after")
     def _check(self) -> CensusTable:
-        if self.by is None and (
-            self.edges is not None or self.bins != CensusTable.model_fields["bins"].default
-        ):
+        if self.by is None and (self.edges is not None or self.bins != 4):
             raise ValueError(
-                'got bins or edges without by, expected the expression whose bins they are; add by = "..." '
-                "under [census]"
+                "got bins or edges without by, expected the expression whose bins they are; add by"
             )
         if self.edges is not None and any(low >= high for low, high in pairwise(self.edges)):
-            raise ValueError(
-                f"edges: got {list(self.edges)}, expected numbers in ascending order, as in [16, 18, 20]"
-            )
+            raise ValueError(f"edges: got {list(self.edges)}, expected ascending numbers, as in [16, 18, 20]")
         return self
 
 
@@ -275,9 +270,7 @@ def _shares(value: Any) -> Any:
         raise ValueError(f"got {value!r}, {expected}; change it")  # noqa: TRY004  pydantic words ValueErrors
     for name, share in value.items():
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-            raise ValueError(
-                f"got {share!r} as the share of '{name}', expected a number between 0 and 1; correct it"
-            )
+            raise ValueError(f"got {share!r} as the share of '{name}', expected one from 0 to 1; correct it")
     total = math.fsum(value.values())
     if abs(total - 1) > ROUNDING:
         raise ValueError(f"got shares that sum to {total:.6g}, expected 1; correct them")
@@ -316,9 +309,8 @@ class Shift(SpecificationTable):
     def _check(self) -> Shift:
         if self.density_weights and self.class_prior is not None:
             raise ValueError(
-                "got density_weights and class_prior, expected one of them: density_weights is right if "
-                "equal features mean equal probabilities in both catalogues, class_prior if the classes look "
-                "the same and only their shares differ; remove the key whose assumption does not hold"
+                "got density_weights and class_prior, expected density_weights if equal features mean equal "
+                "probabilities in both catalogues, class_prior if only the classes' shares differ; remove the other"
             )
         return self
 
@@ -463,20 +455,34 @@ class Specification(SpecificationTable):
         self._check_columns()
         self._check_shift()
         self.check_sets()
-        self._check_slim()
-        self._check_split()
         self.check_target()
         self._check_limits()
         self._check_features()
         return self
 
     def _check_columns(self) -> None:
-        classes = self.label.classes or self.label.votes
+        """Raise ValueError where new columns would have one name, or where columns that are needed are not named."""
+        classes, catalog = self.label.classes or self.label.votes, self.catalog
         if classes is not None:
             try:
                 standard_columns(tuple(classes), self.output.prefix, columns=self.output.columns)
             except NameClashError as error:
                 raise ValueError(f"label: {error}") from error
+        no_position = None in (catalog.ra, catalog.dec)
+        if self.output.mode == "slim" and catalog.id is None and no_position:
+            raise ValueError(
+                "output.mode: got 'slim' without catalog.id or a position, expected one of them, by which rows can be "
+                "joined to their old columns; add catalog.id"
+            )
+        if self.split.by == "id" and catalog.id is None:
+            raise ValueError(
+                "split.by: got 'id' without catalog.id, expected the column that names the objects; add it, or "
+                "split by a column"
+            )
+        if self.split.by == "healpix" and no_position:
+            raise ValueError(
+                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected both; add them, or split by 'id'"
+            )
 
     def _check_shift(self) -> None:
         shares, classes = self.shift.class_prior, self.label.classes or self.label.votes
@@ -487,21 +493,19 @@ class Specification(SpecificationTable):
             )
         if shares is not None and self.label.votes is not None:
             raise ValueError(
-                "shift.class_prior: got shares with [label.votes], expected one label for each object: an "
-                "object with votes for one class may be of another class, so votes change when the class "
-                "shares change; use density_weights"
+                "shift.class_prior: got shares with [label.votes], expected one label for each object, since votes "
+                "change with the class shares; use density_weights"
             )
         if shares is not None and self.label.noise is not None:
             raise ValueError(
-                "shift.class_prior: got shares with label.noise, expected correct labels, since the true class shares "
-                "of the training rows are not those of the labels; use density_weights, or remove one of the two keys"
+                "shift.class_prior: got shares with label.noise, expected correct labels, whose shares are the "
+                "classes'; use density_weights, or remove one of the two keys"
             )
         for i, candidate in enumerate(self.candidate):
             for key, value in (("shift.class_prior", shares), ("label.noise", self.label.noise)):
                 if value is not None and candidate.likelihood != "logistic":
                     raise ValueError(
-                        f"{key}: got it with candidate.{i} of likelihood '{candidate.likelihood}', expected 'logistic' "
-                        "ones, whose activations are logits; change either"
+                        f"{key}: got it with candidate.{i} of likelihood 'probit', expected 'logistic'; change either"
                     )
 
     def check_sets(self, n_classes: int | None = None) -> None:
@@ -511,79 +515,49 @@ class Specification(SpecificationTable):
             self._check_selected()
         if output.sets is None:
             if output.set_thresholds:
-                raise ValueError(
-                    "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
-                    "that the thresholds keep; add sets = 0.9"
-                )
+                raise ValueError("output.set_thresholds: got no output.sets, expected both; add sets = 0.9")
             return
         if n_classes is None and label.classes is not None:
             n_classes = len(label.classes)
-        learnt = not output.set_thresholds
-        if learnt and label.votes is not None:
+        if not output.set_thresholds and (label.votes is not None or label.noise is not None):
+            what = "[label.votes]" if label.votes is not None else "label.noise"
             raise ValueError(
-                "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
-                "are learnt from objects whose class is known; remove the key"
-            )
-        if learnt and label.noise is not None:
-            raise ValueError(
-                "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
-                "from objects whose class is known; remove one of the two keys"
+                f"output.sets: got a share with {what}, expected labels that state the class of each object, from "
+                "which the sets are learnt; remove one of the two keys"
             )
         if n_classes is not None and n_classes > MOST_SET_CLASSES:
             raise ValueError(
-                f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
-                "has one bit of a 32-bit integer; remove the key, or join classes"
+                f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, each a bit of a 32-bit "
+                "integer; remove the key, or join classes"
             )
 
     def _check_selected(self) -> None:
         label, purity, completeness = self.label, self.flags.purity, self.flags.completeness
         if not (purity or completeness):
             raise ValueError(
-                "output.selected: got a column but no purity or completeness of a class, for which thresholds "
-                "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+                "output.selected: got no purity or completeness of a class, expected one, for which thresholds are "
+                "found; add purity = { CLASS = 0.95 } under [flags]"
             )
         if self.output.selected == "bins" and self.census.by is None:
             raise ValueError(
-                'output.selected: got "bins" without census.by, expected the expression whose bins have their '
-                'own thresholds; add by = "..." under [census]'
+                'output.selected: got "bins" without census.by, expected the expression whose bins have their own '
+                "thresholds; add it"
             )
-        both = sorted(set(purity) & set(completeness))
-        if both:
+        if both := sorted({*purity} & {*completeness}):
             raise ValueError(
-                f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
-                "since a class has one column; remove one of them"
+                f"output.selected: got a purity and a completeness of '{both[0]}', expected one; remove the other"
             )
         if label.votes is not None or label.noise is not None:
             what = "[label.votes]" if label.votes is not None else "label.noise"
             raise ValueError(
-                f"output.selected: got true with {what}, expected labels that state the class of each object, "
-                "since thresholds are learnt from them; remove one of the two keys"
+                f"output.selected: got true with {what}, expected labels that state the class of each object, from "
+                "which thresholds are learnt; remove one of the two keys"
             )
         if self.shift.density_weights or self.shift.assumes == "features":
             raise ValueError(
                 "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
-                "'features'), expected labels whose classes look like those of the target: the completeness among "
-                "biased labels is not that of the target; remove the key, and audit the output"
-            )
-
-    def _check_slim(self) -> None:
-        catalog = self.catalog
-        if self.output.mode == "slim" and catalog.id is None and None in (catalog.ra, catalog.dec):
-            raise ValueError(
-                "output.mode: got 'slim' without catalog.id and without a position, expected one of them, by "
-                'which rows can be joined to their old columns; add id = "..." under [catalog]'
-            )
-
-    def _check_split(self) -> None:
-        if self.split.by == "id" and self.catalog.id is None:
-            raise ValueError(
-                "split.by: got 'id' without catalog.id, expected the column that names the objects; add id = "
-                '"..." under [catalog], or split by a column'
-            )
-        if self.split.by == "healpix" and None in (self.catalog.ra, self.catalog.dec):
-            raise ValueError(
-                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected the columns of the position; "
-                "add them under [catalog], or split by 'id'"
+                "'features'), expected labels whose classes look like the target's; remove the key, and audit the "
+                "output"
             )
 
     def check_target(self) -> None:
@@ -606,24 +580,17 @@ class Specification(SpecificationTable):
         vectors = {name for text in texts for name, index in parse(text).cells if index}
         for name in target.expressions:
             key, stem = f"target.expressions.{name}", name.removesuffix(ERROR)
-            if name in {catalog.id, catalog.ra, catalog.dec}:
+            if name in {catalog.id, catalog.ra, catalog.dec, *vectors}:
+                what = "a vector" if name in vectors else "the name or the position of the objects"
                 raise ValueError(
-                    f"{key}: got an expression for the name or the position of the objects, expected a column of "
-                    "the target; name it under [target.columns]"
+                    f"{key}: got an expression for {what}, expected a column of the target; name it under "
+                    "[target.columns]"
                 )
             if name in target.columns:
-                raise ValueError(
-                    f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other"
-                )
-            if name in vectors:
-                raise ValueError(
-                    f"{key}: got an expression, which has one value in each row, for a vector column whose "
-                    "elements are features, expected a column of the target; name it under [target.columns]"
-                )
+                raise ValueError(f"{key}: got it under [target.columns] too, expected one; remove the other")
             if stem != name and stem in bands and stem not in target.expressions:
                 raise ValueError(
-                    f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, since "
-                    f"[photometry] computes them together; add {stem} under [target.expressions]"
+                    f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both; add {stem}"
                 )
 
     def target_marks(self) -> dict[str, Marks]:
@@ -636,8 +603,8 @@ class Specification(SpecificationTable):
             for name in getattr(theirs, key):
                 if name not in known and f"{name}_{key}" in self._columns_named():
                     raise ValueError(
-                        f"target.{key}: got '{name}', but the model uses the column '{name}_{key}', expected the "
-                        f"target to have it; state catalog.{key} of '{name}' and train again, or remove it here"
+                        f"target.{key}: got '{name}', but the model uses a column '{name}_{key}', expected it in the "
+                        f"target; state catalog.{key} of '{name}' and train again, or remove it here"
                     )
         marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}
         try:
@@ -658,19 +625,17 @@ class Specification(SpecificationTable):
         return used.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
 
     def _check_limits(self) -> None:
-        for name in self.catalog.limits:
-            if name not in self.catalog.not_detected:
-                raise ValueError(
-                    f"catalog.limits: got '{name}', which is not under catalog.not_detected, expected one of "
-                    f"its columns; {nearest(name, self.catalog.not_detected)}"
-                )
-        for name in self.target.limits:
-            if name not in self.catalog.limits:
-                raise ValueError(
-                    f"target.limits: got '{name}', which the model treats as missing where it was not "
-                    f"detected, expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or "
-                    "state it there and train"
-                )
+        catalog, target = self.catalog, self.target
+        for key, names, of in (
+            ("catalog.limits", catalog.limits, "catalog.not_detected"),
+            ("target.limits", target.limits, "catalog.limits"),
+        ):
+            known = catalog.not_detected if of == "catalog.not_detected" else catalog.limits
+            for name in names:
+                if name not in known:
+                    raise ValueError(
+                        f"{key}: got '{name}', expected a column of {of}; {nearest(name, known)}"
+                    )
 
     def _check_features(self) -> None:
         named = {"errors": tuple(self.errors)} | {

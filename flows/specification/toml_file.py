@@ -87,11 +87,8 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")  # files from Windows may begin with a byte order mark
     except FileNotFoundError as error:
-        names = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
-        hint = f"; {nearest(file.name, names)}" if names else ""
-        raise SpecificationError(
-            f"{file}: there is no such file, expected a specification in TOML{hint}"
-        ) from error
+        hint = nearest(file.name, [p.name for p in file.parent.glob("*.toml")])
+        raise SpecificationError(f"{file}: there is no such file, expected {EXPECTED}; {hint}") from error
     except UnicodeDecodeError as error:
         raise SpecificationError(
             f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; save it as UTF-8, or "
@@ -104,15 +101,15 @@ def _read(file: Path) -> str:
 
 
 _OTHER_TYPE = {"tuple_type", "float_type"}
-
-
-def _without_branch(location: Location) -> tuple[int | str, ...]:
-    """Return where a value is in the file: Pydantic adds the type that it tried, such as `tuple[float, ...]`."""
-    return tuple(part for part in location if not re.match(r"(constrained-(float|str)|tuple\[)", str(part)))
+_TRIED = re.compile(r"(constrained-(float|str)|tuple\[)")
 
 
 def _lines(error: ValidationError) -> Iterator[str]:
-    details = [(_without_branch(detail["loc"]), detail) for detail in error.errors(include_url=False)]
+    # Pydantic adds the type that it tried, such as `tuple[float, ...]`, to where a value is in the file.
+    details = [
+        (tuple(part for part in detail["loc"] if not _TRIED.match(str(part))), detail)
+        for detail in error.errors(include_url=False)
+    ]
     for place, detail in details:
         if any(len(where) > len(place) and where[: len(place)] == place for where, _ in details):
             continue  # the error of a key inside this one says more
