@@ -209,9 +209,7 @@ COMPARABLE = 0.1
 """Share of a class's rows in which a column is measured, from which it can be compared with other classes'."""
 TURNED, BELOW = 100.0, -20.0
 """Degrees above or below which an angle is no inclination and no size, but a direction."""
-NAMES_THE_OBJECT, ON_THE_SKY, TEXT = "names the object", "a place or a direction on the sky", "text"
-LABELS_ALONE = frozenset({NAMES_THE_OBJECT, ON_THE_SKY, TEXT})
-"""Reasons against every column of a file that measures nothing."""
+ON_THE_SKY = "a place or a direction on the sky"
 
 
 Reason = tuple[str, str]
@@ -272,11 +270,11 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     unnamed = not name or bool(set("`\r\n") & set(name))
     reasons: dict[Reason, bool] = {
         ("of an earlier annotation",) * 2: name in evidence.ours,
-        (NAMES_THE_OBJECT, "names of objects"): name in evidence.identifiers,
+        ("names the object", "names of objects"): name in evidence.identifiers,
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
         (ON_THE_SKY, "places on the sky"): name in evidence.on_the_sky,
-        (TEXT if odd is None else f"{TEXT}: {odd}", "texts"): known is None and is_text(c.column.datatype),
+        ("text" if odd is None else f"text: {odd}", "texts"): known is None and is_text(c.column.datatype),
         ("its name cannot be written in an expression", "unnamed"): unnamed,
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,

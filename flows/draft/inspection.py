@@ -11,7 +11,8 @@ Hubble's 'Sbc' and 'SBc'.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -310,35 +311,28 @@ def _values(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
 def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | None:
     """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
     pair = find_position_columns(catalog)
-    if pair is None:
-        return _other_position(catalog, seen)
+    if pair is None:  # in other columns than two, which a specification cannot name as they are
+        other = find_other_position(catalog)
+        if other is None or not all(goes_round(seen, name) for name in other[0]):
+            return None
+        return PositionSummary(ra=None, dec=None, unit=None, columns=other[0], remarks=(other[1],))
     ra, dec = pair
     try:
         unit = unit_of_position(catalog, ra, dec)
     except CatalogError as error:
         return PositionSummary(ra=ra, dec=dec, unit=None, remarks=(str(error),))
-    return PositionSummary(ra=ra, dec=dec, unit=unit, remarks=tuple(_position_remarks(seen, ra, dec, unit)))
-
-
-def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> Iterator[str]:
     place = positions(seen.sample[ra], seen.sample[dec], unit)
+    remarks = []
     if place.unreadable:
-        yield (
+        remarks.append(
             f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle: if the texts are "
             'numbers, state position_unit = "deg", or "rad"'
         )
     if place.out_of_range:
-        yield f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range"
+        remarks.append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
     if unit == "deg":
-        yield from _other_units(seen.columns[ra], seen.columns[dec])
-
-
-def _other_position(catalog: Catalog, seen: Profile) -> PositionSummary | None:
-    """Return a position in other columns than two, which a specification cannot name as they are."""
-    other = find_other_position(catalog)
-    if other is None or not all(goes_round(seen, name) for name in other[0]):
-        return None
-    return PositionSummary(ra=None, dec=None, unit=None, columns=other[0], remarks=(other[1],))
+        remarks += _other_units(seen.columns[ra], seen.columns[dec])
+    return PositionSummary(ra=ra, dec=dec, unit=unit, remarks=tuple(remarks))
 
 
 def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
@@ -349,11 +343,9 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
     turn, pole = (max(abs(c.minimum), abs(c.maximum)) for c in columns)
     if turn <= RADIANS and pole <= RADIANS / 4 and all(c.column.unit is None for c in columns):
         return ['no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"']
-    if ra.minimum >= 0 and turn <= HOURS < pole and ra.maximum - ra.minimum > HOURS / 2:
-        return [
-            f'no {ra.name} beyond {HOURS}: if these are hours, beside degrees, state position_unit = "hours"'
-        ]
-    return []
+    hours = ra.minimum >= 0 and turn <= HOURS < pole and ra.maximum - ra.minimum > HOURS / 2
+    remark = f'no {ra.name} beyond {HOURS}: if these are hours, beside degrees, state position_unit = "hours"'
+    return [remark] if hours else []
 
 
 def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) -> LabelSummary:
@@ -446,16 +438,12 @@ class StartingClasses:
         reader = LabelReader.of_lists({name: [*spellings] for name, spellings in self.kept.items()})
         return np.asarray(names[reader.read(texts) + 1])
 
-    def without(self, names: set[str]) -> StartingClasses:
-        """Return these without some classes, which are dropped labels then."""
+    def without(self, names: set[str], *, bare: bool = False) -> StartingClasses:
+        """Return these without some classes, which are dropped labels then; `bare` ones have hardly any feature."""
         gone = {next(iter(self.kept[name])): n for name, n in self.rows.items() if name in names}
         kept = {name: spellings for name, spellings in self.kept.items() if name not in names}
-        return replace(self, kept=kept, dropped=gone | dict(self.dropped))
-
-    def without_bare(self, names: set[str]) -> StartingClasses:
-        """Return these without classes of which hardly any row has a feature."""
-        other = self.without(names)
-        return replace(other, bare=self.bare | (other.dropped.keys() - self.dropped.keys()))
+        more = gone.keys() if bare else set()
+        return replace(self, kept=kept, dropped=gone | dict(self.dropped), bare=self.bare | more)
 
 
 def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
@@ -485,7 +473,10 @@ def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> Starting
 
     Codes are whole numbers, not very many, and at most a few are negative; counts of votes are many.
     """
-    numbers = {text: x for text in counts for x in [_number(text)] if x is not None}
+    numbers: dict[str, float] = {}
+    for text in counts:
+        with suppress(ValueError):
+            numbers[text] = float(text)
     values = np.array([*numbers.values()])
     rows = np.array([counts[text] for text in numbers])
     if rows.sum() < MOSTLY_NUMBERS * sum(counts.values()) or len(set(numbers.values())) <= MOST_NUMBERED:
@@ -514,13 +505,6 @@ def _cut(values: Floats, rows: NDArray[np.int_]) -> float:
     short = float(f"{middle:.3g}")
     below = rows[values < short].sum() / rows.sum()
     return short if FEWEST_BELOW <= below <= 1 - FEWEST_BELOW else float(middle)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _spelt(counts: Counter[str]) -> list[list[str]]:
@@ -574,15 +558,10 @@ def _kept(
     return StartingClasses(kept, dropped, doubtful)
 
 
-def can_name(text: str) -> bool:
-    """Say whether a label can be a class's name as it is."""
-    return len(text) <= LONGEST_NAME and text.isprintable()
-
-
 def _name(text: str, taken: list[str]) -> str | None:
     """Return a name for the class of a label that can have a column beside the others'; or None."""
     for name in (text, *(f"{text} {i}" for i in range(2, 5))):
-        if not can_name(name):
+        if len(name) > LONGEST_NAME or not name.isprintable():
             return None
         try:
             standard_columns((*taken, name) if taken else (name, "any other"))

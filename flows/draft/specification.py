@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ from catalogs.profile.quality import about_a_magnitude, naming_column, repeating
 from catalogs.sky.positions import positions
 from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft._exclusions import (
-    LABELS_ALONE,
     Evidence,
     on_the_sky,
     reason_against,
@@ -66,24 +66,6 @@ from flows.specification.toml_file import parse_specification
 SAME_ORDER = 0.9995
 """Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
 MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
-
-
-def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
-    """Return the columns (n,) that order the rows as an earlier one does, each with that one.
-
-    The earlier one has values in nearly all of the other's rows.
-    """
-    distinct: dict[str, Floats] = {}
-    copies: dict[str, str] = {}
-    for name in names[:MOST_COMPARED]:
-        mine = rows[name][:ROWS_COMPARED]
-        fewest = max(FEWEST_COMPARED, 0.9 * np.isfinite(mine).sum())
-        found = (other for other, theirs in distinct.items() if same_order(mine, theirs, fewest) > SAME_ORDER)
-        if (copied := next(found, None)) is None:
-            distinct[name] = mine
-        else:
-            copies[name] = copied
-    return copies
 
 
 TELLS = 0.05
@@ -159,14 +141,12 @@ def starting_specification(
     texts = plain_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
-    labels = classes.named(texts)
-    by, classes = _split(seen, label, labels, place, classes)
+    by, classes = _split(seen, label, classes.named(texts), place, classes)
     classes = _enough(classes, counts, label)
-    labels = classes.named(texts)
-    chosen, bare = _chosen(catalog, seen, label, labels)
+    chosen, bare = _chosen(catalog, seen, label, classes.named(texts))
     if bare:
         # What has no feature cannot be classified: the classes of such objects are left out.
-        classes = _enough(classes.without_bare(bare), counts, label)
+        classes = _enough(classes.without(bare, bare=True), counts, label)
         chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
     notes = {}
     for c in catalog.columns:
@@ -176,10 +156,13 @@ def starting_specification(
             notes[c.name] = f"holds {c.datatype}: {remedy}"
     left_out = {name: text for name, (text, _) in chosen.left_out.items()}
     if not chosen.features:
+        why = [f"'{brief(name)}': {brief(reason)}" for name, reason in (left_out | notes).items()]
+        shown = "; ".join(why[:MOST_TOLD]) + "; ..." * (len(why) > MOST_TOLD)
         raise TrainingError(
-            f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out | notes)}), "
-            "expected columns of numbers that carry information but do not give the class away; "
-            + _remedy([*left_out.values(), *notes.values()])
+            f"got no column of {catalog.path} that could be a feature ({shown or 'there is none beside the label'}), "
+            "expected numbers that carry information but do not give the class away; convert texts to numbers, write "
+            "[features] of your own, or join these labels to the table with the measurements by table = { ... } under "
+            "[label]"
         )
     unlabelled = counts[""] + sum(classes.doubtful.values())
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
@@ -199,28 +182,10 @@ def starting_specification(
     )
 
 
-def _remedy(reasons: Sequence[str]) -> str:
-    """Return what to do about a catalogue without features, for these reasons against its columns."""
-    if LABELS_ALONE.issuperset(reasons):
-        return (
-            "this is a table of labels only: name the catalogue with the measurements, and join these labels "
-            "to it by table = { ... } under [label]"
-        )
-    return "convert texts to numbers, or write [features] of your own, of elements of vectors too, such as flux[0]"
-
-
-def _some_reasons(left_out: Mapping[str, str]) -> str:
-    notes = [f"'{brief(name)}': {brief(reason)}" for name, reason in left_out.items()]
-    more = ["..."] if len(notes) > MOST_TOLD else []
-    return "; ".join([*notes[:MOST_TOLD], *more]) or "there is no column beside the label"
-
-
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
     if len(classes.kept) < 2:
-        some = [
-            (text, n) for text, n in Counter(counts).most_common() if text and text not in classes.doubtful
-        ]
-        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some[:6]) or "none"
+        some = ((t, n) for t, n in Counter(counts).most_common() if t and t not in classes.doubtful)
+        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in islice(some, 6)) or "none"
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
             f"rows or more, printable and of {LONGEST_NAME} letters at most; choose the column of the class, or name "
@@ -273,8 +238,16 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     usable = [name for name in numbers if against[name] is None]
     # Magnitudes first, so that fluxes are copies of them.
     usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
-    for name, other in near_copies(rows, usable).items():
-        against[name] = reason_against_copy(seen, name, other)
+    # A column that orders the rows as an earlier one does, which has values in nearly all of its rows.
+    distinct: dict[str, Floats] = {}
+    for name in usable[:MOST_COMPARED]:
+        mine = rows[name][:ROWS_COMPARED]
+        fewest = max(FEWEST_COMPARED, 0.9 * np.isfinite(mine).sum())
+        found = (other for other, theirs in distinct.items() if same_order(mine, theirs, fewest) > SAME_ORDER)
+        if (copied := next(found, None)) is None:
+            distinct[name] = mine
+        else:
+            against[name] = reason_against_copy(seen, name, copied)
     return replace(evidence, against=against)
 
 
@@ -296,25 +269,18 @@ def _split(
         together: list[tuple[int, Split]] = []
         for option, keys in options:
             # Of a class whose rows are all in one group, a fit without it would know nothing.
-            lone = sum(len(np.unique(keys[labels == name])) < 2 for name in classes.kept)
-            together.append((lone, option))
+            together.append((sum(len({*keys[labels == name]}) < 2 for name in classes.kept), option))
             if not together[-1][0]:
                 break
         return min(together, key=lambda one: one[0])[1], classes
     tried = []
     for option, keys in options:
         held_out = split.held_out_keys(keys, HELD_OUT)
-        sides = {
-            name: (np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out))
-            for name in classes.kept
-            for here in [labels == name]
-        }
-        missed = {name for name, counts in sides.items() if min(counts) < FEWEST}
-        untaught = {
-            n for n, (held, taught) in sides.items() if not taught or (not held and held + taught >= RARE)
-        }
-        tried.append((len(missed), option, untaught))
-        if not missed:
+        held, taught = (Counter(labels[side].tolist()) for side in (held_out, ~held_out))
+        n_missed = sum(min(held[name], taught[name]) < FEWEST for name in classes.kept)
+        untaught = {n for n in classes.kept if not taught[n] or (not held[n] and taught[n] >= RARE)}
+        tried.append((n_missed, option, untaught))
+        if not n_missed:
             break
     n_missed, option, untaught = min(tried, key=lambda one: one[0])
     return option, classes.without(untaught) if n_missed else classes

@@ -250,7 +250,8 @@ def test_labels_without_measurements_are_to_be_joined(tmp_path: Path) -> None:
     rows = [f"{i:012d},{'S' if late else 'E'}" for i, late in zip(s["id"] - 10**15, s["late"], strict=True)]
     (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
     with pytest.raises(
-        TrainingError, match=r"join these labels to it by table = \{ \.\.\. \} under \[label\]"
+        TrainingError,
+        match=r"join these labels to the table with the measurements by table = \{ \.\.\. \} under \[label\]",
     ):
         starting.start_of(tmp_path / "x.csv", "type")
 
