@@ -5,9 +5,9 @@ sum over features, members and weights.  Done one by one, each expectation takes
 and a hundred Sobol points.  Made cheap by:
 
 - The covariances vary slowly with the features: they are taken at a few nodes, and their Cholesky factors are
-  interpolated to the others by kriging, so that they stay covariances.  So are, in several dimensions, the mean
-  activations m_is of smooth functions with a small share.  Those with a large share decide, and trees jump from node to
-  node: theirs are taken at every node.
+  interpolated to the others by kriging, so that they stay covariances.  So are the mean activations m_is of smooth
+  functions, in several dimensions those with a small share.  Those with a large share decide, and trees jump from node
+  to node: theirs are taken at every node.
 - The nodes of a row go down a tree together, and part where a threshold of what is missing lies between them.
 - Every node and member has inner points of its own, few of them.  Their errors average out over nodes and members
   instead of adding up.  Two classes, which have one output, have the trapezoid rule at every node.
@@ -42,14 +42,14 @@ from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
 from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, inner_points
 
 _AT_ONCE = 16  # points: derivatives of many functions by many features are large
-# Share of a member from which its activations are taken at every node, and its covariances at more.
+# Share of a member from which its activations are taken at every node of several dimensions, its covariances at more.
 _LARGE_SHARE = 0.15
 # Nodes by dimension, the last for all higher ones: covariances of members with a large share, and with a small one, and
-# mean activations of smooth functions with a small share, which in one dimension are taken at all.
-_CHOSEN = (1, 1, 1), (3, 1, 128), (9, 4, 28), (16, 6, 48), (20, 8, 64), (24, 8, 64)
+# mean activations of smooth functions with a small share, in one dimension with any share.
+_CHOSEN = (1, 1, 1), (3, 1, 9), (9, 4, 28), (16, 6, 48), (20, 8, 64), (24, 8, 64)
 # The same where so many nodes say that activations are wide.
 _MANY_NODES = 32, 96, 96
-_CHOSEN_OF_WIDE = (8, 4, 128), (20, 14, 64), (28, 22, 96)
+_CHOSEN_OF_WIDE = (8, 4, 8), (20, 14, 64), (28, 22, 96)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
@@ -234,16 +234,16 @@ class Chosen:
     covariances: tuple[NodeInterpolation, NodeInterpolation]
 
     @classmethod
-    def of(cls, dimension: int, n: int) -> tuple[Chosen, Chosen]:
-        """Return those at every node and at some, for n nodes in so many dimensions."""
+    def of(cls, dimension: int, n: int) -> tuple[Chosen, Chosen, Chosen]:
+        """Return those of trees, and of smooth functions with a large and a small share, for n nodes."""
         large, small, means = _CHOSEN[min(dimension, len(_CHOSEN) - 1)]
         place = min(dimension, len(_MANY_NODES)) - 1
         if dimension and n >= _MANY_NODES[place]:
             large, small, means = _CHOSEN_OF_WIDE[place]
         covariances = interpolation(dimension, n, large), interpolation(dimension, n, small)
-        return cls(interpolation(dimension, n, n), covariances), cls(
-            interpolation(dimension, n, means), covariances
-        )
+        everywhere = cls(interpolation(dimension, n, n), covariances)
+        some = cls(interpolation(dimension, n, means), covariances)
+        return everywhere, some if dimension == 1 else everywhere, some
 
     def of_share(self, share: float) -> NodeInterpolation:
         """Return where the covariances are taken of a member with such a share."""
@@ -292,6 +292,14 @@ def _in_steps(k: int) -> Chosen:
     return Chosen((np.arange(k), np.eye(k)), (covariances, covariances))
 
 
+def _designs_of(members: Sequence[Member]) -> tuple[Designs, Designs, Designs]:
+    """Return what makes the design matrices of trees, and of smooth functions with a large and with a small share."""
+    trees, large, small = list[Member](), list[Member](), list[Member]()
+    for m in members:
+        (trees if m.basis.learnt_from_labels else large if m.weight >= _LARGE_SHARE else small).append(m)
+    return Designs(trees), Designs(large), Designs(small)
+
+
 @dataclass(frozen=True, eq=False)
 class NodeMixture:
     """The prediction of many members at nodes.  `shift` (K,) as of `Posterior.prediction`, `support` (2, F)."""
@@ -325,18 +333,19 @@ class NodeMixture:
         chosen = Chosen.of(dimension, len(nodes))
         nodes = nodes[kept]
         share = np.repeat(weight[:, None], nodes.shape[1], axis=1)
-        rows = np.empty(0, dtype=np.intp)
+        rows, whole = np.empty(0, dtype=np.intp), share
         if self.support is not None:
             low, high = self.support
             moved = CONSTANT * share * ((nodes < low) | (nodes > high)).any(axis=2)
             rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE[dimension > 1])
+            share = share.copy()
             share[:, rows] -= moved[:, rows]
-        sums = self._sums(nodes, share, chosen, fine, designs)
+        sums = self._sums(nodes, share, chosen, fine, designs, whole)
         if rows.size and self.support is not None:
             for some, points, weights, own in _inside(
                 nodes[:, rows], moved[:, rows], self.support, chosen[0], dimension
             ):
-                more = self._sums(points, weights, (own, own), fine)
+                more = self._sums(points, weights, (own, own, own), fine)
                 for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
                     total[rows[some]] += part
         # Inner points are float32, so that the sums are not quite one.
@@ -395,21 +404,25 @@ class NodeMixture:
         chosen: Sequence[Chosen],
         fine: float,
         designs: Sequence[DesignOf] | None = None,
+        whole: Matrix | None = None,
     ) -> MixtureSums:
         """Return the sums over members and nodes (S, n, F) with their shares (S, n).
 
-        `designs` are those of all members, where there is one node and they are known.
+        `designs` are those of all members, where there is one node and they are known.  Members that are constant
+        beyond the training set's range have the `whole` share, or are left out without one.
         """
         S, n, F = nodes.shape
         sums = MixtureSums.zeros(n, self.members[0].posterior.problem.n_classes)
         inner = self._inner(S, fine)
-        pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
+        groups = self._designs if whole is not None else self._varying_beyond
+        pairs = zip(chosen, groups, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
             at_means, means_to_all = which.means
             taken = nodes[at_means]
             made = known.unmixed(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
             for alike, U in made:
                 at_nodes = U.reshape(len(taken), n, -1)
+                own = share if whole is None or not alike[0].basis.constant_beyond else whole
                 for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else means_to_all @ at_taken
@@ -421,7 +434,7 @@ class NodeMixture:
                     )
                     loads = self._loads(member, Phi.reshape(len(few), n, -1))
                     points = inner[self.members.index(member)]
-                    sums.add(m, loads, few_to_all, points, member.weight * share)
+                    sums.add(m, loads, few_to_all, points, member.weight * own)
         return sums
 
     @staticmethod
@@ -443,14 +456,13 @@ class NodeMixture:
             yield own if self.shift is None else own + (self.shift - self.shift.mean())
 
     @cached_property
-    def _designs(self) -> tuple[Designs, Designs]:
-        """What makes the design matrices of members whose activations are taken at every node, and of the others."""
-        everywhere = [m.weight >= _LARGE_SHARE or m.basis.learnt_from_labels for m in self.members]
-        groups = (
-            [m for m, at in zip(self.members, everywhere, strict=True) if at is which]
-            for which in (True, False)
-        )
-        return Designs(next(groups)), Designs(next(groups))
+    def _designs(self) -> tuple[Designs, Designs, Designs]:
+        return _designs_of(self.members)
+
+    @cached_property
+    def _varying_beyond(self) -> tuple[Designs, Designs, Designs]:
+        """The designs of members that are not constant beyond the training set's range."""
+        return _designs_of([m for m in self.members if not m.basis.constant_beyond])
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""

@@ -148,6 +148,11 @@ class Forest(Basis):
         """M: the constant, the features where they are functions, and the logits."""
         return 1 + self.linear * self.n_features + len(self.centre)
 
+    @property
+    def constant_beyond(self) -> bool:
+        """Whether the logits are the only functions: no threshold lies beyond the range."""
+        return not self.linear
+
     def training_design(self, X: ArrayLike) -> Matrix:
         """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
 

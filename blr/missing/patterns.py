@@ -160,12 +160,16 @@ def excess(errors: Floats, noise: Mapping[str, float], names: Sequence[str]) -> 
 # with 64 nodes about half of that, with 128 a quarter.
 # Shapes: S nodes, d dimensions, N rows, F features.
 
-_FEWEST = 8  # fewer do not resolve a sigmoid, and can hardly be stretched to unit covariance
+# Fewer do not resolve a sigmoid, and in several dimensions they can hardly be stretched to unit covariance.
+_FEWEST_OF_ONE, _FEWEST = 6, 8
 
 
 @lru_cache(maxsize=64)
 def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
-    """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions; S is about n, at least 8 and 4 d."""
+    """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions.
+
+    S is about n, and at least 6 in one dimension, 8 and 4 d in several.
+    """
     nodes, weight = _normal_nodes(dimension, n)
     nodes.setflags(write=False)
     weight.setflags(write=False)
@@ -176,7 +180,7 @@ def _normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     if dimension == 0:
         return np.zeros((1, 0)), np.ones(1)
     if dimension == 1:
-        return _trapezoid(max(n, _FEWEST))
+        return _trapezoid(max(n, _FEWEST_OF_ONE))
     half = max(n // 2, _FEWEST // 2, 2 * dimension)
     width = 1 + 0.7 / dimension
     points = _lattice(half, dimension)
