@@ -79,6 +79,12 @@ def require_columns(where: object, wanted: Iterable[str], known: Collection[str]
             raise ColumnNotFoundError(f"{where} has no column '{name}'; {nearest(name, known)}")
 
 
+def require_alone(where: object, table: str | int | None) -> None:
+    """Raise FormatError where one of several tables is asked for in a file that holds one."""
+    if table is not None:
+        raise FormatError(f"got table={table!r} for {where}, but such a file holds one table; leave it out")
+
+
 def require_once(where: object, names: Iterable[str], wanted: Container[str] | None = None) -> None:
     """Raise FormatError where several columns have one name: any, or one of those wanted."""
     several = sorted(name for name, times in Counter(names).items() if times > 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -29,6 +30,7 @@ from catalogs.catalog.catalog import (
     checked,
     computed_batches,
     copying,
+    is_provenance,
     levels,
     old_columns,
     provenance_entries,
@@ -153,7 +155,7 @@ Tell = Callable[[str], object]
 
 def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Sequence[Copyable]:
     """Return the files of which copies are made, in their own format or as `form`."""
-    form = form or USUAL.get(cat.format) or cat.format
+    form = form or USUAL.get(cat.format, cat.format)
     if form not in {cat.format, *TARGETS, USUAL.get(cat.format)}:
         raise CatalogError(
             f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected "
@@ -169,7 +171,7 @@ def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Seque
 
 def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
     """Return the partitions that have copies, by the copies' keys; without margins in another format."""
-    form = form or USUAL.get(cat.format) or cat.format
+    form = form or USUAL.get(cat.format, cat.format)
     if form == cat.format:
         return {p.key: p for p in cat.partitions}
     counted = [p for p in cat.partitions if p.counted] or cat.partitions
@@ -202,7 +204,9 @@ class Converting:
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write the old columns that stay and the new ones to `out`, streamed and atomic."""
         new, read = annotation.columns, list(annotation.read)
-        rows = min(annotation.rows, bounded_rows(self.columns))
+        rows = min(
+            annotation.rows, max(1, BATCH_BYTES // max(1, sum(cell_bytes(c.datatype) for c in self.columns)))
+        )
         needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
 
         def compute(batch: pa.RecordBatch) -> NewValues:
@@ -279,8 +283,12 @@ class Converting:
         cards = meta_cards(texts[ASTROPY], names, self.old.replaced, self.tell) if ASTROPY in texts else []
         for sentence in parquet_create.pandas_left(texts):
             self.tell(sentence)
-        own = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k) and k != "extname"}
-        for key, value in (own | parquet_create.attribute_texts(texts)).items():
+        own: dict[str, Any] = {
+            k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k) and k != "extname"
+        }
+        own |= {k: v for k, v in parquet_create.pandas_attributes(texts).items() if not is_provenance(k)}
+        for key, said in own.items():
+            value = said if isinstance(said, str) else json.dumps(said)
             if len(value) > LONGEST_REMARK:
                 self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
             else:
@@ -290,11 +298,6 @@ class Converting:
 
 Copyable = Partition | Converting
 """A file of which an annotated copy can be made: its `path`, the copy's `key`, and how it is written."""
-
-
-def bounded_rows(columns: Sequence[Column]) -> int:
-    """Return how many rows of all those columns together are read at a time."""
-    return max(1, BATCH_BYTES // max(1, sum(cell_bytes(c.datatype) for c in columns)))
 
 
 class Written(tuple[Path, ...]):  # noqa: SLOT001 -- a tuple has no room for slots that hold anything
@@ -365,7 +368,9 @@ def annotate(
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    warnings = dict.fromkeys((*wrong_sums, *_lost_already(cat, old)))
+    # A table in memory has lost something when it was written down.
+    lost = (f"'{name}': {what}" for name, what in cat.changed.items() if old.stays(name))
+    warnings = dict.fromkeys((*wrong_sums, *lost, *cat.left_behind))
     files = copies(cat, old, form, warnings.setdefault)
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
@@ -393,12 +398,6 @@ def annotate(
             left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
             warnings |= dict.fromkeys(left_out)
     return Written(finals, warnings)
-
-
-def _lost_already(cat: Catalog, old: OldColumns) -> Iterator[str]:
-    """Yield sentences on what a table in memory has lost of what is copied, as it was written down."""
-    yield from (f"'{name}': {what}" for name, what in cat.changed.items() if old.stays(name))
-    yield from cat.left_behind
 
 
 def finish(

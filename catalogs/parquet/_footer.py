@@ -441,12 +441,11 @@ def merge(
     `schema` is the metadata of a file of the new columns only, `chunks` theirs in each row group.  Keys of
     `changed` replace old ones in their place or are added, those of None go; all others stay as they are.
     """
-    groups = zip(old.list(ROW_GROUPS), chunks, strict=True)
     (root, *elements), (other, *more) = old.list(SCHEMA), schema.list(SCHEMA)
     root = root.replace(CHILDREN, I32, root.get(CHILDREN, 0) + other.get(CHILDREN, 0))
     metadata = old.replace(SCHEMA, LIST, (STRUCT, [root, *elements, *more]))
     joined = []
-    for old_group, new in groups:
+    for old_group, new in zip(old.list(ROW_GROUPS), chunks, strict=True):
         group = old_group.replace(COLUMNS, LIST, (STRUCT, old_group.list(COLUMNS) + list(new)))
         for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
             if number in old_group.fields:
@@ -454,8 +453,7 @@ def merge(
                 group = group.replace(number, I64, old_group.get(number) + added)
         joined.append(group)
     metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, joined))
-    entries = (STRUCT, replaced(old.list(KEY_VALUES), changed))
-    metadata = metadata.replace(KEY_VALUES, LIST, entries)
+    metadata = metadata.replace(KEY_VALUES, LIST, (STRUCT, replaced(old.list(KEY_VALUES), changed)))
     # If the old columns state no order, no order can be stated for all, so there are none.
     if COLUMN_ORDERS in metadata.fields:
         orders = old.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
@@ -634,24 +632,17 @@ def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
     """Return where all that stays has ended, if nothing that goes begins before; else None."""
     staying = set(leaves)
     kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
-    for group in groups:
-        for i, packed in enumerate(group.list(COLUMNS)):
-            (kept if i in staying else gone).extend(extents(decode(packed)[0]))
+    for i, packed in (numbered for group in groups for numbered in enumerate(group.list(COLUMNS))):
+        chunk = decode(packed)[0]
+        column, blocks = chunk.get(METADATA), kept if i in staying else gone
+        if (pages := pages_extent(column))[1] > pages[0]:
+            blocks.append(pages)
+        for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM)):
+            if place := fields.get(start):
+                blocks.append((place, place + (fields.get(length) or NOWHERE)))
     first_gone = min(start for start, _ in gone)
     last_kept = max(start for start, _ in kept)
     return max(end for _, end in kept) if last_kept < first_gone else None
-
-
-def extents(chunk: Struct) -> list[tuple[int, int]]:
-    """Return from and to where in the file a chunk, its indexes and its Bloom filter lie."""
-    column = chunk.get(METADATA)
-    blocks = [
-        (place, place + (fields.get(length) or NOWHERE))
-        for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM))
-        if (place := fields.get(start))
-    ]
-    pages = pages_extent(column)
-    return [pages, *blocks] if pages[1] > pages[0] else blocks
 
 
 def pages_extent(column: Struct) -> tuple[int, int]:

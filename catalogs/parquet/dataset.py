@@ -31,7 +31,14 @@ from catalogs.catalog.catalog import (
     exactly,
     require_same_units,
 )
-from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
+from catalogs.errors import (
+    CatalogError,
+    DamagedFileError,
+    FormatError,
+    require_alone,
+    require_columns,
+    require_once,
+)
 from catalogs.files import (
     HiveValue,
     expand,
@@ -98,7 +105,8 @@ class ParquetPartition(Partition):
             # Without any stored column there is nothing to count rows by.
             wanted = dict.fromkeys([*stored, *masks.values()]) or list(known)[:1]
             for batch in exactly(self.pieces(file, {name: known[name] for name in wanted}, rows), rows):
-                yield self.selected(batch, columns, masks)
+                arrays = [self.values(batch, name, masks) for name in columns]
+                yield pa.record_batch(arrays, names=list(columns)) if columns else batch.select([])
 
     def pieces(
         self, file: pq.ParquetFile, columns: Mapping[str, pa.DataType], rows: int
@@ -193,14 +201,6 @@ class ParquetPartition(Partition):
                 first, n = i + 1, 0
         return found or [self]
 
-    def selected(
-        self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]
-    ) -> pa.RecordBatch:
-        """Return the named columns of a batch, constants among them."""
-        if not columns:
-            return batch.select([])
-        return pa.record_batch([self.values(batch, c, masks) for c in columns], names=list(columns))
-
     def values(self, batch: pa.RecordBatch, name: str, masks: Mapping[str, str]) -> pa.Array:
         """Return one column of a batch, decoded, masked, of the catalogue's type."""
         if name in self.constants:
@@ -212,12 +212,8 @@ class ParquetPartition(Partition):
             array = array.dictionary_decode()
         if name in masks:
             array = masked(array, batch.column(masks[name]))
-        return self.cast(array, name) if name in self.types else array
-
-    def cast(self, array: pa.Array, name: str) -> pa.Array:
-        """Return values of a column as those of the catalogue's type, which hold them exactly."""
         try:
-            return array.cast(self.types[name])
+            return array.cast(self.types.get(name, array.type))
         except pa.ArrowInvalid as error:
             raise FormatError(
                 f"{self.remote or self.path}: '{name}' is {array.type} in this file but {self.types[name]} "
@@ -386,26 +382,6 @@ def begins_as_parquet(path: Path) -> bool:
         return stream.read(len(MAGIC)) in {MAGIC, ENCRYPTED}
 
 
-def check_no_log(folder: Path) -> None:
-    """Raise FormatError where a folder is a table of a kind whose log says which of its files count."""
-    for log, kind in LOGS.items():
-        if next(folder.glob(log), None) is not None:
-            raise FormatError(
-                f"{folder} is a table of {kind}, in which {log} says which files hold the present rows; expected a "
-                "folder in which every file does: export the table to plain Parquet with the program that wrote it"
-            )
-
-
-def check_none_wrapped(folder: Path) -> None:
-    """Raise FormatError where a file of a folder is compressed as a whole: it would be left out in silence."""
-    for path in files_below(folder):
-        if CODEC.search(path.name) and not begins_as_parquet(path):
-            raise FormatError(
-                f"{path} is compressed as a whole, expected a Parquet file, which compresses its own pages; "
-                "decompress the file"
-            )
-
-
 # Parquet files that are unlike, as one catalogue: its columns, their types, and what a file lacks of them.
 #
 # Releases are written file by file, and drift: a column that a file lacks is null in it, types widen, the order is the
@@ -536,32 +512,35 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -- every format's verb
     """Open a file, a folder or a pattern; Parquet files hold one table each, so `table` is left out."""
-    check_no_table(path, table)
+    require_alone(path, table)
     if path.is_file():
         return open_file(path)
-    if path.is_dir():
-        check_none_wrapped(path)
+    for file in files_below(path) if path.is_dir() else ():
+        if CODEC.search(file.name) and not begins_as_parquet(file):  # it would be left out in silence
+            raise FormatError(
+                f"{file} is compressed as a whole, expected a Parquet file, which compresses its own pages; "
+                "decompress the file"
+            )
     root, files = expand(path, is_parquet)
     if not files:
         raise FormatError(f"{path} holds no Parquet file; expected names ending in {', '.join(SUFFIXES)}")
     return open_files(root, files)
 
 
-def check_no_table(path: Path | str, table: str | int | None) -> None:
-    """Raise where one of several tables is asked for."""
-    if table is not None:
-        raise FormatError(f"got table={table!r} for {path}, but a Parquet file holds one table; leave it out")
-
-
 def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None = None) -> Catalog:
     """Open files that lie elsewhere, below a root, as one catalogue."""
-    check_no_table(root, table)
+    require_alone(root, table)
     return opened_together(Path(PurePosixPath(root).name), [file.key for file in files], files)
 
 
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:
     """Open files as one catalogue, which has the columns of all."""
-    check_no_log(root)
+    for log, kind in LOGS.items():
+        if next(root.glob(log), None) is not None:
+            raise FormatError(
+                f"{root} is a table of {kind}, in which {log} says which files hold the present rows; expected a "
+                "folder in which every file does: export the table to plain Parquet with the program that wrote it"
+            )
     return opened_together(root, [path.relative_to(root).as_posix() for path in files], files)
 
 

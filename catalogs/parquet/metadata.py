@@ -62,16 +62,27 @@ ARROW_KEYS = {
 
 
 def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column, ...]:
-    """Return a file's columns with all that is known of them."""
-    votable, astropy = from_votable(key_values), from_astropy(key_values)
-    return tuple(
-        column(field, from_field(field) | astropy.get(field.name, {}) | votable.get(field.name, {}))
-        for field in schema
-    )
+    """Return a file's columns with all that is known of them; what cannot be read says nothing."""
+    told: dict[str, dict[str, Any]] = {}
+    with suppress(EcsvHeaderError):
+        for c in read_columns(key_values.get(ASTROPY, "")):
+            told[c.name] = stated(unit=c.unit, ucd=c.ucd, description=c.description)
+    with suppress(VOTableError):
+        for f in read_fields(key_values.get(VOTABLE, "")):
+            about = stated(unit=f.get("unit"), ucd=f.get("ucd"), description=f.get("description", "").strip())
+            with suppress(KeyError, ValueError):
+                about["null"] = int(f["null"], 0)
+            told[f["name"]] = told.get(f["name"], {}) | about
+    return tuple(column(field, told.get(field.name, {})) for field in schema)
 
 
-def column(field: pa.Field, about: Mapping[str, Any]) -> Column:
-    """Return a column of which that is known; vectors have their shape, dictionaries the type that they decode to."""
+def column(field: pa.Field, told: Mapping[str, Any]) -> Column:
+    """Return a column by what is told of it, else by its metadata; dictionaries have the type of their values."""
+    words = {
+        k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
+        for k, v in (field.metadata or {}).items()
+    }
+    about = {name: next((words[k] for k in keys if words.get(k)), None) for name, keys in ARROW_KEYS.items()}
     datatype = field.type
     while pt.is_dictionary(datatype):
         datatype = datatype.value_type
@@ -79,42 +90,7 @@ def column(field: pa.Field, about: Mapping[str, Any]) -> Column:
     sizes = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
     if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):
         shape = tuple(map(int, sizes))
-    return Column(field.name, datatype, shape=shape, **about)
-
-
-def from_votable(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what a VOParquet file's VOTable says; nothing where it cannot be read."""
-    try:
-        fields = read_fields(key_values.get(VOTABLE, ""))
-    except VOTableError:
-        return {}
-    found = {}
-    for f in fields:
-        description = f.get("description", "").strip()
-        found[f["name"]] = stated(unit=f.get("unit"), ucd=f.get("ucd"), description=description)
-        with suppress(KeyError, ValueError):
-            found[f["name"]]["null"] = int(f["null"], 0)
-    return found
-
-
-def from_astropy(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what astropy's YAML says; nothing where it cannot be read."""
-    try:
-        columns = read_columns(key_values.get(ASTROPY, ""))
-    except EcsvHeaderError:
-        return {}
-    return {c.name: stated(unit=c.unit, ucd=c.ucd, description=c.description) for c in columns}
-
-
-def from_field(field: pa.Field) -> dict[str, Any]:
-    """Return what Arrow field metadata says."""
-    known = {
-        k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
-        for k, v in (field.metadata or {}).items()
-    }
-    return stated(
-        **{name: next((known[k] for k in keys if known.get(k)), None) for name, keys in ARROW_KEYS.items()}
-    )
+    return Column(field.name, datatype, shape=shape, **{**about, **told})
 
 
 def stated(**about: str | None) -> dict[str, Any]:
@@ -122,16 +98,14 @@ def stated(**about: str | None) -> dict[str, Any]:
     return {key: value for key, value in about.items() if value}
 
 
-def new_fields(columns: Sequence[NewColumn]) -> pa.Schema:
-    """Return the Arrow schema of new columns, with field metadata."""
-    return pa.schema(
-        pa.field(
-            c.name,
-            c.datatype,
-            metadata={k: v for k in ARROW_KEYS if (v := getattr(c, k))},
-        )
-        for c in columns
-    )
+def new_fields(columns: Sequence[Column | NewColumn]) -> pa.Schema:
+    """Return the Arrow schema of columns, with field metadata."""
+    fields = []
+    for c in columns:
+        shape = c.shape if isinstance(c, Column) and len(c.shape) > 1 else ()
+        known = {**{key: getattr(c, key) for key in ARROW_KEYS}, SHAPE: ",".join(map(str, shape))}
+        fields.append(pa.field(c.name, c.datatype, metadata={k: v for k, v in known.items() if v}))
+    return pa.schema(fields)
 
 
 def annotated_key_values(
@@ -149,8 +123,18 @@ def annotated_key_values(
     changed: dict[str, str | None] = {key: None for key in old if key.startswith(OWN)}
     changed |= {ASTROPY_LENGTH + name: None for name in dropped if ASTROPY_LENGTH + name in old}
     changed[VOTABLE_VERSION] = old.get(VOTABLE_VERSION, "1.0")
-    changed[VOTABLE] = with_votable(old, columns, new, dropped)
-    changed[ASTROPY] = with_astropy(old, columns, new, dropped)
+    # The old words on all columns with the new ones added, or new words where there are none that can be read.
+    try:
+        changed[VOTABLE] = changed_fields(old[VOTABLE], new, dropped)
+    except (KeyError, VOTableError, RecursionError):
+        known = [field_xml(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
+        changed[VOTABLE] = new_votable([*known, *(field_xml(c, str(c.width or "")) for c in new)])
+    added = [entry_line(c) for c in new]
+    try:
+        kept = remove_entries(old[ASTROPY], dropped) if dropped else old[ASTROPY]
+        changed[ASTROPY] = add_entries(kept, added)
+    except (KeyError, EcsvHeaderError):
+        changed[ASTROPY] = "\n".join(["datatype:", *(entry_line(c) for c in columns), *added])
     changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
     changed |= provenance_entries({**old, **recorded_provenance(old)}, provenance, dropped)
     if PANDAS in old:
@@ -158,29 +142,6 @@ def annotated_key_values(
     if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):
         changed[ARROW] = schema
     return changed
-
-
-def with_votable(
-    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
-) -> str:
-    """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
-    try:
-        return changed_fields(old[VOTABLE], new, dropped)
-    except (KeyError, VOTableError, RecursionError):
-        known = [field_xml(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
-        return new_votable([*known, *(field_xml(c, str(c.width or "")) for c in new)])
-
-
-def with_astropy(
-    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
-) -> str:
-    """Return astropy's YAML with the new columns: in the old one, or in one made for all columns."""
-    added = [entry_line(c) for c in new]
-    try:
-        kept = remove_entries(old[ASTROPY], dropped) if dropped else old[ASTROPY]
-        return add_entries(kept, added)
-    except (KeyError, EcsvHeaderError):
-        return "\n".join(["datatype:", *(entry_line(c) for c in columns), *added])
 
 
 def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
@@ -235,15 +196,6 @@ def pandas_attributes(pairs: Mapping[str, str]) -> dict[str, Any]:
         return {}
 
 
-def attribute_texts(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of a frame that pandas wrote, as texts or as JSON, without our provenance."""
-    return {
-        k: v if isinstance(v, str) else json.dumps(v)
-        for k, v in pandas_attributes(pairs).items()
-        if not is_provenance(k)
-    }
-
-
 def pandas_left(pairs: Mapping[str, str]) -> Iterator[str]:
     """Yield what pandas says of a frame and no other format does: which columns are its index, the order of classes."""
     try:
@@ -295,8 +247,7 @@ def create(
     # Parquet has nulls, so no value stands for them any more.
     columns = [replace(c, null=None) for c in old]
     pairs = dict(metadata) | annotated_key_values(metadata, columns, new, provenance, dropped=dropped)
-    fields = [pa.field(c.name, c.datatype, metadata=described(c)) for c in columns]
-    schema = pa.schema([*fields, *new_fields(new)], {k: v for k, v in pairs.items() if v is not None})
+    schema = new_fields([*columns, *new]).with_metadata({k: v for k, v in pairs.items() if v is not None})
     text = [f.name for f in schema if not pt.is_floating(f.type)]
     with (
         atomic_path(out) as temporary,
@@ -306,10 +257,3 @@ def create(
             arrays = [batch.column(c.name).cast(c.datatype) for c in columns]
             arrays += [pa.array(values[c.name], c.datatype) for c in new]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
-
-
-def described(column: Column) -> dict[str, str]:
-    """Return what Arrow field metadata says of a column."""
-    shape = ",".join(map(str, column.shape)) if len(column.shape) > 1 else ""
-    known = {"unit": column.unit, "ucd": column.ucd, "description": column.description, SHAPE: shape}
-    return {key: value for key, value in known.items() if value}

@@ -51,12 +51,9 @@ def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
     if len(values) == len(first) or not (whole or few):
         return True
     texts = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
-    return any(a == b or (re.search(r"\d", a) and pattern_of(a) == pattern_of(b)) for a, b in texts)
-
-
-def pattern_of(word: str) -> str:
-    """Return a word with its digits alike: 'NGC 224' and 'NGC 598' are of one pattern."""
-    return re.sub(r"\d+", "0", word)
+    # 'NGC 224' and 'NGC 598' differ in digits only.
+    patterns = ((re.sub(r"\d+", "0", a), re.sub(r"\d+", "0", b)) for a, b in texts)
+    return any(a == b for a, b in texts) or any(a == b and "0" in a for a, b in patterns)
 
 
 def is_value(word: str) -> bool:
@@ -121,14 +118,6 @@ class Dialect:
         """Matches a field as it is written, quotation marks included."""
         mark = re.escape(self.delimiter.encode())
         return re.compile(rb'((?:"(?:[^"]|"")*+")?[^' + mark + rb"]*+)(?:" + mark + rb"|\Z)", re.DOTALL)
-
-    def raw_fields(self, body: bytes) -> list[bytes]:
-        """Return the fields of a record as they are written."""
-        if b'"' not in body:
-            return body.split(self.delimiter.encode())
-        matches = self.field.findall(body)
-        # At the end of a field that ends the record, an empty one matches once more.
-        return matches if body.endswith(self.delimiter.encode()) else matches[:-1]
 
 
 QUOTED = re.compile(rb'(?:[^"]|"")*+"')
@@ -226,12 +215,6 @@ def unclosed(path: Path, record: bytes) -> DamagedFileError:
         f"{path}: a quotation in the record that begins '{shown}' is never closed; "
         'expected a closing " before a delimiter or line end: correct that line, or fetch the file again'
     )
-
-
-def require_one(path: Path, table: str | int | None) -> None:
-    """Raise FormatError where one of several tables is asked for."""
-    if table is not None:
-        raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
 
 
 def is_data(record: bytes) -> bool:
@@ -365,7 +348,9 @@ def appended(dialect: Dialect, stay: Sequence[int] | None, record: bytes, text: 
     if stay is None:
         return record[:end] + mark + text + record[end:]
     start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
-    fields = dialect.raw_fields(record[start:end])
+    body = record[start:end]
+    # An empty one matches once more at the end of a field that ends the record.
+    fields = dialect.field.findall(body) if b'"' in body else body.split(mark)
     return record[:start] + mark.join([*(fields[i] for i in stay), text]) + record[end:]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +20,12 @@ from astropy.table import MaskedColumn, Table
 
 from catalogs.arrays import text_of
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition, recognised_provenance
-from catalogs.errors import DamagedFileError, FormatError, require_columns
+from catalogs.errors import DamagedFileError, FormatError, require_alone, require_columns
 from catalogs.files import Stamp, check_unchanged, reading, stamp
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.parquet.metadata import columns_of
-from catalogs.text._records import Dialect, is_data, require_one, words_of_line
+from catalogs.text._records import Dialect, is_data, words_of_line
 from catalogs.text.sniff import ASCII, DESCRIBED, LayoutKind, layout_of, readme_of
 
 Layout = tuple[LayoutKind, Dialect]
@@ -47,9 +46,16 @@ def _read(path: Path, layout: Layout, missing: tuple[str, ...], _seen: Stamp) ->
     FormatError where it is too large or has two columns of a name, DamagedFileError where it is no such table.
     """
     lines = _lines(path)
-    with _explained(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # units that are not standard pass through as they are spelt
-        table = _by_astropy(path, layout, lines, missing)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # units that are not standard pass through as they are spelt
+            table = _by_astropy(path, layout, lines, missing)
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        said = " ".join(str(error).split())[:LONGEST_WORDS]
+        raise DamagedFileError(
+            f"{path} is damaged or not a table: {said}; expected rows as its header describes them: correct "
+            "it, or fetch it again"
+        ) from None
     for column in table.columns.values():
         if column.dtype.kind == "U" and isinstance(column, MaskedColumn):
             table[column.name] = column.filled("")  # no text is the empty one, as in all text tables
@@ -95,6 +101,9 @@ def _by_blanks(dialect: Dialect, lines: list[str], fill: Sequence[tuple[str, str
     """Return astropy's table of rows of as many words each; the comments, but for the names, go into its `meta`."""
     rows = [line for line in lines[dialect.header + 1 :] if is_data(line.encode()) and line.strip()]
     table = Table(names=list(dialect.names), dtype=["U1"] * len(dialect.names))
+    # Numbers with a zero in front are names: texts, as in CSV.
+    odd = (zip(dialect.names, words_of_line(row), strict=False) for row in rows if ZERO_IN_FRONT.search(row))
+    names_of_numbers = {n for words in odd for n, word in words if NAME_OF_NUMBER.fullmatch(word)}
     if rows:
         table = astropy_ascii.read(
             rows,
@@ -104,7 +113,7 @@ def _by_blanks(dialect: Dialect, lines: list[str], fill: Sequence[tuple[str, str
             delimiter=" ",
             fast_reader=True,
             fill_values=fill,
-            converters=_texts(rows, dialect.names),
+            converters={name: [convert_numpy(str)] for name in names_of_numbers},
         )
     comments = [
         line.lstrip("# ") for i, line in enumerate(lines) if i != dialect.header and line.startswith("#")
@@ -112,32 +121,6 @@ def _by_blanks(dialect: Dialect, lines: list[str], fill: Sequence[tuple[str, str
     if comments:
         table.meta["comments"] = comments
     return table
-
-
-def _texts(rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """Return the converters of columns of numbers with a zero in front, which are names: texts, as in CSV."""
-    odd: set[str] = set()
-    for row in rows:
-        if ZERO_IN_FRONT.search(row):
-            odd |= {
-                n
-                for n, word in zip(names, words_of_line(row), strict=False)
-                if NAME_OF_NUMBER.fullmatch(word)
-            }
-    return {name: [convert_numpy(str)] for name in odd}
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Return our own words for astropy's message that the rows do not fit the header."""
-    try:
-        yield
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        said = " ".join(str(error).split())[:LONGEST_WORDS]
-        raise DamagedFileError(
-            f"{path} is damaged or not a table: {said}; expected rows as its header describes them: correct "
-            "it, or fetch it again"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -169,7 +152,7 @@ class AsciiPartition(Partition):
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb
     """Open such a table; the texts of `missing` stand for no value."""
-    require_one(path, table)
+    require_alone(path, table)
     layout = layout_of(path)
     if layout is None:
         raise FormatError(

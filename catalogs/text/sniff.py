@@ -223,7 +223,12 @@ def layout_of(path: Path) -> tuple[LayoutKind, Dialect] | None:
     text = head.decode("utf-8", "replace").lstrip("\ufeff")
     lines = [line.decode("utf-8", "replace").lstrip("\ufeff") for line in head_lines(head)]
     rows = [line.rstrip() for line in lines if is_data(line.encode())]
-    kind: LayoutKind | None = "cds" if is_described(path, text) else None
+    described = [match[1].strip() for match in DESCRIBED.finditer(text)]
+    if described and is_readme(path):
+        raise FormatError(
+            f"{path} describes tables but holds no rows; open one of the tables instead: {', '.join(described)}"
+        )
+    kind: LayoutKind | None = "cds" if described or readme_of(path) is not None else None
     kind = kind or ("ipac" if IPAC.match(text) else "sextractor" if SEXTRACTOR.match(text) else None)
     if kind is None and is_delimited(head):
         return None
@@ -238,18 +243,6 @@ def layout_of(path: Path) -> tuple[LayoutKind, Dialect] | None:
 def is_readme(path: Path) -> bool:
     """Say whether a file is named as the descriptions of tables are."""
     return path.name in READMES
-
-
-def is_described(path: Path, text: str) -> bool:
-    """Say whether a table is described byte by byte; FormatError of a ReadMe, which has no rows."""
-    if DESCRIBED.search(text) is None:
-        return readme_of(path) is not None
-    if is_readme(path):
-        names = ", ".join(match[1].strip() for match in DESCRIBED.finditer(text))
-        raise FormatError(
-            f"{path} describes tables but holds no rows; open one of the tables instead: {names}"
-        )
-    return True
 
 
 def readme_of(path: Path) -> Path | None:

@@ -33,7 +33,7 @@ from catalogs.catalog.catalog import (
     recognised_provenance,
 )
 from catalogs.catalog.new_columns import NewColumn, Provenance
-from catalogs.errors import DamagedFileError, FormatError, require_columns
+from catalogs.errors import DamagedFileError, FormatError, require_alone, require_columns
 from catalogs.files import COMPRESSED_SUFFIXES, atomic_path, reading
 from catalogs.metadata.astropy_header import (
     META,
@@ -57,7 +57,6 @@ from catalogs.text._records import (
     is_data,
     is_plain,
     quoted,
-    require_one,
     value_lines,
 )
 from catalogs.text.sniff import ECSV_MARK, convert, head_lines, infer_types, require_table
@@ -72,7 +71,6 @@ ECSV_NULL = "null"
 class TextPartition(Partition):
     """One text table.
 
-    A `slim` copy has no comments.
     `comments` are lines of comments, `commented_out` those that may be rows whose first field begins with #.
     """
 
@@ -181,14 +179,23 @@ def explained(path: Path) -> Iterator[None]:
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb
     """Open a text table; the texts of `missing` stand for no value in columns of numbers, as does none."""
-    require_one(path, table)
+    require_alone(path, table)
     with reading(path) as stream:
         first = stream.read(HEAD_BYTES)
     require_table(path, first)
     head = head_lines(first)
-    opened = open_ecsv if head and head[0].startswith(ECSV_MARK) else open_csv
     with explained(path):
-        partition = opened(path, head, tuple(missing))
+        if head and head[0].startswith(ECSV_MARK):
+            dialect, columns = ecsv_dialect(head, path)
+            more = len(other_meta(header_text(head[: dialect.header])))
+            texts = (ECSV_NULL, *missing)
+            partition = TextPartition(
+                path, path.name, 0, ECSV, dialect, columns, missing=texts, comments=more
+            )
+            n_rows = sum(b.num_rows for b in partition.pieces(dialect.names[:1]))
+            partition = replace(partition, n_rows=n_rows)
+        else:
+            partition = open_csv(path, head, tuple(missing))
     metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
     metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
     if partition.format == ECSV:
@@ -196,15 +203,6 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     else:
         metadata |= recognised_provenance(partition.columns)
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
-
-
-def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
-    """Open a table whose header says what its columns are."""
-    dialect, columns = ecsv_dialect(head, path)
-    missing = (ECSV_NULL, *missing)
-    partition = TextPartition(path, path.name, 0, ECSV, dialect, columns, missing=missing)
-    partition = replace(partition, comments=len(other_meta(header_text(head[: dialect.header]))))
-    return replace(partition, n_rows=sum(b.num_rows for b in partition.pieces(dialect.names[:1])))
 
 
 def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
@@ -238,8 +236,9 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         )
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
-    partition = TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
-    return replace(partition, commented_out=doubtful, comments=comments)
+    return TextPartition(
+        path, path.name, n_rows, CSV, dialect, columns, encoding, missing, doubtful, comments
+    )
 
 
 def like_rows(comments: Sequence[bytes], dialect: Dialect) -> list[bytes]:

@@ -30,7 +30,7 @@ from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text
 from catalogs.metadata.astropy_header import ASTROPY, ASTROPY_LENGTH, entry_line
 from catalogs.metadata.votable_fields import field_xml, new_votable
-from catalogs.parquet.metadata import VOTABLE, VOTABLE_VERSION, described
+from catalogs.parquet.metadata import VOTABLE, VOTABLE_VERSION, new_fields
 from flows.classification import steps as classification
 from flows.documents import write_document
 from flows.models.description import ModelDescription
@@ -161,7 +161,7 @@ def read_openngc(database: Path | None = None) -> pa.Table:
     values = dict(zip((c.name for c in COLUMNS), zip(*rows, strict=True), strict=True)) if rows else {}
     if not values:
         raise DemoDataError(f"{path} holds no galaxies, expected about 10,000; reinstall pyongc")
-    schema = pa.schema([pa.field(c.name, c.datatype, metadata=described(c)) for c in COLUMNS])
+    schema = new_fields(COLUMNS)
     return pa.table([_column(c, values[c.name]) for c in COLUMNS], schema=schema)
 
 
