@@ -140,7 +140,19 @@ def table_of(hdu: Hdu) -> Table:
     if (n_axes, n_groups, bits) != (2, 1, 8):
         raise header.damaged(f"NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; expected 2, 1, 8")
     row_bytes, n_rows = header.integer("NAXIS1"), header.integer("NAXIS2")
-    columns = _columns(header, row_bytes)
+    n_fields = header.integer("TFIELDS")
+    if n_fields > MAX_FIELDS:
+        raise header.damaged(f"TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}")
+    columns: list[FitsColumn] = []
+    offset = 0
+    for n in range(1, n_fields + 1):
+        columns.append(column_of(header, n, offset))
+        offset += columns[-1].n_bytes
+    if offset != row_bytes:
+        raise header.damaged(
+            f"the {n_fields} columns take {offset:,} bytes a row by their TFORMn, but NAXIS1 says {row_bytes:,}; "
+            "the header is damaged"
+        )
     if row_bytes > MAX_ROW or (n_rows and not row_bytes):
         raise FormatError(
             f"{header.where}: got {n_rows:,} rows of {row_bytes:,} bytes, expected 1 to {MAX_ROW:,} bytes in "
@@ -153,22 +165,7 @@ def table_of(hdu: Hdu) -> Table:
             f"THEAP puts the heap at byte {heap:,} of the data; expected {main:,}, where the rows end, to "
             f"{hdu.data_bytes:,}"
         )
-    return Table(hdu, columns, n_rows, row_bytes, heap - main)
-
-
-def _columns(header: Header, row_bytes: int) -> tuple[FitsColumn, ...]:
-    n_fields = header.integer("TFIELDS")
-    if n_fields > MAX_FIELDS:
-        raise header.damaged(f"TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}")
-    columns: list[FitsColumn] = []
-    offset = 0
-    for n in range(1, n_fields + 1):
-        columns.append(column_of(header, n, offset))
-        offset += columns[-1].n_bytes
-    if offset != row_bytes:
-        took = f"the {n_fields} columns take {offset:,} bytes a row by their TFORMn"
-        raise header.damaged(f"{took}, but NAXIS1 says {row_bytes:,}; the header is damaged")
-    return tuple(columns)
+    return Table(hdu, tuple(columns), n_rows, row_bytes, heap - main)
 
 
 def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") -> FitsColumn:
@@ -184,7 +181,10 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     heap, width = "", 0
     shape: tuple[int, ...] = () if repeat == 1 else (repeat,)
     if code in HEAP_CODES:
-        heap, code, shape = code, _heap_code(header, n, form, rest, repeat), ()
+        inner = HEAP_FORM.fullmatch(rest.strip())
+        if not inner or repeat > 1:
+            raise header.damaged(f"TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'")
+        heap, code, shape = code, inner[1].upper(), ()
     elif code == "A":
         width, shape = _texts(header, n, repeat, rest)
         repeat = math.prod(shape)
@@ -210,13 +210,6 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
         ucd=header.text(f"TUCD{n}"),
         description=header.text(f"TCOMM{n}") or ("" if BOILERPLATE.fullmatch(comment) else comment) or None,
     )
-
-
-def _heap_code(header: Header, n: int, form: str, rest: str, repeat: int) -> str:
-    parts = HEAP_FORM.fullmatch(rest.strip())
-    if not parts or repeat > 1:
-        raise header.damaged(f"TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'")
-    return parts[1].upper()
 
 
 def _texts(header: Header, n: int, n_bytes: int, rest: str) -> tuple[int, tuple[int, ...]]:

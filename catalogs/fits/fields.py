@@ -322,8 +322,9 @@ class FitsField:
             )
 
     def _encoded(self, values: pa.Array) -> Stored:
-        if self.is_text:
-            return encoded_text(values.fill_null(""), self.width)
+        if self.is_text:  # in ASCII, padded with NUL
+            padded = pc.ascii_rpad(values.fill_null(""), self.width, padding="\0")
+            return np.frombuffer(padded.buffers()[2] or b"", f"S{self.width}", len(padded))
         if self.code == "L":
             truth = values.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- the value
             present = values.is_valid().to_numpy(zero_copy_only=False)
@@ -337,9 +338,3 @@ class FitsField:
             sign = "u" if self.code == "B" else "i"
             numbers = np.bitwise_xor(unsigned, top).view(f"{sign}{numbers.itemsize}")
         return np.asarray(numbers.astype(self.stored_element))
-
-
-def encoded_text(values: pa.Array, width: int) -> Stored:
-    """Return texts in ASCII, padded with NUL."""
-    padded = pc.ascii_rpad(values, width, padding="\0")
-    return np.frombuffer(padded.buffers()[2] or b"", f"S{width}", len(padded))

@@ -234,22 +234,16 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
         start = source.read(offset, 8).tobytes()
         if hdus and start != b"XTENSION"[: len(start)]:
             break
-        hdu = _read_hdu(source, len(hdus), offset)
-        hdus.append(hdu)
+        header = _read_header(source, f"{source.path}, HDU {len(hdus)}", offset)
+        kind = (header.text("XTENSION") or "PRIMARY").strip()
+        hdus.append(hdu := Hdu(len(hdus), header, kind, _data_bytes(header)))
+        if (end := hdu.data_offset + hdu.data_bytes) > source.size:
+            raise DamagedFileError(
+                f"{source.path} is cut short: the data of HDU {hdu} should end at byte {end:,} by the header, but the "
+                f"file ends at {source.size:,}; copy it again"
+            )
         offset = hdu.end
     return tuple(hdus)
-
-
-def _read_hdu(source: Source, index: int, offset: int) -> Hdu:
-    header = _read_header(source, f"{source.path}, HDU {index}", offset)
-    kind = (header.text("XTENSION") or "PRIMARY").strip()
-    hdu = Hdu(index, header, kind, _data_bytes(header))
-    if hdu.data_offset + hdu.data_bytes > source.size:
-        raise DamagedFileError(
-            f"{source.path} is cut short: the data of HDU {hdu} should end at byte "
-            f"{hdu.data_offset + hdu.data_bytes:,} by the header, but the file ends at {source.size:,}; copy it again"
-        )
-    return hdu
 
 
 def _read_header(source: Source, where: str, offset: int) -> Header:
@@ -313,24 +307,24 @@ def _logical_cards(cards: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _parse(text: str) -> tuple[Value, str]:
-    """Return the value and the comment of what stands after `=`."""
-    if string := STRING.match(text):
-        value = string[1].replace("''", "'").rstrip()
-        return _unicode(value), _unicode(text[string.end() :].partition("/")[2].strip())
-    scalar, _, comment = text.partition("/")
-    text, comment = scalar.strip(), _unicode(comment.strip())
-    if text in LOGICAL:
-        return LOGICAL[text], comment
-    if INTEGER.fullmatch(text):
-        return int(text), comment
-    if REAL.fullmatch(text.upper()):
-        return float(text.upper().replace("D", "E")), comment
-    return text or None, comment
+    """Return the value and the comment of what stands after `=`.
 
-
-def _unicode(text: str) -> str:
-    """Undo UTF-8: the Standard has ASCII only, and files have degree signs all the same."""
-    return text_of(text.encode("latin-1"))
+    UTF-8 is undone: the Standard has ASCII only, and files have degree signs all the same.
+    """
+    string = STRING.match(text)
+    behind = text[string.end() :] if string else text
+    scalar, _, comment = behind.partition("/")
+    comment, scalar = text_of(comment.strip().encode("latin-1")), scalar.strip()
+    value: Value = scalar or None
+    if string:
+        value = text_of(string[1].replace("''", "'").rstrip().encode("latin-1"))
+    elif scalar in LOGICAL:
+        value = LOGICAL[scalar]
+    elif INTEGER.fullmatch(scalar):
+        value = int(scalar)
+    elif REAL.fullmatch(scalar.upper()):
+        value = float(scalar.upper().replace("D", "E"))
+    return value, comment
 
 
 # FITS Standard 4.0, section 4.4.2.7 and appendix J.
@@ -416,17 +410,14 @@ def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
 
 def encoded(total: int) -> str:
     """Return the 16 characters that make the HDU, whose sum is `total` with BLANK in their place, sum to -0."""
-    quads = [_quad(byte) for byte in (ALL_ONES - total).to_bytes(4)]
+    quads = []  # of each byte four characters that sum to it plus four zeros, without punctuation
+    for byte in (ALL_ONES - total).to_bytes(4):
+        quotient, remainder = divmod(byte, 4)
+        quad = [ord("0") + quotient + remainder, *[ord("0") + quotient] * 3]
+        while any(c in PUNCTUATION for c in quad):
+            for i in (0, 2):
+                if quad[i] in PUNCTUATION or quad[i + 1] in PUNCTUATION:
+                    quad[i], quad[i + 1] = quad[i] + 1, quad[i + 1] - 1
+        quads.append(quad)
     text = "".join(chr(quad[i]) for i in range(4) for quad in quads)
     return text[-1] + text[:-1]  # the value begins one byte into a word
-
-
-def _quad(byte: int) -> list[int]:
-    """Return four characters that sum to the byte plus four zeros, without punctuation."""
-    quotient, remainder = divmod(byte, 4)
-    quad = [ord("0") + quotient + remainder, *[ord("0") + quotient] * 3]
-    while any(c in PUNCTUATION for c in quad):
-        for i in (0, 2):
-            if quad[i] in PUNCTUATION or quad[i + 1] in PUNCTUATION:
-                quad[i], quad[i + 1] = quad[i] + 1, quad[i + 1] - 1
-    return quad

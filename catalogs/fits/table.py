@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     seen = stamp(path)
     with open_tables(path, seen) as source:
         hdu = _chosen(path, read_hdus(source), table, columns)
-    restored = hdu.index if hdu.kind == ASCII_TABLE or is_compressed(hdu) else None
+    restored = hdu.index if hdu.kind == ASCII_TABLE or "ZTABLE" in hdu.header else None
     if restored is not None:
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
@@ -123,7 +122,16 @@ class FitsPartition(Partition):
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
             for start in range(0, self.n_rows, rows):
-                yield _batch(source, self.table, chosen, self.first + start, min(rows, self.n_rows - start))
+                n = min(rows, self.n_rows - start)
+                stored = _stored(source, self.table, chosen, self.first + start, n)
+                arrays = [
+                    heap_cells(source, self.table, c, values) if c.heap else cells(c, values)
+                    for c, values in zip(chosen, stored, strict=True)
+                ]
+                if arrays:
+                    yield pa.RecordBatch.from_arrays(arrays, names=[c.name for c in chosen])
+                else:  # a batch of no columns has a length only when made from structs
+                    yield pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([])))
 
     def divided(self, rows: int) -> list[FitsPartition]:
         """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
@@ -141,8 +149,10 @@ class FitsPartition(Partition):
         """
         if not isinstance(other, FitsPartition) or other.n_rows != self.n_rows:
             return {}
-        theirs = {bare(c) for c in other.table.columns}
-        alike = [c for c in self.table.columns if bare(c) in theirs and not c.heap]
+        # Columns are alike but for what is said of them beside the place and the meaning of their bytes.
+        silent: dict[str, Any] = {"unit": None, "ucd": None, "description": None}
+        theirs = {replace(c, **silent) for c in other.table.columns}
+        alike = [c for c in self.table.columns if replace(c, **silent) in theirs and not c.heap]
         texts = [c for c in alike if c.code == "A" and c.width and not c.shape]
         empty = np.zeros(len(texts), np.int64)
         width = max((c.offset + c.n_bytes for c in alike), default=0)
@@ -204,29 +214,10 @@ class FitsPartition(Partition):
         return self.table.columns[names.index(name)]
 
 
-def bare(column: FitsColumn) -> FitsColumn:
-    """Return a column without what is said of it beside the place and the meaning of its bytes."""
-    return replace(column, unit=None, ucd=None, description=None)
-
-
-def _batch(
-    source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
-) -> pa.RecordBatch:
-    """Return rows as Arrow: picked out of the records in small blocks, decoded all at once."""
-    stored = _stored(source, table, columns, start, n_rows)
-    arrays = [
-        heap_cells(source, table, c, values) if c.heap else cells(c, values)
-        for c, values in zip(columns, stored, strict=True)
-    ]
-    if not arrays:  # a batch of no columns has a length only when made from structs
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
-
-
 def _stored(
     source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
 ) -> list[npt.NDArray[np.generic]]:
-    """Return the columns as they are stored, but contiguous and in native byte order."""
+    """Return the columns, picked out of the records in small blocks, but contiguous and in native byte order."""
     names = [str(i) for i in range(len(columns))]
     formats = [field_type(c) for c in columns]
     record = np.dtype(
@@ -350,9 +341,27 @@ class _Field:
 
 def ascii_as_binary(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
     """Return the cards of the binary table, and its rows in blocks."""
-    fields = _fields(hdu)
+    header = hdu.header
+    shape = header.integer("NAXIS"), header.value("BITPIX"), header.integer("PCOUNT", 0)
+    n_fields, width = header.integer("TFIELDS"), header.integer("NAXIS1")
+    if shape != (2, 8, 0) or n_fields > MAX_FIELDS or not width > 0:
+        raise header.damaged(
+            f"NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected (2, 8, 0), at most "
+            f"{MAX_FIELDS}, at least 1"
+        )
+    fields = [_Field(header, n, width) for n in range(1, n_fields + 1)]
     row = np.dtype([(str(field.number), field.stored) for field in fields])
-    return _cards(hdu, fields, row.itemsize), _rows_of_fields(source, hdu, fields, row)
+    cards: list[bytes] = []  # the old ones, but for those that describe characters
+    for card in header.cards:
+        if card.startswith(b"XTENSION="):
+            cards += text_cards("XTENSION", "BINTABLE", "binary table extension")
+        elif card.startswith(b"NAXIS1  ="):
+            cards.append(integer_card("NAXIS1", row.itemsize, "width of table in bytes"))
+        elif not REWRITTEN.match(card):
+            cards.append(card)
+        if card.startswith(b"TFIELDS ="):
+            cards += [c for field in fields for c in field.cards()]
+    return cards, _rows_of_fields(source, hdu, fields, row)
 
 
 def _rows_of_fields(
@@ -374,40 +383,13 @@ def _rows_of_fields(
         yield block.view(np.uint8)
 
 
-def _fields(hdu: Hdu) -> tuple[_Field, ...]:
-    header = hdu.header
-    shape = header.integer("NAXIS"), header.value("BITPIX"), header.integer("PCOUNT", 0)
-    n_fields, width = header.integer("TFIELDS"), header.integer("NAXIS1")
-    if shape != (2, 8, 0) or n_fields > MAX_FIELDS or not width > 0:
-        raise header.damaged(
-            f"NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected (2, 8, 0), at most "
-            f"{MAX_FIELDS}, at least 1"
-        )
-    return tuple(_Field(header, n, width) for n in range(1, n_fields + 1))
-
-
-def _cards(hdu: Hdu, fields: Sequence[_Field], row_bytes: int) -> list[bytes]:
-    """Return the cards of the binary table: the old ones, but for those that describe characters."""
-    cards: list[bytes] = []
-    for card in hdu.header.cards:
-        if card.startswith(b"XTENSION="):
-            cards += text_cards("XTENSION", "BINTABLE", "binary table extension")
-        elif card.startswith(b"NAXIS1  ="):
-            cards.append(integer_card("NAXIS1", row_bytes, "width of table in bytes"))
-        elif not REWRITTEN.match(card):
-            cards.append(card)
-        if card.startswith(b"TFIELDS ="):
-            cards += [c for field in fields for c in field.cards()]
-    return cards
-
-
 # FITS Standard 4.0, section 10.3: a row holds a tile of many rows, each column of it compressed for itself as GZIP_1
 # (the bytes), GZIP_2 (the bytes sorted by significance) or RICE_1.
 
 GONE = re.compile(
     rb"(?:ZFORM|ZCTYP)[1-9]\d* *=|(?:ZTABLE|ZTILELEN|ZNAXIS[12]|ZPCOUNT|ZHECKSUM|ZDATASUM|CHECKSUM|DATASUM) *="
 )
-SIZES = {b"NAXIS1": "ZNAXIS1", b"NAXIS2": "ZNAXIS2", b"PCOUNT": "ZPCOUNT"}
+SIZES = {"NAXIS1": "ZNAXIS1", "NAXIS2": "ZNAXIS2", "PCOUNT": "ZPCOUNT"}
 MAX_TILE = 1 << 30
 """Bytes of a tile: writers make them of some ten million."""
 SHUFFLED = {"I": 2, "J": 4, "K": 8, "E": 4, "D": 8}
@@ -416,34 +398,21 @@ RICE_BYTES = {"B": 1, "I": 2, "J": 4}
 RICE_BLOCK = 32
 
 
-def is_compressed(hdu: Hdu) -> bool:
-    """Say whether an HDU is a tile-compressed table."""
-    return "ZTABLE" in hdu.header
-
-
-def decompressed_cards(hdu: Hdu) -> list[bytes]:
-    """Return the cards of the table as it was: forms and sizes restored, the words of compression gone."""
-    cards: list[bytes] = []
-    for card in hdu.header.cards:
-        keyword = card[:8].rstrip()
-        if keyword in SIZES:
-            name = keyword.decode()
-            size = hdu.header.integer(SIZES[keyword])
-            cards.append(integer_card(name, size, hdu.header.comment(name)))
-        elif match := re.fullmatch(rb"TFORM(\d+)", keyword):
-            form = hdu.header.text(f"ZFORM{match[1].decode()}") or ""
-            cards += text_cards(keyword.decode(), form)
-        elif not GONE.match(card):
-            cards.append(card)
-    return cards
-
-
 def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
     """Return the cards of the table as it was, and its rows tile by tile."""
     tiles = Tiles(hdu)
     n_bytes = tiles.n_rows * tiles.row_bytes
     require_room(source.path, n_bytes, n_bytes)
-    return decompressed_cards(hdu), _checked_rows(source, tiles)
+    cards: list[bytes] = []  # forms and sizes restored, the words of compression gone
+    for card in hdu.header.cards:
+        name = card[:8].rstrip().decode("latin-1")
+        if name in SIZES:
+            cards.append(integer_card(name, hdu.header.integer(SIZES[name]), hdu.header.comment(name)))
+        elif re.fullmatch(r"TFORM\d+", name):
+            cards += text_cards(name, hdu.header.text(f"Z{name[1:]}") or "")
+        elif not GONE.match(card):
+            cards.append(card)
+    return cards, _checked_rows(source, tiles)
 
 
 def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
@@ -471,6 +440,7 @@ class Tiles:
         for n in range(1, len(self.table.columns) + 1):
             self.columns.append(column_of(header, n, offset, keyword="ZFORM"))
             offset += self.columns[-1].n_bytes
+        self.row = np.dtype([(str(i), field_type(c)) for i, c in enumerate(self.table.columns)])
         self.algorithms = [header.text(f"ZCTYP{n}") or "" for n in range(1, len(self.columns) + 1)]
         tiles = -(-self.n_rows // max(1, self.length))
         plain = all(c.heap and c.code == "B" for c in self.table.columns)
@@ -494,15 +464,10 @@ class Tiles:
             rows[:, column.offset : column.offset + column.n_bytes] = cells.reshape(n, column.n_bytes)
         return rows.reshape(-1)
 
-    @cached_property
-    def descriptors(self) -> np.dtype[Any]:
-        """A row of the compressed table."""
-        return np.dtype([(str(i), field_type(c)) for i, c in enumerate(self.table.columns)])
-
     def packed(self, source: Source, number: int, i: int) -> bytes:
         """Return the compressed bytes of a column's tile."""
         row = source.read(self.hdu.data_offset + number * self.table.row_bytes, self.table.row_bytes)
-        place = row.view(self.descriptors)[str(i)].astype(np.int64)
+        place = row.view(self.row)[str(i)].astype(np.int64)
         # TZERO and TNULL are those of the column that it was, not of these bytes.
         stored = replace(self.table.columns[i], scale=1.0, zero=0.0, null=None)
         cell = heap_cells(source, self.table, stored, place)
@@ -581,7 +546,7 @@ def open_tables(path: Path, expected: Stamp, number: int | None = None) -> Itera
 def _restored(path: Path, expected: Stamp, number: int) -> Source:
     with open_source(path, expected) as source, tempfile.TemporaryFile() as stream:
         hdu = read_hdus(source)[number]
-        cards, blocks = (decompressed if is_compressed(hdu) else ascii_as_binary)(source, hdu)
+        cards, blocks = (decompressed if "ZTABLE" in hdu.header else ascii_as_binary)(source, hdu)
         for piece in source.pieces(0, hdu.header.offset):
             stream.write(piece.data)
         stream.write(header_bytes(cards))
