@@ -65,7 +65,12 @@ def atomic_path(final: Path) -> Iterator[Path]:
     try:  # the lock goes when the process does, however it ends
         temporary, lock = _locked(final.parent)
     except OSError as error:
-        raise StorageError(_not_writable(final, error)) from error
+        if error.errno in NO_ROOM:
+            raise StorageError(_no_room(final, error)) from error
+        why = f"{error.strerror} in {final.parent}; expected a folder that you may write to; check its permissions"
+        if error.errno == errno.ENOENT:
+            why = f"there is no folder {final.parent}; create it first"
+        raise StorageError(f"{final} cannot be written: {why}, or choose another folder") from error
     parent = final.parent.stat()
     try:
         yield temporary
@@ -195,24 +200,17 @@ def _locked(parent: Path, *, folder: bool = False) -> tuple[Path, int]:
                 path.mkdir()
             flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
             descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-            if _is_kept(path, descriptor):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                kept = os.path.samestat(os.fstat(descriptor), path.stat())
+            except (BlockingIOError, FileNotFoundError):
+                kept = False
+            except OSError:
+                kept = True  # some network file systems have no locks: there `sweep` removes nothing
+            if kept:
                 return path, descriptor
             os.close(descriptor)
         parent.stat()
-
-
-def _is_kept(path: Path, descriptor: int) -> bool:
-    """Lock a temporary; say whether no `sweep` was there first."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # some network file systems have no locks: there `sweep` removes nothing
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _removed(path: Path) -> bool:
@@ -241,17 +239,6 @@ def flush_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _not_writable(final: Path, error: OSError) -> str:
-    if error.errno in NO_ROOM:
-        return _no_room(final, error)
-    if error.errno == errno.ENOENT:
-        return f"{final} cannot be written: there is no folder {final.parent}; create it first"
-    return (
-        f"{final} cannot be written: {error.strerror} in {final.parent}; expected a folder that you may "
-        "write to; check its permissions, or choose another folder"
-    )
 
 
 def _no_room(final: Path, error: OSError) -> str:

@@ -174,8 +174,13 @@ def open_several(
     """Open a folder or a pattern: as one catalogue where its format knows folders, else file by file."""
     if path.is_dir():
         whole = next((f for f in FORMATS.values() if f.folders and f.sniff(path, b"")), None)
-        if whole is FORMATS["parquet"]:
-            require_parquet_alone(path)
+        if whole is FORMATS["parquet"]:  # other tables would be left out in silence
+            other = [s for key in ("fits", "votable") for s in FORMATS[key].suffixes if s != ".xml"]
+            for stray in (p for p in files_below(path) if p.name.lower().endswith(tuple(other))):
+                raise FormatError(
+                    f"{path} holds Parquet files and {stray.relative_to(path)}, expected files of one format; name "
+                    f"them one by one, or by a pattern such as '{path}/*.parquet'"
+                )
         if whole is not None:
             return whole.open(path, table, columns, missing)
     root, files = tables_of(path)
@@ -196,20 +201,9 @@ def open_files(root: Path, files: Sequence[Path], open_one: Callable[[Path], Cat
     return joined(root, files, [open_one(f) for f in files])
 
 
-def require_parquet_alone(folder: Path) -> None:
-    """Raise FormatError where a folder of Parquet files holds other tables, which would be left out in silence."""
-    other = [s for key in ("fits", "votable") for s in FORMATS[key].suffixes if s != ".xml"]
-    stray = next((p for p in files_below(folder) if p.name.lower().endswith(tuple(other))), None)
-    if stray is not None:
-        raise FormatError(
-            f"{folder} holds Parquet files and {stray.relative_to(folder)}, expected files of one format; name them "
-            f"one by one, or by a pattern such as '{folder}/*.parquet'"
-        )
-
-
 def tables_of(path: Path) -> tuple[Path, list[Path]]:
     """Return the root and the files of a folder or a pattern; of a folder without notes that lie beside its tables."""
-    root, files = expand(path, is_named_as_table)
+    root, files = expand(path, lambda file: file.name.lower().endswith(all_suffixes()) or is_parquet(file))
     return root, without_notes(files) if path.is_dir() else files
 
 
@@ -228,11 +222,6 @@ def without_notes(files: Sequence[Path]) -> list[Path]:
 def all_suffixes() -> tuple[str, ...]:
     """Return the suffixes of all formats."""
     return tuple(s for f in FORMATS.values() for s in f.suffixes)
-
-
-def is_named_as_table(path: Path) -> bool:
-    """Say whether a file's name has a suffix of some format, or it is Parquet without one."""
-    return path.name.lower().endswith(all_suffixes()) or is_parquet(path)
 
 
 def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Catalog:

@@ -78,8 +78,7 @@ def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str
     """
     partitions: list[Partition] = []
     wrong: list[str] = []
-    for partition in catalog.partitions:
-        here, what, own = partition.verified()
+    for here, what, own in (partition.verified() for partition in catalog.partitions):
         if own and checksums == "quarantine":
             raise DamagedFileError(
                 f"{what}: the file changed after it was written; get another copy, or, if its writer kept the sums of "
@@ -88,7 +87,7 @@ def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str
         partitions.append(here)
         if what and checksums != "ignore":
             wrong.append(
-                what if own else f"{what}; the card was copied from another table, as astropy's Table does"
+                what + ("" if own else "; the card was copied from another table, as astropy's Table does")
             )
     return replace(catalog, partitions=tuple(partitions)), tuple(wrong)
 
@@ -108,22 +107,14 @@ def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
     for batch in batches:
         rest = batch
         while rest.num_rows:
-            part = rest.slice(0, rows - n_waiting)
-            rest = rest.slice(part.num_rows)
-            waiting.append(part)
-            n_waiting += part.num_rows
+            waiting.append(rest.slice(0, rows - n_waiting))
+            rest = rest.slice(waiting[-1].num_rows)
+            n_waiting += waiting[-1].num_rows
             if n_waiting == rows:
-                yield one(waiting)
+                yield pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
                 waiting, n_waiting = [], 0
     if waiting:
-        yield one(waiting)
-
-
-def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        yield pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
 
 
 def cell_bytes(datatype: pa.DataType, text: int = TEXT_BYTES) -> int:
@@ -271,10 +262,6 @@ class Partition(ABC):
         """Return parts for processes to read, of about so many rows each, in order; itself where that saves nothing."""
         del rows
         return [self]
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Self:
-        """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
-        return replace(self, kept=frozenset(columns), slim=slim)
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return texts to be kept with a copy in another format, and sentences on what such a copy leaves behind."""
@@ -568,7 +555,7 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     """Return the partition of which copies have the columns that stay; itself, if all do."""
     if old.only is None and not old.replaced:
         return partition
-    return partition.keeping([name for name in cat.names if old.stays(name)], slim=old.only is not None)
+    return replace(partition, kept=frozenset(filter(old.stays, cat.names)), slim=old.only is not None)
 
 
 # Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
@@ -627,11 +614,9 @@ def annotated_names(metadata: Mapping[str, str]) -> frozenset[str]:
 
 def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
     """Return what the provenance of a file would say of whose its columns are, were there a place for it."""
-    annotations = []
-    start = 0
+    annotations, start = [], 0
     while start < len(columns):
-        annotation = annotation_at(columns[start:])
-        if annotation:
+        if annotation := annotation_at(columns[start:]):
             annotations.append(", ".join(c.name for c in annotation))
         start += max(1, len(annotation))
     return {f"{OWN}{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(annotations))}
@@ -643,7 +628,7 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
         return ()
     prefix, names = columns[0].name.removesuffix("class"), [c.name for c in columns]
     ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
-    # The names of classes in columns are safe already, and so make the same columns again.
+    # Safe already, and so these make the same columns again.
     classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
     kinds: tuple[Literal["full", "standard"], ...] = ("full", "standard")
     for extent, sets in product(kinds, (True, False)):

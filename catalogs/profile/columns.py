@@ -96,28 +96,20 @@ def not_numbers(profile: Profile, name: str) -> str | None:
 
     None of a column of which most texts are neither numbers nor numbers written otherwise.
     """
-    words, odd = _odd_texts(profile, name)
+    if not is_text(profile.columns[name].column.datatype):
+        return None
+    words = [text for text in stripped_texts(profile.sample[name]) if text]
+    odd = Counter(text for text in words if _number(text) is None)
     shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
         marks = sorted({text[0] for text in odd})
         limits = f": limits, which not_detected = {{ '{name}' = {marks} }} under [catalog] reads"
         found = f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
         return found + (limits if {*marks} <= {">", "<"} else "")
-    if odd and all(map(_number_written_otherwise, odd)):
+    otherwise = (_number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) for text in odd)
+    if odd and None not in otherwise:
         return f"{shown}: numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
     return None
-
-
-def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
-    """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
-    if not is_text(profile.columns[name].column.datatype):
-        return [], Counter()
-    words = [text for text in stripped_texts(profile.sample[name]) if text]
-    return words, Counter(text for text in words if _number(text) is None)
-
-
-def _number_written_otherwise(text: str) -> bool:
-    return _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None
 
 
 def _number(text: str) -> float | None:
@@ -327,11 +319,6 @@ class Profile:
                 if c.marks.get(value, 0) > 1:
                     found.setdefault(value, set()).add(c.name)
         return found
-
-    @cached_property
-    def catalogue_columns(self) -> Mapping[str, Column]:
-        """The columns as the catalogue describes them."""
-        return {name: c.column for name, c in self.columns.items()}
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of the sample as float64, NaN where missing or not finite."""

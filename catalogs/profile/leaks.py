@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -256,10 +256,10 @@ class Scaled:
     values: Floats
     scale: float
     log: bool
-    flux: bool = False
+    flux: bool
 
     @classmethod
-    def of(cls, name: str, values: Floats) -> Scaled | None:
+    def of(cls, name: str, values: Floats, *, flux: bool) -> Scaled | None:
         """Return the column, None where it has too few values or no spread; the outermost are drawn in."""
         known = np.isfinite(values)
         if known.sum() < FEWEST_ROWS:
@@ -272,7 +272,7 @@ class Scaled:
         if spread <= 1e-9 * float(np.abs(clipped[known]).max()):
             return None
         z = np.where(known, (clipped - clipped[known].mean()) / spread, np.nan)
-        return cls(name, z, spread, log)
+        return cls(name, z, spread, log, flux)
 
 
 def shown_column(name: str) -> str:
@@ -294,17 +294,6 @@ def _skewness(x: Floats) -> float:
     return float(abs(high + low - 2 * middle) / (high - low)) if high > low else np.inf
 
 
-def single_gains(columns: Mapping[str, Array], classes: Classes) -> dict[str, float]:
-    """Return what each column (n,), numbers or texts, tells of the class by itself."""
-    # Few rows of few classes: what tells them surely has its due, where sets of columns are compared more cautiously.
-    smoothing, bins = min(SMOOTHING, 0.5 * len(classes.names)), number_of_bins(classes)
-    coded = {
-        name: sorted_texts(v) if v.dtype.kind in "OUS" else binned(as_numbers(v), bins)
-        for name, v in columns.items()
-    }
-    return {name: gain(codes, classes, smoothing=smoothing) for name, codes in coded.items()}
-
-
 def find_leaks(
     columns: Mapping[str, Array],
     labels: Array,
@@ -323,7 +312,12 @@ def find_leaks(
     if len(classes.names) < 2:
         return [], {}
     labelled = {name: values[rows] for name, values in columns.items()}
-    gains = single_gains(labelled, classes)
+    # Few rows of few classes: what tells them surely has its due, where sets of columns are compared more cautiously.
+    smoothing, bins = min(SMOOTHING, 0.5 * len(classes.names)), number_of_bins(classes)
+    gains = {}
+    for name, v in labelled.items():
+        codes = sorted_texts(v) if v.dtype.kind in "OUS" else binned(as_numbers(v), bins)
+        gains[name] = gain(codes, classes, smoothing=smoothing)
     alone = [Leak((name,), g, g) for name, g in gains.items() if g >= ALONE]
     names = [
         n
@@ -331,10 +325,9 @@ def find_leaks(
         if n in labelled and labelled[n].dtype.kind in "iufb" and gains[n] < ALONE
     ]
     thin = rng.permutation(len(classes.index))[:MOST_ROWS]
-    few = Classes(classes.index[thin], classes.names, classes.fold[thin])
-    candidates = (Scaled.of(n, as_numbers(labelled[n][thin])) for n in names)
-    scaled = [replace(s, flux=s.name in fluxes) for s in candidates if s is not None]
-    scaled = sorted(scaled, key=lambda s: -gains[s.name])[:MOST_COLUMNS]
+    few = classes.only(thin)
+    candidates = (Scaled.of(n, as_numbers(labelled[n][thin]), flux=n in fluxes) for n in names)
+    scaled = sorted((s for s in candidates if s is not None), key=lambda s: -gains[s.name])[:MOST_COLUMNS]
     sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)
     return [*sorted(alone, key=lambda leak: -leak.gain), *sets], gains
 
@@ -384,7 +377,7 @@ def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
     X, kept = _complete(columns, classes)
     if len(X) < FEWEST_ROWS:
         return 0.0
-    everything = [Scaled(c.name, x, c.scale, c.log) for c, x in zip(columns, X.T, strict=True)]
+    everything = [Scaled(c.name, x, c.scale, c.log, c.flux) for c, x in zip(columns, X.T, strict=True)]
     return _screened_together(everything, kept)[tuple(c.name for c in columns)]
 
 
@@ -439,15 +432,11 @@ def _leak(columns: Sequence[Scaled], classes: Classes, gains: dict[tuple[str, ..
 def _determined(X: Floats, classes: Classes) -> bool:
     """Say whether, within the classes, some column follows closely from the others, and from no fewer of them."""
     within = _scatters(X, classes)[1] + 1e-12 * np.eye(X.shape[1])
-    d = len(within)
-    for target in range(d):
-        others = [j for j in range(d) if j != target]
+    for target in range(len(within)):
+        others = [j for j in range(len(within)) if j != target]
         left = _unexplained(within, target, others)
-        needed = all(
-            left < NEEDED * _unexplained(within, target, [o for o in others if o != dropped])
-            for dropped in others
-        )
-        if left < 1 - IDENTITY and needed:
+        fewer = (_unexplained(within, target, [o for o in others if o != dropped]) for dropped in others)
+        if left < 1 - IDENTITY and all(left < NEEDED * unexplained for unexplained in fewer):
             return True
     return False
 

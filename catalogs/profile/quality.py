@@ -236,11 +236,8 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
     """
     profile = as_number_column(profile, name)
     column = profile.columns[name]
-    if (
-        not column.is_number
-        or column.minimum == column.maximum
-        or (column.column.ucd or "").lower().startswith(COORDINATES)
-    ):
+    coordinate = (column.column.ucd or "").lower().startswith(COORDINATES)
+    if coordinate or not column.minimum < column.maximum:
         return []
     return [*_repeated(profile, name), *_shifted(profile, name)]
 
@@ -250,9 +247,7 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     column = profile.columns[name]
     candidates = column.marks | {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
     if column.distinct.estimate <= MOST_CODES:
-        candidates = {
-            v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
-        }
+        candidates = {v: candidates[v] for v in column.marks if _stands_for_none(v, column)}
     # Numbers of nines that end the range of another column, and are repeated there.
     elsewhere = {
         v
@@ -289,11 +284,8 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
     famous = value in column.marks and _stands_for_none(value, column)
     nines = famous and NINES.fullmatch(f"{value:g}") is not None
     if count < FEWEST:
-        return (
-            "far from all others, and it marks missing values in other columns"
-            if apart > GAP * middle
-            else None
-        )
+        marks = "far from all others, and it marks missing values in other columns"
+        return marks if apart > GAP * middle else None
     most = 0.5 if apart < FAR_FROM_REST * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None
@@ -381,9 +373,9 @@ def _with_repeats(column: ColumnProfile) -> list[tuple[int, str]]:
     """Return the rank of an identifier with repeats, and what speaks for it; none of a column of codes."""
     missing, repeated = column.missing, column.distinct.repeated
     if _names_repeats(column):
-        known = column.n - missing
-        return [(7, f"{column.distinct.estimate:,} values in {known:,} rows: an object has several rows")]
-    if repeated < FEW_REPEATS * column.n and missing < FEW_REPEATS * column.n:
+        several = f"{column.distinct.estimate:,} values in {column.n - missing:,} rows"
+        return [(7, f"{several}: an object has several rows")]
+    if max(missing, repeated) < FEW_REPEATS * column.n:
         return [(6, f"{repeated:,} rows repeat the value of another row, and {missing:,} rows have none")]
     return []
 

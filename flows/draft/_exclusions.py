@@ -285,7 +285,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
-    columns, called = seen.catalogue_columns, column_names()
+    columns, called = {n: c.column for n, c in seen.columns.items()}, column_names()
     whole = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)

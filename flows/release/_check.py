@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from blr.arrays import Array
 from blr.decisions import Flag
 from catalogs.arrays import column_values, differing, floats, hashed_identifiers, is_text
-from catalogs.catalog.catalog import USER_BITS, Catalog, one, verified
+from catalogs.catalog.catalog import USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table
@@ -320,7 +320,7 @@ class _Pass:
             self.findings.look("negative controls", "no rows to make controls of")
             return {}
         tables = [pa.Table.from_batches([rows]) for rows in self.control_rows]  # a file may have other types
-        sample = one(pa.concat_tables(tables, promote_options="permissive").to_batches())
+        sample = pa.concat_batches(pa.concat_tables(tables, promote_options="permissive").to_batches())
         return negative_controls(self.control_scorer, sample.slice(0, 500), self.findings)
 
 

@@ -19,7 +19,7 @@ from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays import column_values, floats, hashed_identifiers, is_text, plain
-from catalogs.catalog.catalog import USER_BITS, levels, one
+from catalogs.catalog.catalog import USER_BITS, levels
 from catalogs.formats import TableChoice, annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
@@ -126,7 +126,8 @@ class Replayed:
         if not self.n_drawn:
             return
         published, read, rows = zip(*self.drawn, strict=True)
-        chosen, inputs, numbers = one(published), one(read), np.concatenate(rows)
+        chosen, inputs = pa.concat_batches(published), pa.concat_batches(read)
+        numbers = np.concatenate(rows)
         self.drawn, self.n_drawn = [], 0
         names = tuple(c.name for c in self.scorer.columns)
         with single_threaded_blas():
