@@ -94,11 +94,7 @@ FORMATS = {
 
 
 def open_catalog(
-    source: Any,
-    table: str | int | None = None,
-    *,
-    columns: Sequence[str] = (),
-    missing: Sequence[str] = (),
+    source: Any, table: str | int | None = None, *, columns: Sequence[str] = (), missing: Sequence[str] = ()
 ) -> Catalog:
     """Open a catalogue: a file, a folder, a pattern such as `release/*.fits`, or a table in memory.
 

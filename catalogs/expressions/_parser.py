@@ -404,9 +404,7 @@ class Translator:
         if whole or (isinstance(value, float) and math.isfinite(value) and value <= MAX_NUMBER):
             return Node("number", value, at=token.start())
         raise self.refuse(
-            node,
-            f"the number {token[0]}",
-            f"expected at most {MAX_NUMBER}, or {MAX_INTEGER} for an integer",
+            node, f"the number {token[0]}", f"expected at most {MAX_NUMBER}, or {MAX_INTEGER} for an integer"
         )
 
     def name(self, node: ast.Name, _depth: int = 0) -> Node:

@@ -280,13 +280,7 @@ GZIP_LEVEL = 4
 
 
 def write_annotated(
-    partition: Partition,
-    table: Table,
-    source: Source,
-    out: Path,
-    annotation: Annotation,
-    *,
-    summed: bool,
+    partition: Partition, table: Table, source: Source, out: Path, annotation: Annotation, *, summed: bool
 ) -> None:
     """Write the annotated copy of a partition, a table of the source, to `out`; gzipped if the file was.
 
@@ -342,10 +336,7 @@ def _sink(temporary: Path, *, zipped: bool) -> Iterator[IO[bytes]]:
         yield plain
         plain.seek(0)
         # Without a name and a time in the header of gzip, equal content gives equal bytes.
-        with (
-            temporary.open("wb") as stream,
-            gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed,
-        ):
+        with temporary.open("wb") as stream, gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed:
             shutil.copyfileobj(plain, packed)
 
 

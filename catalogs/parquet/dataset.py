@@ -257,9 +257,7 @@ def masks_of_file(file: pq.ParquetFile) -> dict[str, str]:
     return dict(masks_of(text.decode("utf-8", "replace")))
 
 
-def flat_columns(
-    file: pq.ParquetFile,
-) -> dict[str, tuple[pq.ColumnSchema, list[pq.ColumnChunkMetaData]]]:
+def flat_columns(file: pq.ParquetFile) -> dict[str, tuple[pq.ColumnSchema, list[pq.ColumnChunkMetaData]]]:
     """Return the columns that are not nested, each with its chunks."""
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     columns = [(i, file.schema.column(i)) for i in range(len(file.schema))]

@@ -31,13 +31,7 @@ from catalogs.metadata.astropy_header import (
     remove_entries,
 )
 from catalogs.metadata.fits_cards import meta_provenance
-from catalogs.metadata.votable_fields import (
-    VOTableError,
-    changed_fields,
-    field_xml,
-    new_votable,
-    read_fields,
-)
+from catalogs.metadata.votable_fields import VOTableError, changed_fields, field_xml, new_votable, read_fields
 
 # What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
 #

@@ -133,11 +133,7 @@ def convert(
 
 
 def infer_types(
-    blocks: Iterable[bytes],
-    names: Sequence[str],
-    delimiter: str,
-    *,
-    missing: Sequence[str] = (),
+    blocks: Iterable[bytes], names: Sequence[str], delimiter: str, *, missing: Sequence[str] = ()
 ) -> tuple[dict[str, pa.DataType], int]:
     """Return the columns' types, and the number of rows."""
     kinds: dict[str, set[Kind]] = {name: set() for name in names}

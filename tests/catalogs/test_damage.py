@@ -95,14 +95,8 @@ def leave_out(data: bytes, rng: np.random.Generator) -> bytes:
     return data[:start] + data[start + size :]
 
 
-DAMAGES: dict[str, Damage] = {
-    "cut": cut,
-    "flip": flip,
-    "overwrite": overwrite,
-    "lie": lie,
-    "claim": claim,
-    "leave out": leave_out,
-}
+KINDS: tuple[Any, ...] = (cut, flip, overwrite, lie, claim, leave_out)
+DAMAGES: dict[str, Damage] = {damage.__name__.replace("_", " "): damage for damage in KINDS}
 WHOLE_OR_ERROR = {("fits", "cut"), ("parquet", "cut"), ("hats", "cut"), ("votable", "cut")}
 
 
@@ -231,11 +225,7 @@ def annotated(cat: Catalog, out: Path) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return (
-        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
-        if folder.exists()
-        else []
-    )
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
 def tried(place: Path, out: Path) -> str:
@@ -254,13 +244,8 @@ def tried(place: Path, out: Path) -> str:
     copy = catalogs.open(out / place.name)
     assert copy.names == (*cat.names, "blr_n", "blr_text")
     assert outcome(copy, cat.names) == before
-    n = [
-        row
-        for p in copy.partitions
-        if p.counted
-        for b in p.batches(["blr_n"])
-        for row in b.column(0).to_pylist()
-    ]
+    batches = (b for p in copy.partitions if p.counted for b in p.batches(["blr_n"]))
+    n = [row for b in batches for row in b.column(0).to_pylist()]
     assert sorted(n) == list(range(cat.n_rows))
     return "right" if before is not None else "right, but some columns cannot be read"
 

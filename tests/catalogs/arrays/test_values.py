@@ -12,15 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.arrays import (
-    column_values,
-    common_type,
-    distinct,
-    floats,
-    hashed,
-    hashed_strings,
-    text_array,
-)
+from catalogs.arrays import column_values, common_type, distinct, floats, hashed, hashed_strings, text_array
 from catalogs.errors import ExpressionError
 
 NAN = np.nan

@@ -140,11 +140,7 @@ def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
     ("column", "value", "message"),
     [
         (NewColumn("a", pa.string()), "x", "'a' is text of unknown width"),
-        (
-            NewColumn("a", pa.string(), width=5),
-            "spiral",
-            "got the text 'spiral', expected at most 5",
-        ),
+        (NewColumn("a", pa.string(), width=5), "spiral", "got the text 'spiral', expected at most 5"),
         (
             NewColumn("a", pa.string(), width=9),
             "élan",

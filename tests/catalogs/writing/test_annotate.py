@@ -273,48 +273,28 @@ def test_the_null_of_the_source_is_kept_where_it_is_free() -> None:
 
 def test_text_of_all_kinds(tmp_path: Path) -> None:
     """FITS holds ASCII of one width: what that costs is said, column by column."""
-    table = pa.table(
-        {
-            "plain": pa.array(["a", "bcd", ""]),
-            "large": pa.array(["x", "y", "z"], pa.large_string()),
-            "view": pa.array(["x", "y", "zz"], pa.string_view()),
-            "bytes": pa.array([b"a", b"\xe9", None], pa.binary()),
-            "accent": pa.array(["Élan", "b", "c"]),
-            "blank": pa.array(["a ", "b", "c"]),
-            "dictionary": pa.array(["p", None, "p"]).dictionary_encode(),
-            "null": pa.nulls(3),
-            "list": pa.array([["a", "b"], [], None]),
-            "vector": pa.array([["a", "bé"]] * 3, pa.list_(pa.string(), 2)),
-            "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int8())),
-            "date": pa.array([dt.date(2026, 1, 2), None, dt.date(1, 1, 1)]),
-            "price": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.25")]),
-            "half": pa.array(np.array([1, 2, 3], np.float16)),
-            "truth": pa.array([True, None, False]),
-        }
-    )
-    written = marked(table, tmp_path)
+    kinds: dict[str, tuple[pa.Array, list[Any]]] = {
+        "plain": (pa.array(["a", "bcd", ""]), ["a", "bcd", ""]),
+        "large": (pa.array(["x", "y", "z"], pa.large_string()), ["x", "y", "z"]),
+        "view": (pa.array(["x", "y", "zz"], pa.string_view()), ["x", "y", "zz"]),
+        "half": (pa.array(np.array([1, 2, 3], np.float16)), [1.0, 2.0, 3.0]),
+        "truth": (pa.array([True, None, False]), [True, None, False]),
+        "bytes": (pa.array([b"a", b"\xe9", None], pa.binary()), ["a", "\\xe9", ""]),
+        "accent": (pa.array(["Élan", "b", "c"]), ["\\xc9lan", "b", "c"]),
+        "blank": (pa.array(["a ", "b", "c"]), ["a", "b", "c"]),
+        "dictionary": (pa.array(["p", None, "p"]).dictionary_encode(), ["p", "", "p"]),
+        "null": (pa.nulls(3), ["", "", ""]),
+        "list": (pa.array([["a", "b"], [], None]), ['["a", "b"]', "[]", ""]),
+        "vector": (pa.array([["a", "bé"]] * 3, pa.list_(pa.string(), 2)), [["a", "b\\xe9"]] * 3),
+        "map": (pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int8())), ['[["k", 1]]', "[]", ""]),
+        "date": (pa.array([dt.date(2026, 1, 2), None, dt.date(1, 1, 1)]), ["2026-01-02", "", "0001-01-01"]),
+        "price": (pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.25")]), [1.5, np.nan, -2.25]),
+    }
+    written = marked(pa.table({name: stored for name, (stored, _) in kinds.items()}), tmp_path)
     new = rows(fits.open(written[0]))
-    assert {name: new[name] for name in new if name != "blr_mark"} == {
-        "plain": ["a", "bcd", ""],
-        "large": ["x", "y", "z"],
-        "view": ["x", "y", "zz"],
-        "bytes": ["a", "\\xe9", ""],
-        "accent": ["\\xc9lan", "b", "c"],
-        "blank": ["a", "b", "c"],
-        "dictionary": ["p", "", "p"],
-        "null": ["", "", ""],
-        "list": ['["a", "b"]', "[]", ""],
-        "vector": [["a", "b\\xe9"]] * 3,
-        "map": ['[["k", 1]]', "[]", ""],
-        "date": ["2026-01-02", "", "0001-01-01"],
-        "price": [1.5, new["price"][1], -2.25],
-        "half": [1.0, 2.0, 3.0],
-        "truth": [True, None, False],
-    }
+    assert str({n: new[n] for n in kinds}) == str({n: expected for n, (_, expected) in kinds.items()})
     told = {w.partition("'")[2].partition("'")[0] for w in written.warnings}
-    assert told == {
-        *["bytes", "accent", "blank", "dictionary", "null", "list", "vector", "map", "date", "price"]
-    }
+    assert told == {*list(kinds)[5:]}, "nothing is said of the first ones"
 
 
 def test_null_vectors_and_slices(tmp_path: Path) -> None:
@@ -420,13 +400,8 @@ def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp
     document.resources[0].resources.append(inner)
     document.resources[0].description = "of a survey"
     document.resources[0].links.append(Link(href="https://example.org"))
-    times = TimeSys(
-        ID="t",
-        timeorigin=0.5,
-        timescale="TCB",
-        refposition="TOPOCENTER",
-        config={"version_1_4_or_later": True},
-    )
+    about = {"timeorigin": 0.5, "timescale": "TCB", "refposition": "TOPOCENTER"}
+    times = TimeSys(ID="t", **about, config={"version_1_4_or_later": True})
     document.time_systems.append(times)
     document.to_xml(str(tmp_path / "a.vot"))
     (again,) = annotate(catalogs.open(tmp_path / "a.vot"), tmp_path / "same", MARK, mark, read=["row"])
