@@ -44,7 +44,7 @@ from catalogs.fits import writing as fits_writing
 from catalogs.fits.fields import FitsField
 from catalogs.fits.writing import fits_names, meta_cards
 from catalogs.metadata.astropy_header import ASTROPY
-from catalogs.metadata.fits_cards import block_cards, comment_cards
+from catalogs.metadata.fits_cards import block_cards, prose_cards
 from catalogs.parquet import metadata as parquet_create
 from catalogs.remote.urls import shown, url_of
 from catalogs.text import table as text
@@ -292,7 +292,7 @@ class Converting:
             if len(value) > LONGEST_REMARK:
                 self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
             else:
-                cards += comment_cards([f"{key} = {value}"])
+                cards += prose_cards("COMMENT", [f"{key} = {value}"])
         return cards
 
 

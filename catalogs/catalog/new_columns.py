@@ -64,16 +64,9 @@ class Provenance:
 
     def metadata(self, prefix: str = OWN) -> dict[str, str]:
         """Return keys and values for formats that store such: `blr.<entry>`, `blr.flag.<bit>`."""
-        flags = {f"{prefix}flag.{bit}": f"{name}: {meaning}" for bit, (name, meaning) in self._bits()}
+        bits = sorted(self.flags.items())
+        flags = {f"{prefix}flag.{bit}": f"{name}: {meaning}" for bit, (name, meaning) in bits}
         return {f"{prefix}{key}": value for key, value in self.entries.items()} | flags
-
-    def history(self) -> tuple[str, ...]:
-        """Return lines for formats that store prose: `blr <entry> = ...`, `blr flag bit ...`."""
-        flags = (f"blr flag bit {bit} ({2**bit}) {name}: {meaning}" for bit, (name, meaning) in self._bits())
-        return (*(f"blr {key} = {value}" for key, value in self.entries.items()), *flags)
-
-    def _bits(self) -> list[tuple[int, tuple[str, str]]]:
-        return sorted(self.flags.items())
 
 
 def standard_columns(

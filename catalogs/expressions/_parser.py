@@ -308,6 +308,7 @@ COMPARE: Mapping[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
+COMPARE_TEXT = "compare text with == or in"
 STRANGERS: Mapping[type[ast.AST], str] = {
     ast.List: "a list that does not follow 'in'",
     ast.Tuple: "a comma outside a call",
@@ -351,25 +352,20 @@ class Translator:
     def root(self) -> Node:
         try:
             tree = ast.parse("".join(anonymous(self.tokens))[self.lead :], mode="eval")
-        except SyntaxError as error:
-            raise self.misplaced(error) from None
+        except SyntaxError as error:  # in our words
+            at, end = self.lead + max((error.offset or 1) - 1, 0), self.tokens[-1].end()
+            word = self.token(at)[0]
+            message = f"did not expect {word} here; expected {ALLOWED}"
+            if "nested" in error.msg:
+                message = f"nested more than {MAX_NESTING} deep; split it over features"
+            elif "never closed" in error.msg or "match" in error.msg:
+                message = f"got {word} without its other half; add that, or remove this one"
+            elif not error.offset or at >= end:
+                at, message = end, "the expression is not complete; add what is missing"
+            raise complaint(self.text, at, message) from None
         except (MemoryError, RecursionError):
             raise ExpressionError("got an expression nested too deeply; split it over features") from None
         return self.node(tree.body, 0)
-
-    def misplaced(self, error: SyntaxError) -> ExpressionError:
-        """Return what Python's grammar says of a text in our words."""
-        at, end = self.lead + max((error.offset or 1) - 1, 0), self.tokens[-1].end()
-        word = self.token(at)[0]
-        if "nested" in error.msg:
-            message = f"nested more than {MAX_NESTING} deep; split it over features"
-        elif "never closed" in error.msg or "match" in error.msg:
-            message = f"got {word} without its other half; add that, or remove this one"
-        elif not error.offset or at >= end:
-            at, message = end, "the expression is not complete; add what is missing"
-        else:
-            message = f"did not expect {word} here; expected {ALLOWED}"
-        return complaint(self.text, at, message)
 
     def place(self, node: ast.expr) -> int:
         return node.col_offset + self.lead
@@ -441,18 +437,12 @@ class Translator:
         return replace(base, index=index)
 
     def unary(self, node: ast.UnaryOp, depth: int) -> Node:
-        operand = self.node(node.operand, depth + 1)
-        if operand.kind == "text":
-            raise self.refuse(node, "text in arithmetic", "compare text with == or in")
-        return Node("unary", UNARY[type(node.op)], (operand,), at=self.place(node))
+        return Node("unary", UNARY[type(node.op)], self.operands([node.operand], depth), at=self.place(node))
 
     def binary(self, node: ast.BinOp, depth: int) -> Node:
         """Translate an operation with two sides; exponents stay small."""
-        left, right = self.node(node.left, depth + 1), self.node(node.right, depth + 1)
+        left, right = self.operands([node.left, node.right], depth)
         symbol = BINARY[type(node.op)]
-        for side, value in ((node.left, left), (node.right, right)):
-            if value.kind == "text":
-                raise self.refuse(side, "text in arithmetic", "compare text with == or in")
         exponent = right.parts[0] if right.kind == "unary" else right
         if symbol == "**" and exponent.kind == "number" and exponent.value > MAX_EXPONENT:
             raise self.refuse(
@@ -520,8 +510,19 @@ class Translator:
         signature, arity, _ = FUNCTIONS[word]
         if node.keywords or len(node.args) != arity:
             raise self.refuse(node, f"'{word}' with {len(node.args)} arguments", f"expected {signature}")
-        arguments = tuple(self.node(a, depth + 1) for a in node.args)
-        for place, argument in zip(node.args, arguments, strict=True):
-            if argument.kind == "text":
-                raise self.refuse(place, f"text in '{word}'", f"expected {signature}")
+        arguments = self.operands(node.args, depth, f"text in '{word}'", f"expected {signature}")
         return Node("call", word, arguments, at=self.place(node))
+
+    def operands(
+        self,
+        nodes: Sequence[ast.expr],
+        depth: int,
+        got: str = "text in arithmetic",
+        remedy: str = COMPARE_TEXT,
+    ) -> tuple[Node, ...]:
+        """Translate what is no text."""
+        parts = tuple(self.node(node, depth + 1) for node in nodes)
+        for node, part in zip(nodes, parts, strict=True):
+            if part.kind == "text":
+                raise self.refuse(node, got, remedy)
+        return parts

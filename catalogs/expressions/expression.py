@@ -284,9 +284,6 @@ def names_between(edges: Sequence[float], text: str) -> tuple[str, ...]:
     return (f"{text} < {edges[0]:g}", *inner, f"{text} >= {edges[-1]:g}")
 
 
-KEEPING = frozenset({"abs", "hypot", "clip"})
-
-
 def astropy_units() -> Any:
     """Return astropy's module of units, which few commands need."""
     import astropy.units  # noqa: PLC0415 -- slow to import, and most expressions are asked for values alone
@@ -296,46 +293,40 @@ def astropy_units() -> Any:
 
 def unit(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of a node as astropy's, or None."""
-    match node.kind:
-        case "column":
-            text = known.get(node.value)
+    match node.kind, node.value:
+        case "column", name:
+            text = known.get(name)
             return None if text is None else astropy_units().Unit(text, parse_strict="silent")
-        case "unary" if node.value in "+-":
+        case "unary", "+" | "-":
             return unit(node.parts[0], known)
-        case "binary" if node.value not in "&|":
-            return binary(node, known)
-        case "call":
-            return call(node, known)
+        case ("binary", "+" | "-") | ("call", "abs" | "hypot" | "clip"):
+            return shared_unit(node.parts, known)
+        case "call", "where":
+            return shared_unit(node.parts[1:], known)
+        case ("binary", "*" | "/" | "**") | ("call", "sqrt"):
+            return product(node, [factor(part, known) for part in node.parts])
     return astropy_units().dimensionless_unscaled
 
 
-def call(node: Node, known: Mapping[str, str | None]) -> Any:
-    """Return the unit of what a function gives."""
-    if node.value in KEEPING:
-        return shared_unit(node.parts, known)
-    if node.value == "where":
-        return shared_unit(node.parts[1:], known)
-    if node.value == "sqrt":
-        inner = factor(node.parts[0], known)
-        return None if inner is None else inner**0.5
-    return astropy_units().dimensionless_unscaled
-
-
-def binary(node: Node, known: Mapping[str, str | None]) -> Any:
-    """Return the unit of an operation with two sides."""
-    if node.value in "+-":
-        return shared_unit(node.parts, known)
-    left, right = (factor(part, known) for part in node.parts)
+def product(node: Node, factors: Sequence[Any]) -> Any:
+    """Return the unit of a product, a ratio or a power, or None."""
+    first, plain_number = factors[0], astropy_units().dimensionless_unscaled
     if node.value == "**":
         power, sign = node.parts[1], 1
         if power.kind == "unary":
             power, sign = power.parts[0], -1 if power.value == "-" else 1
-        if left is None or left == astropy_units().dimensionless_unscaled or power.kind != "number":
-            return left if left == astropy_units().dimensionless_unscaled else None
-        return left ** (sign * power.value)
-    if left is None or right is None:
+        if first is None or first == plain_number or power.kind != "number":
+            return first if first == plain_number else None
+        return first ** (sign * power.value)
+    if None in factors:
         return None
-    return left * right if node.value == "*" else left / right
+    return (
+        first**0.5
+        if node.value == "sqrt"
+        else first * factors[1]
+        if node.value == "*"
+        else first / factors[1]
+    )
 
 
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:

@@ -39,12 +39,13 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import (
     HISTORY,
     PROSE,
+    block_cards,
     empty_primary,
     header_bytes,
-    history_cards,
     integer_card,
     long_string_cards,
     padding,
+    prose_cards,
     text_cards,
     value_cards,
     verbatim_cards,
@@ -168,7 +169,11 @@ def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: boo
     table, n_kept = rewriting.table, len(rewriting.columns)
     n_fields, width = n_kept + len(rewriting.fields), rewriting.row.itemsize
     require_size(n_fields, width)
-    groups, stray = _staying(_groups(_told_anew(rewriting, provenance)), rewriting, n_fields)
+    history = block_cards(provenance.metadata(prefix=""))
+    told = with_block(table.hdu.header.cards, history, rewriting.dropped)
+    if not rewriting.keeps_heap:
+        told = [card for card in told if not card.startswith(b"THEAP   =")]
+    groups, stray = _staying(_groups(told), rewriting, n_fields)
     changed = {"NAXIS1": width, "TFIELDS": n_fields}
     if not rewriting.keeps_heap:
         changed["PCOUNT"] = 0
@@ -183,16 +188,8 @@ def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: boo
     new = [card for i, field in enumerate(rewriting.fields) for card in field.cards(n_kept + i + 1)]
     new += long_string_cards((card for group in groups for card in group), new)
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
-    cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
+    cards += prose_cards(HISTORY, (f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray))
     return blank_checksums(cards, summed=summed)
-
-
-def _told_anew(rewriting: Rewriting, provenance: Provenance) -> list[bytes]:
-    """Return the old cards with the new provenance, and without the place of a heap that goes."""
-    old = rewriting.table.hdu.header.cards
-    history = history_cards(provenance.history())
-    cards = with_block(old, history, rewriting.dropped)
-    return cards if rewriting.keeps_heap else [c for c in cards if not c.startswith(b"THEAP   =")]
 
 
 def _staying(
@@ -207,11 +204,8 @@ def _staying(
         elif number > n_old:
             stray.append(group)
         elif new := rewriting.numbers.get(number):
-            if new != number:
-                keyword = group[0][:8].rstrip().removesuffix(str(number).encode()) + str(new).encode()
-                staying.append([keyword.ljust(8) + group[0][8:], *group[1:]])
-            else:
-                staying.append(group)
+            keyword = group[0][:8].rstrip().removesuffix(str(number).encode()) + str(new).encode()
+            staying.append([keyword.ljust(8) + group[0][8:], *group[1:]])
     return staying, stray
 
 

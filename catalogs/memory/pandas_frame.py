@@ -56,7 +56,15 @@ class PandasFrame(InMemory):
         """Return all columns, with pandas' own words on the table, from which it makes the index again."""
         table = self.converted(self.table, keep_index=self.keeps_index or None)
         changed = {name: what for name, series in self.series() if (what := becomes(series))}
-        described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
+        described = json.loads(table.schema.metadata[PANDAS.encode()])
+        for column in described["columns"]:
+            try:
+                pd.api.types.pandas_dtype(column["numpy_type"])
+            except (TypeError, NotImplementedError):
+                column["numpy_type"] = "object"  # lists of Arrow's, whose own names pandas does not know
+            integers = pa.types.is_integer(table.schema.field(column["field_name"]).type)
+            if column["numpy_type"] == "object" and integers:  # with None they would come back as floats
+                column["numpy_type"] = "Int64"
         described["attributes"], left = self.attributes()
         table = table.replace_schema_metadata({PANDAS: json.dumps(described), **self.provenance})
         names = (*self.table.columns, *self.table.columns.names, *self.table.index.names)
@@ -134,19 +142,6 @@ def becomes(series: pd.Series) -> str | None:
             f"categories that are not text become {'their names' if has_intervals(dtype) else 'plain values'}"
         )
     return None
-
-
-def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """Return pandas' words on a table without types that it would misread, or could not read at all."""
-    for column in described["columns"]:
-        try:
-            pd.api.types.pandas_dtype(column["numpy_type"])
-        except (TypeError, NotImplementedError):
-            column["numpy_type"] = "object"  # lists of Arrow's, whose own names pandas does not know
-        # Integers and None in a column of objects would come back as floats.
-        if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(column["field_name"]).type):
-            column["numpy_type"] = "Int64"
-    return described
 
 
 # The computation of an annotation on pandas frames, as LSDB's and Dask's `map_partitions` hand them out.

@@ -251,7 +251,8 @@ class AstropyTable(InMemory):
 
     def values(self, column: AstropyColumn) -> np.ma.MaskedArray[Any, Any]:
         """Return the values of a column of arrays, masked."""
-        if is_blank_filled(column):
+        texts = column.dtype.kind in "SU" and isinstance(column, MaskedColumn)
+        if texts and column.fill_value in {"", b""}:  # as in FITS, whose file then gives the same
             return np.ma.asanyarray(column.filled().data)
         if column.name in self.masks:
             return np.ma.MaskedArray(column.data, self.plain[self.masks[column.name]].data)
@@ -269,9 +270,8 @@ class AstropyTable(InMemory):
 
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return those columns: units, UCDs and descriptions as field metadata."""
-        columns = [self.plain[name] for name in names]
-        arrays = []
-        for c in columns:
+        arrays, fields = [], []
+        for c in (self.plain[name] for name in names):
             try:
                 arrays.append(flattened(arrow_array(self.values(c))))
             except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
@@ -280,7 +280,11 @@ class AstropyTable(InMemory):
                     f"{' '.join(str(error).split())}; expected numbers, texts, or arrays of one kind: convert or "
                     "remove the column"
                 ) from error
-        fields = [arrow_field(c, array) for c, array in zip(columns, arrays, strict=True)]
+            shape = (*c.shape[1:], *([2] if c.dtype.kind == "c" else []))
+            known = {"unit": str(c.unit or ""), "ucd": str(c.meta.get("ucd") or "")}
+            known["description"] = c.description or ""
+            known[SHAPE] = ",".join(map(str, shape)) if len(shape) > 1 else ""
+            fields.append(pa.field(c.name, arrays[-1].type, metadata={k: v for k, v in known.items() if v}))
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def stored(self) -> Stored:
@@ -315,12 +319,6 @@ class AstropyTable(InMemory):
         return table
 
 
-def is_blank_filled(column: AstropyColumn) -> bool:
-    """Say whether empty text stands for what is masked, as in FITS, whose file then gives the same."""
-    texts = column.dtype.kind in "SU" and isinstance(column, MaskedColumn)
-    return texts and column.fill_value in {"", b""}
-
-
 def flattened(array: pa.Array) -> pa.Array:
     """Return vectors of several dimensions as flat ones, as astropy's own Parquet has them."""
     if not pa.types.is_fixed_size_list(array.type) or not pa.types.is_fixed_size_list(array.type.value_type):
@@ -330,18 +328,6 @@ def flattened(array: pa.Array) -> pa.Array:
         size *= inner.type.list_size
         inner = inner.values
     return pa.FixedSizeListArray.from_arrays(inner, size)
-
-
-def arrow_field(column: AstropyColumn, array: pa.Array) -> pa.Field:
-    """Return an Arrow field with what is known of a column."""
-    shape = (*column.shape[1:], *([2] if column.dtype.kind == "c" else []))
-    known = {
-        "unit": str(column.unit or ""),
-        "ucd": str(column.meta.get("ucd") or ""),
-        "description": column.description or "",
-        SHAPE: ",".join(map(str, shape)) if len(shape) > 1 else "",
-    }
-    return pa.field(column.name, array.type, metadata={k: v for k, v in known.items() if v})
 
 
 def keepable(meta: Mapping[str, Any], left: list[str], what: str) -> dict[str, Any]:

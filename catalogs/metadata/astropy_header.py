@@ -95,18 +95,16 @@ def _node(
             size += more
             if size > MOST_VALUES:
                 raise YamlError(f"it holds more than {MOST_VALUES:,} values")
-        made = _mapping(values) if isinstance(event, yaml.MappingStartEvent) else values
+        made: Any = values
+        if isinstance(event, yaml.MappingStartEvent):
+            try:
+                made = dict(zip(values[::2], values[1::2], strict=True))
+            except TypeError:
+                raise YamlError("a key is a list or a mapping, expected a text") from None
         found = _of_tag(event.tag, made, made, tagged), size
     if event.anchor:
         known[event.anchor] = found
     return found
-
-
-def _mapping(values: list[Any]) -> dict[Any, Any]:
-    try:
-        return dict(zip(values[::2], values[1::2], strict=True))
-    except TypeError:
-        raise YamlError("a key is a list or a mapping, expected a text") from None
 
 
 def _of_tag(tag: str | None, value: Any, written: Any, tagged: Tagged) -> Any:

@@ -69,22 +69,13 @@ def long_string_cards(header: Iterable[bytes], new: Iterable[bytes]) -> tuple[by
     return text_cards("LONGSTRN", "OGIP 1.0", "The OGIP Long String Convention may be used")
 
 
-def history_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
-    """Return HISTORY cards; a long line goes on, indented, on the next, also in the middle of a very long word."""
-    return _prose("HISTORY", lines)
-
-
-def comment_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
-    """Return COMMENT cards; a long line goes on, indented, on the next."""
-    return _prose("COMMENT", lines)
-
-
 def verbatim_cards(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
     """Return cards of prose, line by line as they are; each fits one."""
     return tuple(_card(f"{keyword:<8}{_printable(line)}") for line in lines)
 
 
-def _prose(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
+def prose_cards(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
+    """Return HISTORY or COMMENT cards; a long line goes on, indented, on the next, also within a very long word."""
     return tuple(_card(f"{keyword} {part}") for line in lines for part in _wrapped(_printable(line)))
 
 
@@ -175,7 +166,12 @@ def with_block(cards: Sequence[bytes], block: Sequence[bytes], replaced: Collect
 
 def block_cards(entries: Mapping[str, str]) -> tuple[bytes, ...]:
     """Return the cards of an annotation from its provenance as metadata, without `blr.`."""
-    return history_cards(line(key, value) for key, value in entries.items())
+    lines = []
+    for key, value in entries.items():
+        kind, _, bit = key.partition(".")
+        is_flag = kind == "flag" and bit.isdigit()
+        lines.append(f"blr flag bit {bit} ({2 ** int(bit)}) {value}" if is_flag else f"blr {key} = {value}")
+    return prose_cards(HISTORY, lines)
 
 
 def meta_provenance(meta: Mapping[Any, Any]) -> dict[str, str]:
@@ -207,14 +203,6 @@ def cards_of(meta: Mapping[Any, Any]) -> list[bytes]:
     """Return the lines of HISTORY in a table's `meta` as cards."""
     history = meta.get(HISTORY)
     return [f"{HISTORY} {line}".encode() for line in history] if isinstance(history, list) else []
-
-
-def line(key: str, value: str) -> str:
-    """Return an entry as a line of HISTORY."""
-    kind, _, bit = key.partition(".")
-    if kind == "flag" and bit.isdigit():
-        return f"blr flag bit {bit} ({2 ** int(bit)}) {value}"
-    return f"blr {key} = {value}"
 
 
 def blocks(cards: Sequence[bytes]) -> list[tuple[dict[str, str], list[int]]]:

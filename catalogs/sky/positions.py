@@ -325,14 +325,7 @@ def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
         same_kind = [d for d in dec if is_text(catalog.column(d).datatype) == texts]
         if same_kind:
             return name, same_kind[0]
-    return _behind_a_prefix(catalog)
-
-
-def _behind_a_prefix(catalog: Catalog) -> tuple[str, str] | None:
-    """Return the first two columns in degrees that are called as coordinates behind one prefix: SC_RA and SC_DEC.
-
-    Errors and offsets are called so too.
-    """
+    # Two in degrees that are called so behind one prefix, SC_RA and SC_DEC, as errors and offsets are too.
     called = column_names().positions
     degrees = [c.name for c in catalog.columns if UNITS.get((c.unit or "").strip().lower()) == "deg"]
     matches = [(name, match) for name in degrees if (match := PREFIXED.fullmatch(name))]

@@ -179,7 +179,12 @@ class Outline:
         if self.n_elements > MOST_ELEMENTS:
             raise self.too_large(f"{MOST_ELEMENTS:,} elements")
         self.text.clear()
-        self.check_root(name)
+        if not self.root and name != "VOTABLE":
+            raise FormatError(
+                f"{self.path} is not a VOTable: its outermost element is <{name[:80]}>, expected <VOTABLE>; open it in "
+                "an editor: it may be a server's message that explains why there is no table"
+            )
+        self.root = self.root or name
         self.check_source(name, attributes)
         self.check_size(name, attributes)
         if name == "TABLE" and "nrows" in attributes:
@@ -196,15 +201,6 @@ class Outline:
             self.started = self.row_at = self.parser.CurrentByteIndex
             self.parser.StartElementHandler = self.parser.CharacterDataHandler = None
             self.parser.EndElementHandler = self.end_in_data
-
-    def check_root(self, name: str) -> None:
-        """Refuse a document of another kind, by its outermost element."""
-        if not self.root and name != "VOTABLE":
-            raise FormatError(
-                f"{self.path} is not a VOTable: its outermost element is <{name[:80]}>, expected <VOTABLE>; open it in "
-                "an editor: it may be a server's message that explains why there is no table"
-            )
-        self.root = self.root or name
 
     def check_source(self, name: str, attributes: dict[str, str]) -> None:
         """Refuse data that are not in the document, or are no rows there: addresses in a document are not fetched."""
@@ -243,8 +239,14 @@ class Outline:
         name = without_prefix(tag)
         if name == "TD":
             self.n_cells += 1
-        elif name == "TR":
-            self.end_row()
+        elif name == "TR":  # all have as many cells as the first
+            self.row_at, self.n_rows = self.parser.CurrentByteIndex, self.n_rows + 1
+            self.width = self.n_cells if self.n_rows == 1 else self.width
+            if self.n_cells != self.n_rows * self.width:
+                raise DamagedFileError(
+                    f"{self.path} is damaged: row {self.n_rows} has {self.n_cells - (self.n_rows - 1) * self.width} "
+                    f"cells; expected {self.width}, as many as the first: fetch it again"
+                )
         elif name == self.element and self.started is not None:
             begin, end = self.started, self.parser.CurrentByteIndex
             rest = (self.prolog, begin, end, self.n_rows, self.width, self.ascii)
@@ -253,18 +255,6 @@ class Outline:
             self.started = None
             self.outside_data()
             self.end(tag)
-
-    def end_row(self) -> None:
-        """End a row of TABLEDATA; all have as many cells as the first."""
-        self.row_at, self.n_rows = self.parser.CurrentByteIndex, self.n_rows + 1
-        if self.n_rows == 1:
-            self.width = self.n_cells
-        if self.n_cells != self.n_rows * self.width:
-            n_found = self.n_cells - (self.n_rows - 1) * self.width
-            raise DamagedFileError(
-                f"{self.path} is damaged: row {self.n_rows} has {n_found} cells; expected {self.width}, as many as "
-                "the first: fetch it again"
-            )
 
     def end(self, tag: str) -> None:
         """End an element; behind that of DATA comes the mark that says which they are."""

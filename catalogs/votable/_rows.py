@@ -549,11 +549,7 @@ def same_storage(field: Field, column: FitsColumn) -> bool:
     stored = stored_type(field)
     if stored is None or column.heap or column.is_scaled or column.is_shifted:
         return False
-    lone_bit = field.datatype == "bit" and not field.arraysize  # BINARY has it in another place of the byte
-    same_null = column.null is None or column.null == field.values.null
-    return (
-        CODES.get(field.datatype) == column.code
-        and stored.itemsize == column.n_bytes
-        and same_null
-        and not lone_bit
-    )
+    if field.datatype == "bit" and not field.arraysize:  # BINARY has it in another place of the byte
+        return False
+    same = CODES.get(field.datatype) == column.code and stored.itemsize == column.n_bytes
+    return same and column.null in {None, field.values.null}

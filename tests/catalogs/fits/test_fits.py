@@ -18,7 +18,7 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
 from catalogs.fits.header import Header
 from catalogs.fits.writing import fits_names
-from catalogs.metadata.fits_cards import history_cards, lines, text_cards
+from catalogs.metadata.fits_cards import lines, prose_cards, text_cards
 from catalogs.writing import Written
 from tests.catalogs.fits_samples import N, column, patched, read, write
 
@@ -279,7 +279,7 @@ def test_a_text_of_very_many_cards_is_read_in_time() -> None:
 def test_lines_of_history_are_read_as_they_were(text: str) -> None:
     """Words with hyphens or too long for a card, and blanks; they came back with a blank where a card ended."""
     told = [f"blr columns = {text}".rstrip(), "blr model = m@1"]
-    assert [line for _, line in lines(history_cards(told))] == told
+    assert [line for _, line in lines(prose_cards("HISTORY", told))] == told
 
 
 TEXTS = ["  M 31", "", "NGC 205"]
