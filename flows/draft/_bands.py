@@ -239,9 +239,7 @@ def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
             called = re.sub(r"\W", "", (f"mag_{band}" if i == 0 else f"mag_{band}_{kind}").rstrip("_"))
             while called in seen.columns or called in {known.name for known in bands}:
                 called += "_"
-            errors = (
-                c.name for c in seen.catalogue_columns.values() if about_an_error(c) and _of(c.name, name)
-            )
+            errors = (c.name for c in seen.columns.values() if about_an_error(c.column) and _of(c.name, name))
             unit = flux_unit(seen.columns[name].column.unit)
             bands.append(FluxBand(called, name, str(unit), next(errors, None)))
     return bands
