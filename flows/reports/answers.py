@@ -14,7 +14,7 @@ import numpy as np
 
 from blr.calibration import share_interval
 from catalogs.errors import counted
-from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary
+from flows.models.description import TOLD_APART, UNDECIDED, Metrics, ModelDescription, TrustSummary
 from flows.reports.data import NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
 from flows.runs.results import Counts, Summary, drifted
@@ -92,54 +92,35 @@ def probability_answers(trust: TrustSummary) -> Iterator[Answer]:
 
 def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
+    base, skill, simple = metrics.log_loss_baseline, metrics.skill, metrics.log_loss_logistic
+    skilled, than = trust.answer("known").colour == "green", "to predict better than the class shares alone"
+    level: Level = "bad"
+    head, reason = "No" if skill.verdict == "worse" else "Not shown", f"it is not known {than}"
+    if skilled:
+        sure = skill.is_shown
+        head, level, reason = ("Yes", "good", "") if sure else ("Probably", "care", f"it is not sure {than}")
+    ends = beside = ""
+    if skill.low is not None and skill.high is not None:
+        ends = f" ({skill.low / base:.0%} to {min(1.0, skill.high / base):.0%} at {skill.level:.0%})"
+    if simple is not None:
+        beside = f"; a logistic regression removes {1 - simple / base:.0%}"
+    gain = 1 - metrics.log_loss / base
+    doubt = f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}".replace("-", "−")
+    findings = [
+        Finding(what=doubt if gain > 0 else f"It adds {-gain:.0%} to the doubt that class shares leave")
+    ]
+    if not skilled:
+        advice = "Do not classify with it. Add labels, or features that tell the classes apart"
+        findings.append(Finding(what=advice, level="bad"))
     right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
-    skilled = trust.answer("known").colour == "green"
-    sure = skilled and metrics.skill.is_shown
-    than = "to predict better than the class shares alone"
-    level: Level
-    if sure:
-        head, level, reason = "Yes", "good", ""
-    elif skilled:
-        head, level, reason = "Probably", "care", f"it is not sure {than}"
-    else:
-        head = "No" if metrics.skill.verdict == "worse" else "Not shown"
-        level, reason = "bad", f"it is not known {than}"
-    short = (
-        f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right} at 95 %); always "
-        f"naming the most frequent class would be right for {most:.1%}."
-    )
     return Answer(
         question="Does it know more than the class shares?",
-        short=short,
+        short=f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right} at 95 %); always "
+        f"naming the most frequent class would be right for {most:.1%}.",
         level=level,
-        findings=tuple(_doubt_findings(metrics, skilled=skilled)),
+        findings=tuple(findings),
         reason=reason,
     )
-
-
-def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
-    """Yield how much of the uncertainty of class shares alone is left, and what to do without skill."""
-    base, skill = metrics.log_loss_baseline, metrics.skill
-    ends = (
-        ""
-        if skill.low is None or skill.high is None
-        else f" ({skill.low / base:.0%} to {min(1.0, skill.high / base):.0%} at {skill.level:.0%})".replace(
-            "-", "−"
-        )
-    )
-    gain, simple = 1 - metrics.log_loss / base, metrics.log_loss_logistic
-    beside = ""
-    if simple is not None:
-        share = f"{1 - simple / base:.0%}".replace("-", "−")
-        beside = f"; a logistic regression removes {share}"
-    if gain > 0:
-        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}")
-    else:
-        yield Finding(what=f"It adds {-gain:.0%} to the doubt that class shares leave")
-    if not skilled:
-        yield Finding(
-            what="Do not classify with it. Add labels, or features that tell the classes apart", level="bad"
-        )
 
 
 def use_answer(answers: Sequence[Answer], good: str) -> Answer:
@@ -159,19 +140,11 @@ FEWEST_MARKS: Final = 3
 """Rows with the same number from which it is suspected to stand for no value."""
 MOST_MARKS: Final = 4
 UNLIKE: Final = {
-    "OUT_OF_DOMAIN": (
-        "unlike the training set",
-        "unlike the training set",
-        "Look at them before using their classes.",
-    ),
-    "BEYOND_LABELS": (
-        "beyond the range of the labelled objects",
-        "beyond the labelled range",
-        "Label some of them.",
-    ),
-    "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", "without a class", ""),
+    "OUT_OF_DOMAIN": ("unlike the training set", "Look at them before using their classes."),
+    "BEYOND_LABELS": ("beyond the range of the labelled objects", "Label some of them."),
+    "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", ""),
 }
-"""What flags say of objects: in full, in short, and what to do."""
+"""What flags say of objects, and what to do."""
 
 
 def beyond_finding(found: Counts) -> Finding | None:
@@ -208,7 +181,7 @@ def suspected_marks(found: Counts) -> Iterator[Finding]:
 
 def strange_findings(found: Summary) -> Iterator[Finding]:
     """Yield what is strange in a catalogue that was classified."""
-    for name, (words, short, advice) in UNLIKE.items():
+    for name, (words, advice) in UNLIKE.items():
         flag = found.flags.get(name)
         if flag is not None and flag["count"]:
             yield Finding(
@@ -216,7 +189,7 @@ def strange_findings(found: Summary) -> Iterator[Finding]:
                 f"({name})",
                 level="care" if flag["share"] > MUCH_FLAGGED else "plain",
                 advice=advice,
-                short=f"objects {short} ({flag['share']:.1%})",
+                short=f"objects {words.removesuffix(': no class')} ({flag['share']:.1%})",
             )
     yield from suspected_marks(found)
     odd = drifted(found.drift)
@@ -238,14 +211,18 @@ def strange_findings(found: Summary) -> Iterator[Finding]:
         )
 
 
-def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
-    """Return a sentence that names what needs a look; without any finding, return `nothing`."""
-    worth = [f.clause for f in findings if f.level in ("care", "bad")]
+def odd_answer(findings: Sequence[Finding], nothing: str) -> Answer:
+    """Return what needs a look, named in a sentence; without any finding the sentence is `nothing`."""
+    worth = dict.fromkeys(f.clause for f in findings if f.level in ("care", "bad"))
+    short = f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
     if worth:
-        return f"Look at: {', '.join(dict.fromkeys(worth))}."
-    if not findings:
-        return nothing
-    return f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
+        short = f"Look at: {', '.join(worth)}."
+    return Answer(
+        question="What is new or odd?",
+        short=short if findings else nothing,
+        level="care" if worth else "good",
+        findings=tuple(findings),
+    )
 
 
 def begun_small(text: str) -> str:
@@ -267,25 +244,36 @@ MOST_LINES: Final = 10
 
 def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     """Return whether to use a model, the answers to the four questions, what is odd, and what to look at."""
-    model, training = report.model, report.model.training
+    model, training, objects = report.model, report.model.training, report.notes.objects
     most = max(training.training_counts, default=0) / max(1, training.n_training)
     four = (
         *probability_answers(model.trust),
-        known_finding(model.metrics, model.trust, report.model.metrics.judged_objects, most),
+        known_finding(model.metrics, model.trust, model.metrics.judged_objects, most),
         _holds(report),
     )
     unknown = "" if training.shift.target else " Of objects unlike the labelled ones nothing is known."
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
-    return (use_answer(four, good), *four, _odd(report), _look(report))
+    named = "No objects are named: set catalog.id to a column with their names; a trial keeps none."
+    if objects:
+        named = f"{counted(len(objects), 'object')} whose labels surprise the model most: a wrong label, or what the "
+        named += "features cannot tell."
+    elif model.metrics.accuracy == 1:
+        named = "Nothing: each object is assigned to the class of its label."
+    look = Answer(
+        question="What should I look at?",
+        short=named,
+        findings=tuple(Finding(what=f"First {one['name']}: {one['why']}") for one in objects[:1]),
+    )
+    odd = odd_answer(tuple(_odd(model)), "Nothing was left out, and every class is assigned.")
+    return (use_answer(four, good), *four, odd, look)
 
 
 def _holds(report: TrainReport) -> Answer:
-    question = "Does it hold for the objects to classify?"
     shift, leaks = report.model.training.shift, report.leaks
     findings = [Finding(what=plain_end(sentence)) for sentence in likeness_words(shift)]
-    reason = ""
+    reasons = []
     if leaks:
-        reason = f"features may give the class away ({'; '.join(leaks)})"
+        reasons.append(f"features may give the class away ({'; '.join(leaks)})")
         findings.append(
             Finding(
                 what=f"The features use {'; and '.join(leaks.values())}",
@@ -303,75 +291,71 @@ def _holds(report: TrainReport) -> Answer:
         short = f"Yes: the objects of {target['name']} are unlike the labelled ones, which was corrected for."
     else:
         short = f"With care: the objects of {target['name']} are unlike the labelled ones."
-        reason = "; ".join(filter(None, (reason, "the target is unlike the training set")))
-        findings.append(
-            Finding(
-                what="Set density_weights under [shift], or class_prior where only the class shares differ",
-                level="care",
-            )
+        reasons.append("the target is unlike the training set")
+        advice = "Set density_weights under [shift], or class_prior where only the class shares differ"
+        findings.append(Finding(what=advice, level="care"))
+    # Features that may tell how objects were chosen: in the answer, since a terminal has no room for all findings.
+    suspects = [f"{name} ({why})" for q in report.model.training.quality for name, why in q.suspects.items()]
+    if suspects:
+        left = len(suspects) - MOST_SUSPECTS
+        short += (
+            f" Suspects: {', '.join(suspects[:MOST_SUSPECTS])}{f', and {left} more' if left > 0 else ''}."
         )
-    level: Level = "care" if reason else "plain" if target is None else "good"
+        short += " Leave out what the objects to classify lack or measure otherwise."
     return Answer(
-        question=question,
-        short=short + _suspects(report),
-        level=level,
+        question="Does it hold for the objects to classify?",
+        short=short,
+        level="care" if reasons else "plain" if target is None else "good",
         findings=tuple(findings),
-        reason=reason,
+        reason="; ".join(reasons),
     )
 
 
-def _suspects(report: TrainReport) -> str:
-    """Return a sentence on features that may tell how objects were chosen.
-
-    It is in the answer itself, since a terminal has no room for all findings.
-    """
-    suspects = [one for q in report.model.training.quality for one in q.suspects.items()]
-    if not suspects:
-        return ""
-    left = len(suspects) - MOST_SUSPECTS
-    said = [f"{name} ({why})" for name, why in suspects[:MOST_SUSPECTS]]
-    more = f", and {left} more" if left > 0 else ""
-    return f" Suspects: {', '.join(said)}{more}. Leave out what the objects to classify lack or measure otherwise."
-
-
-def _odd(report: TrainReport) -> Answer:
-    findings = (*_left_out(report), *_never_assigned(report))
-    return Answer(
-        question="What is new or odd?",
-        short=odd_headline(findings, "Nothing was left out, and every class is assigned."),
-        level="care" if any(f.level in ("care", "bad") for f in findings) else "good",
-        findings=findings,
-    )
-
-
-def _left_out(report: TrainReport) -> Iterator[Finding]:
-    left, labels = report.model.training, report.model.training.labels
+def _odd(model: ModelDescription) -> Iterator[Finding]:
+    """Yield which objects trained nothing and why, and what is odd about those that did."""
+    left = model.training
     if left.other_labels:
         n = sum(left.other_labels.values())
         # The most frequent first: a stored model has them in the order of their names.
-        shown = sorted(left.other_labels.items(), key=lambda label: (-label[1], label[0]))[:MOST_LABELS]
-        more = ", …" if len(left.other_labels) > len(shown) else ""
+        order = sorted(left.other_labels.items(), key=lambda label: (-label[1], label[0]))
+        shown = ", ".join(f"{name} ({count:,})" for name, count in order[:MOST_LABELS])
+        more = ", …" if len(order) > MOST_LABELS else ""
         yield Finding(
-            what=f"{_have(n)} a label that belongs to no class, and {_train(n)} nothing: "
-            + ", ".join(f"{name} ({count:,})" for name, count in shown)
-            + more,
+            what=f"{_without(n, 'a label that belongs to no class')}: {shown}{more}",
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
             advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
             short=f"labels of no class ({counted(n, 'object')})",
         )
-    unlabelled = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)
-    if unlabelled:
+    n = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)
+    if n:
+        yield Finding(what=_without(n, "no label"), short=f"objects without a label ({n:,})")
+    n = left.n_read - left.n_selected
+    if n > 0:
+        what = f"{n:,} rows are outside catalog.where"
+        yield Finding(what=what, short=f"rows outside the selection ({n:,})")
+    yield from _care(model)
+    counts = np.asarray(model.metrics.confusion)
+    sums = zip(model.classes, counts.sum(axis=1), counts.sum(axis=0), strict=True)
+    never = [name for name, n, assigned in sums if n and not assigned]
+    if never:
         yield Finding(
-            what=f"{_have(unlabelled)} no label, and {_train(unlabelled)} nothing",
-            short=f"objects without a label ({unlabelled:,})",
+            what=f"No {model.metrics.judged_by} object is assigned to {', '.join(never)}",
+            level="care",
+            advice="Count such a class by its probabilities, not by assigned objects; or merge it with another.",
+            short=f"classes never assigned ({len(never)})",
         )
-    if left.n_read > left.n_selected:
-        outside = left.n_read - left.n_selected
-        yield Finding(
-            what=f"{outside:,} rows are outside catalog.where",
-            short=f"rows outside the selection ({outside:,})",
-        )
-    repeated, n_rows = (sum(getattr(q, key) for q in left.quality) for key in ("repeated_rows", "n_rows"))
+
+
+def _without(n: int, what: str) -> str:
+    return (
+        f"{counted(n, 'object')} {f'has {what}, and trains' if n == 1 else f'have {what}, and train'} nothing"
+    )
+
+
+def _care(model: ModelDescription) -> Iterator[Finding]:
+    """Yield what is odd of rows and labels that train, and of objects that judge."""
+    labels, quality, judged = model.training.labels, model.training.quality, model.metrics.judged_by
+    repeated, n_rows = sum(q.repeated_rows for q in quality), sum(q.n_rows for q in quality)
     if repeated:
         yield Finding(
             what=f"Rows that are in the catalogue twice: {repeated:,} of {n_rows:,}",
@@ -380,11 +364,8 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             short=f"repeated rows ({repeated:,})",
         )
     if labels.conflicts:
-        yield Finding(
-            what=f"{_have(labels.conflicts)} labels in conflict: left out",
-            level="care",
-            short=f"labels in conflict ({counted(labels.conflicts, 'object')})",
-        )
+        in_conflict = f"labels in conflict ({counted(labels.conflicts, 'object')})"
+        yield Finding(what=f"Left out: {in_conflict}", level="care", short=in_conflict)
     if labels.disputed:
         yield Finding(
             what=f"Objects whose reviewers differ, so that they count as votes: {labels.disputed:,}",
@@ -392,56 +373,17 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             advice="Look at them together; the remarks name them.",
             short=f"reviewers who differ ({labels.disputed:,} objects)",
         )
-    without = report.model.metrics.n_unclassified
-    if without:
+    n = model.metrics.n_unclassified
+    if n:
         yield Finding(
-            what=f"{without:,} {report.model.metrics.judged_by} objects have no feature measured: they get the class "
-            "shares as probabilities",
+            what=f"{n:,} {judged} objects have no feature measured: they get the class shares as probabilities",
             level="care",
-            short=f"objects without any feature ({without:,})",
+            short=f"objects without any feature ({n:,})",
         )
-
-
-def _have(n: int) -> str:
-    return f"{counted(n, 'object')} {'has' if n == 1 else 'have'}"
-
-
-def _train(n: int) -> str:
-    return "trains" if n == 1 else "train"
-
-
-def _never_assigned(report: TrainReport) -> Iterator[Finding]:
-    counts = np.asarray(report.model.metrics.confusion)
-    sums = zip(report.model.classes, counts.sum(axis=1), counts.sum(axis=0), strict=True)
-    never = [name for name, n, assigned in sums if n and not assigned]
-    if never:
-        yield Finding(
-            what=f"No {report.model.metrics.judged_by} object is assigned to {', '.join(never)}",
-            level="care",
-            advice="Count such a class by its probabilities, not by assigned objects; or merge it with another.",
-            short=f"classes never assigned ({len(never)})",
-        )
-
-
-def _look(report: TrainReport) -> Answer:
-    question, objects = "What should I look at?", report.notes.objects
-    if objects:
-        return Answer(
-            question=question,
-            short=f"{counted(len(objects), 'object')} whose labels surprise the model most: a wrong label, or what the "
-            "features cannot tell.",
-            findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
-        )
-    if report.model.metrics.accuracy == 1:
-        return Answer(question=question, short="Nothing: each object is assigned to the class of its label.")
-    none = "No objects are named: set catalog.id to a column with their names; a trial keeps none."
-    return Answer(question=question, short=none)
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:
     """Return the answers for a terminal in ten lines at most: each question, its answer, and the main finding."""
-    lines = [f"{answer.question} {answer.short}" for answer in answers]
-    room = MOST_LINES - len(lines)
     worth = [
         (i, finding)
         for i, answer in enumerate(answers)
@@ -449,9 +391,10 @@ def answer_lines(answers: Sequence[Answer]) -> list[str]:
         if finding.what and plain_end(finding.what).lower() not in answer.short.lower()
     ]
     order = {"bad": 0, "care": 1, "good": 2, "plain": 3}
-    kept = sorted(sorted(worth, key=lambda entry: order[entry[1].level])[:room], key=lambda entry: entry[0])
+    kept = sorted(worth, key=lambda entry: order[entry[1].level])[: MOST_LINES - len(answers)]
     shown: list[str] = []
-    for i, line in enumerate(lines):
-        shown.append(line)
-        shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for j, f in kept if j == i]
+    for i, answer in enumerate(answers):
+        shown.append(f"{answer.question} {answer.short}")
+        told = (f for j, f in worth if j == i and (j, f) in kept)
+        shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for f in told]
     return shown

@@ -30,22 +30,19 @@ from flows.reports.answers import (
     begun_small,
     beyond_finding,
     known_finding,
-    odd_headline,
+    odd_answer,
     plain_end,
     probability_answers,
     strange_findings,
     use_answer,
 )
 from flows.reports.counts import (
-    bin_tables,
     census_findings,
-    census_table,
+    census_tables,
     census_words,
     class_count_table,
-    counts_said,
     first_words,
     flag_table,
-    selection_table,
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
 from flows.reports.html import TOP, Picture, drawn, linked, made_words, render_page, template
@@ -125,16 +122,15 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
             reason="none of these objects has a class",
         )
     beyond, flag = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN")
-    unlike = f"{0.0 if flag is None else flag['share']:.1%}"
-    findings = [] if beyond is None else [beyond]
-    reason = ""
+    share = 0.0 if flag is None else flag["share"]
+    findings, reason = [] if beyond is None else [beyond], ""
     if odd_features:
         reason = f"these objects are unlike the training set in {', '.join(odd_features)}"
         advice = "Compare units and sentinels; else train with this catalogue as [target]"
         findings.append(Finding(what=advice, level="care"))
-    elif flag is not None and flag["share"] > UNLIKE:
-        reason = f"{unlike} of these objects are unlike the training set (OUT_OF_DOMAIN)"
-    good = f"Yes: no feature drifted, and {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
+    elif share > UNLIKE:
+        reason = f"{share:.1%} of these objects are unlike the training set (OUT_OF_DOMAIN)"
+    good = f"Yes: no feature drifted, and {share:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
     return Answer(
         question=question,
         short=f"With care: {reason}." if reason else good,
@@ -145,28 +141,23 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
 
 
 def _counts(found: Summary) -> Answer:
-    census = found.census
-    said = census is not None and counts_said(census)
-    classified = (
-        f"{found.n_classified:,} of {counted(found.n_rows, 'object')} {'is' if found.n_rows == 1 else 'are'}"
-    )
-    fractions = census_words(census) if census is not None and said else _summed_words(found)
+    census, are = found.census, "is" if found.n_rows == 1 else "are"
+    known = census is not None and any(c.count is not None for c in census.classes.values())
+    if census is not None and known:
+        said = f"{census_words(census)}."
+    else:
+        total = max(1.0, sum(c["expected"] for c in found.classes.values()))
+        said = first_words(
+            f"{class_words(name)} {c['expected'] / total:.1%}"
+            + ("" if c["error"] is None else f" ± {c['error'] / total:.1%}")
+            for name, c in found.classes.items()
+        )
+        said += "." if census is None else ", by sums of probabilities; the true counts are not known."
     return Answer(
         question="How many of each class?",
-        short=f"{classified} classified: {fractions}"
-        + ("." if census is None or said else ", by sums of probabilities; the true counts are not known."),
-        level="care" if census is not None and not said else "plain",
-        findings=(*(() if census is None else census_findings(census)),),
-    )
-
-
-def _summed_words(found: Counts) -> str:
-    """Return the shares of the classes by sums of probabilities, in a clause."""
-    total = max(1.0, sum(c["expected"] for c in found.classes.values()))
-    return first_words(
-        f"{class_words(name)} {c['expected'] / total:.1%}"
-        + ("" if c["error"] is None else f" ± {c['error'] / total:.1%}")
-        for name, c in found.classes.items()
+        short=f"{found.n_classified:,} of {counted(found.n_rows, 'object')} {are} classified: {said}",
+        level="plain" if known or census is None else "care",
+        findings=() if census is None else tuple(census_findings(census)),
     )
 
 
@@ -177,29 +168,20 @@ def _odd(report: ClassificationReport) -> Answer:
         (report.deferred, "left for the next run", "care"),
     )
     for files, what, level in troubled:
-        said = f"{counted(len(files), 'file')} {what}"
+        short, names = f"{counted(len(files), 'file')} {what}", "The table of files names all."
         for name, why in [*files.items()][:1]:
-            words = f"{said}; first {name}: {plain_end(why)}"
-            findings.append(
-                Finding(what=words, level=level, short=said, advice="The table of files names all.")
-            )
+            words = f"{short}; first {name}: {plain_end(why)}"
+            findings.append(Finding(what=words, level=level, short=short, advice=names))
     findings += [Finding(what=plain_end(words), level="care", short="odd files") for words in report.repeats]
     findings += strange_findings(report.summary)
-    return Answer(
-        question="What is new or odd?",
-        short=odd_headline(findings, "Nothing: every file was annotated, and no object is odd."),
-        level="care" if any(f.level in ("care", "bad") for f in findings) else "good",
-        findings=tuple(findings),
-    )
+    return odd_answer(findings, "Nothing: every file was annotated, and no object is odd.")
 
 
 def _look(objects: Sequence[NotableObject]) -> Answer:
-    short = (
-        f"{counted(len(objects), 'object')} without a label that would teach the model most. `blr review --budget` "
-        "draws such."
-        if objects
-        else "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
-    )
+    short = "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
+    if objects:
+        short = f"{counted(len(objects), 'object')} without a label that would teach the model most. "
+        short += "`blr review --budget` draws such."
     return Answer(question="What should I look at?", short=short)
 
 
@@ -240,30 +222,33 @@ def rewrite_census(folder: Path, census: Census) -> Path | None:
 
 def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
-    name, found, provenance = report.catalogue, report.summary, report.provenance
+    name, found = report.catalogue, report.summary
     use, *four, counts, odd, look = classification_answers(report)
-    sets = tables.set_tables(name, found)
+    classes: tuple[ReportTable, ...] = (class_count_table(name, found),)
+    if found.census is not None:
+        # The answer above the census says what it rests on.
+        census = census_tables(found.census)
+        classes = (replace(census.pop("census"), note=""), *census.values(), *classes)
+    groups = {
+        "Flags": [flag_table(name, found)],
+        "Prediction sets": tables.set_tables(name, found),
+        "Files": [] if report.files is None else [report.files],
+    }
+    examples = [example_table(example) for example in report.examples]
+    examples[:-1] = [replace(table, note="") for table in examples[:-1]]
     return render_page(
         title=f"{name}, release {report.release}",
         version=found.model,
         kind="classification report",
         lead=f"{counted(found.n_rows, 'object')}, sorted into {named([*found.classes])} by {found.model}.",
-        made=made_words(report.made, provenance.get("blr")),
+        made=made_words(report.made, report.provenance.get("blr")),
         use=use,
         four=four,
-        parts=(
-            replace(counts, tables=(*_census(found), class_count_table(name, found))),
-            odd,
-            replace(look, objects=linked(report.objects)),
-        ),
+        parts=(replace(counts, tables=classes), odd, replace(look, objects=linked(report.objects))),
         pictures=tuple(_pictures(report)),
-        groups=(
-            ("Flags", (flag_table(name, found),)),
-            *([("Prediction sets", sets)] if sets else []),
-            *([("Files", (report.files,))] if report.files is not None else []),
-        ),
-        last=_explained(report.examples),
-        provenance=provenance,
+        groups=tuple((title, of_group) for title, of_group in groups.items() if of_group),
+        last=("Why this class?", tuple(examples)) if examples else None,
+        provenance=report.provenance,
     )
 
 
@@ -292,11 +277,11 @@ def _fractions(found: Summary, n: float, label_shares: Mapping[str, float]) -> P
     names, classes = [*found.classes], found.classes.values()
     errors = [c["error"] for c in classes]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
-    shares, interval = [c["expected"] / n for c in classes], None
-    bars = "Bars sum the probabilities"
-    ends = None if found.census is None else _census_shares(found.census, names)
-    if ends is not None:
-        shares, interval = ends[0], ends[1:]
+    shares, interval, bars = [c["expected"] / n for c in classes], None, "Bars sum the probabilities"
+    counts = {} if found.census is None else found.census.classes
+    ends = [(c.count, c.low, c.high) for c in map(counts.get, names) if c is not None]
+    if found.census is not None and len(ends) == len(names) and not any(None in row for row in ends):
+        shares, *interval = (np.array(ends, float).T / max(1, found.census.n_rows)).tolist()
         bars = "Bars are the counts of the classes, with 95 % intervals"
     assigned = [c["assigned"] / n for c in classes]
     labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
@@ -311,27 +296,10 @@ def _fractions(found: Summary, n: float, label_shares: Mapping[str, float]) -> P
     )
 
 
-def _census_shares(census: Census, names: Sequence[str]) -> list[list[float]] | None:
-    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
-    classes = [census.classes[name] for name in names if name in census.classes]
-    rows = [(c.count, c.low, c.high) for c in classes]
-    if len(rows) < len(names) or any(None in row for row in rows):
-        return None
-    n = max(1, census.n_rows)
-    return [[float(value or 0) / n for value in column] for column in zip(*rows, strict=True)]
-
-
 def _sky(sky: SkyCounts) -> Picture:
     share = np.asarray(sky["flagged"]) / np.maximum(sky["n"], 1)
-    axes = plot_sky(
-        new_axes(**TOP),
-        sky["pixels"],
-        share,
-        order=sky["order"],
-        title="share that needs a look",
-        colour=CLASSES[3],
-        percent=True,
-    )
+    look = {"title": "share that needs a look", "colour": CLASSES[3]}
+    axes = plot_sky(new_axes(**TOP), sky["pixels"], share, order=sky["order"], percent=True, **look)
     axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
     return drawn(
         axes,
@@ -344,9 +312,8 @@ def _sky(sky: SkyCounts) -> Picture:
 def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
     """Return the share of flagged objects by an input of the model, in place of a map of the sky."""
     label, short, inverse = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
-    edges, n, n_flagged = np.asarray(flagged["edges"]), flagged["n"], flagged["flagged"]
-    shown = edges if inverse is None else np.asarray(inverse(edges), float)
-    axes = plot_flagged(new_axes(**TOP), shown, n, n_flagged, name=label)
+    edges = flagged["edges"] if inverse is None else inverse(np.asarray(flagged["edges"]))
+    axes = plot_flagged(new_axes(**TOP), edges, flagged["n"], flagged["flagged"], name=label)
     return drawn(
         axes,
         f"What needs a look, by {short}",
@@ -360,15 +327,8 @@ def _features(name: str, features: Sequence[FeatureComparison], units: Units) ->
     panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
     for axes, feature in zip(panels, shown, strict=True):
         label, _, inverse = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
-        plot_feature(
-            axes,
-            feature["edges"],
-            feature["training"],
-            feature["target"],
-            ends=(feature["low"], feature["high"]),
-            name=label,
-            inverse=inverse,
-        )
+        counts, ends = (feature["training"], feature["target"]), (feature["low"], feature["high"])
+        plot_feature(axes, feature["edges"], *counts, ends=ends, name=label, inverse=inverse)
     left = len(features) - len(shown)
     return drawn(
         panels[0],
@@ -377,25 +337,6 @@ def _features(name: str, features: Sequence[FeatureComparison], units: Units) ->
         f"say nothing.{f' {left} more features are not shown.' if left else ''}",
         wide=True,
     )
-
-
-def _census(found: Summary) -> tuple[ReportTable, ...]:
-    if found.census is None:
-        return ()
-    selections = selection_table(found.census)
-    return (
-        replace(census_table(found.census), note=""),  # the answer above it says what it rests on
-        *([selections] if selections.rows else []),
-        *bin_tables(found.census),
-    )
-
-
-def _explained(examples: Sequence[ClassExample]) -> tuple[str, tuple[ReportTable, ...]] | None:
-    """Return the group of examples, their note once; None without any."""
-    if not examples:
-        return None
-    *first, last = (example_table(e) for e in examples)
-    return "Why this class?", (*(replace(t, note="") for t in first), last)
 
 
 class ClassProbabilities(TypedDict):
@@ -496,20 +437,17 @@ MOST_FEATURES = 8
 def example_table(example: ClassExample) -> ReportTable:
     """Return the table of what favours the class of an example over the runner-up."""
     (of, against), (p, q) = example["classes"], example["probabilities"]
-    shown = example["contributions"][:MOST_FEATURES]
-    left = len(example["contributions"]) - len(shown)
-    like = ", ".join(
-        f"{o['identifier'] or 'an object without a name'} ({o['name']})" for o in example["nearest"]
-    )
+    left = len(example["contributions"]) - MOST_FEATURES
+    like = ", ".join(f"{o['identifier'] or 'one without a name'} ({o['name']})" for o in example["nearest"])
     return ReportTable(
         title=f"Why {example['identifier']} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
         columns=("feature", "value", "usual", f"speaks for {of}"),
-        rows=tuple(map(contribution_row, shown)),
+        rows=tuple(map(contribution_row, example["contributions"][:MOST_FEATURES])),
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
         note="What a feature adds to the logarithm of the class's probability over the runner-up's; +1 makes it "
         "2.7 times as large, and ± is the uncertainty of the fit. "
-        + (f"{left} more features say less. " if left else "")
+        + (f"{left} more features say less. " if left > 0 else "")
         + "`blr explain` says more.",
     )
 
@@ -517,26 +455,33 @@ def example_table(example: ClassExample) -> ReportTable:
 def contribution_row(c: FeatureContribution) -> tuple[str, str, str, str]:
     """Return a feature, its value, the usual value and its contribution with its error, as texts."""
     value = "missing" if c["value"] is None else f"{c['value']:.4g}"
-    part = (
-        "" if c["contribution"] is None or c["std"] is None else f"{c['contribution']:+.2f} ± {c['std']:.2f}"
+    known = c["contribution"] is not None and c["std"] is not None
+    return (
+        c["name"],
+        value,
+        f"{c['usual']:.4g}",
+        f"{c['contribution']:+.2f} ± {c['std']:.2f}" if known else "",
     )
-    return c["name"], value, f"{c['usual']:.4g}", part
 
 
 def explanation_sentences(explained: Explanation) -> list[str]:
     """Return what the numbers say, in words: the class, what moderation changed, what is missing, the flags."""
+    flags = "; ".join(f"{flag['name']}, {flag['meaning']}" for flag in explained.flags) or "none"
     if explained.name is None:
-        return [f"{explained.identifier} has no class: {_flags(explained)}."]
+        return [f"{explained.identifier} has no class: {flags}."]
     p = {c["name"]: c for c in explained.probabilities}
     of, against = p[explained.name], p[str(explained.runner_up)]
+    changed = "Moderation changed the class: t" if of["plugin"] < against["plugin"] else "T"
     answer = (
         f"{explained.identifier} is of class {of['name']} with probability {of['moderated']:.3f}; the runner-up is "
         f"{against['name']} ({against['moderated']:.3f})."
     )
-    sentences = [answer, _moderation(of, against)]
+    modes = f"{of['name']} {of['plugin']:.3f} and {against['name']} {against['plugin']:.3f}"
+    before = f"{changed}he weights at their mode give {modes}, before their uncertainty and that of what is missing."
+    sentences = [answer, before]
     if explained.missing:
         sentences.append(f"Not known of it: {', '.join(explained.missing)}. These were integrated out.")
-    sentences.append(f"Flags: {_flags(explained)}.")
+    sentences.append(f"Flags: {flags}.")
     if explained.n_rows > 1:
         sentences.append(f"{explained.n_rows} rows have this identifier; this is the first.")
     return [*sentences, *explained.remarks]
@@ -565,22 +510,10 @@ OF_PROBABILITIES = (
 )
 
 
-def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
-    """Return a sentence on what the uncertainty of the weights changed."""
-    changed = "Moderation changed the class: t" if of["plugin"] < against["plugin"] else "T"
-    return (
-        f"{changed}he weights at their mode give {of['name']} {of['plugin']:.3f} and {against['name']} "
-        f"{against['plugin']:.3f}, before their uncertainty and that of what is missing."
-    )
-
-
-def _flags(explained: Explanation) -> str:
-    return "; ".join(f"{flag['name']}, {flag['meaning']}" for flag in explained.flags) or "none"
-
-
 def explanation_page(explained: Explanation) -> str:
     """Return the explanation as one HTML page that loads nothing."""
-    largest = max((abs(c["contribution"] or 0.0) for c in explained.contributions), default=0.0)
+    size = {c["name"]: abs(c["contribution"] or 0.0) for c in explained.contributions}
+    largest = max(size.values(), default=0.0) or 1.0
     return template("explanation.html.j2").render(
         explained=explained,
         sentences=explanation_sentences(explained),
@@ -588,7 +521,5 @@ def explanation_page(explained: Explanation) -> str:
         contribution=CONTRIBUTION,
         of_contributions=OF_CONTRIBUTIONS,
         of_probabilities=OF_PROBABILITIES,
-        widths={
-            c["name"]: 50 * abs(c["contribution"] or 0.0) / (largest or 1.0) for c in explained.contributions
-        },
+        widths={name: 50 * value / largest for name, value in size.items()},
     )

@@ -19,7 +19,6 @@ from flows.models.description import (
     LabelSummary,
     ModelDescription,
     RatesByClass,
-    SuspectedLeak,
     TargetShift,
     TrainingDescription,
     WrongLabels,
@@ -175,7 +174,13 @@ def boundary_picture(
         return None
     few = [np.unique(X[~missing[:, j], j]).size < FEWEST_VALUES for j in range(len(telling))]
     pair = tuple(sorted(range(len(telling)), key=lambda j: (few[j], -telling[j]))[:2])
-    x, y = (_axis(X[~missing[:, j], j], n) for j, n in zip(pair, NODES, strict=True))
+    axes = []
+    for j, n in zip(pair, NODES, strict=True):
+        values = X[~missing[:, j], j]
+        low, high = np.quantile(values, (0.005, 0.995))
+        margin = MARGIN * (high - low) or np.inf
+        axes.append(np.linspace(max(low - margin, values.min()), min(high + margin, values.max()), n))
+    x, y = axes
     grid = np.zeros((y.size, x.size, X.shape[1]))
     grid[:, :, pair[0]], grid[:, :, pair[1]] = np.meshgrid(x, y)
     rows = grid.reshape(-1, X.shape[1])
@@ -215,19 +220,11 @@ def separation(X: Floats, missing: Mask, labels: Places) -> Floats:
     return share
 
 
-def _axis(values: Floats, n: int) -> Floats:
-    """Return n nodes over the bulk of the values and a margin, but not beyond the smallest and largest value."""
-    low, high = np.quantile(values, (0.005, 0.995))
-    if low == high:
-        return np.linspace(values.min(), values.max(), n)
-    margin = MARGIN * (high - low)
-    return np.linspace(max(low - margin, values.min()), min(high + margin, values.max()), n)
-
-
 FEW = 0.05
 """Share of effective rows below which weights rest on a handful of objects."""
 SHOWN = 8
 """Most names that a sentence lists."""
+MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
 
 
 def training_remarks(training: TrainingDescription) -> Iterator[str]:
@@ -236,20 +233,17 @@ def training_remarks(training: TrainingDescription) -> Iterator[str]:
         yield from quality_remarks(quality)
     yield from missing_words(training.states)
     if training.refitted:
-        yield (
-            "Judged on fits to the training rows; the model that is kept was fitted to all "
-            f"{training.refitted:,} rows."
-        )
+        yield f"Judged on fits to the training rows; the model that is kept has all {training.refitted:,} rows."
     if training.sampled is not None:
         yield (
-            "Fits are of all rows. The model is judged on the held-out ones of a sample of "
-            f"{training.sampled:,} rows, drawn by hash; pictures, medians, centres of functions and limits of the "
-            "domain are of it too."
+            f"Fits are of all rows. The model is judged on a sample of {training.sampled:,} rows, drawn by hash; "
+            "pictures, medians, centres of functions and limits of the domain are of it too."
         )
     if training.mean_power is not None:
+        more = "more" if training.mean_power > 1 else "less"
         yield (
-            f"Left-out rows are {'more' if training.mean_power > 1 else 'less'} certain than the models say: "
-            f"probabilities were raised to the power {training.mean_power:.2f} (temperature scaling)."
+            f"Left-out rows are {more} certain than the models say: probabilities were raised to the power "
+            f"{training.mean_power:.2f} (temperature scaling)."
         )
     yield from label_words(training.labels)
     yield from noise_words(training.label_noise)
@@ -268,12 +262,16 @@ def review_words(labels: LabelSummary) -> str:
 
 def label_words(labels: LabelSummary) -> Iterator[str]:
     """Yield sentences on where labels came from, and on those in conflict."""
+
+    def shown(texts_of: Mapping[str, Sequence[str]] | None) -> str:
+        return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in (texts_of or {}).items())
+
     if labels.conflicts:
-        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.conflicting.items())
-        yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {shown}."
+        said = shown(labels.conflicting)
+        yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {said}."
     if labels.repeated:
-        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in (labels.repeating or {}).items())
-        yield f"{labels.repeated:,} identifiers have rows of several classes, which were kept: {shown}."
+        said = shown(labels.repeating)
+        yield f"{labels.repeated:,} identifiers have rows of several classes, which were kept: {said}."
     if labels.unplaced:
         yield f"{labels.unplaced:,} labels of the table have no position, or one out of range."
     if labels.shared:
@@ -284,8 +282,8 @@ def label_words(labels: LabelSummary) -> Iterator[str]:
     if labels.reviewed or labels.answered:
         yield review_words(labels)
     if labels.disputed:
-        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.disputing.items())
-        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({shown})."
+        said = shown(labels.disputing)
+        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({said})."
     if labels.weighted and labels.weighted_as is not None:
         yield (
             f"{labels.weighted:,} reviewed objects count by their inclusion weights: they tell as much as "
@@ -295,25 +293,18 @@ def label_words(labels: LabelSummary) -> Iterator[str]:
 
 def missing_words(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield a sentence on why values are missing, where the specification distinguishes the reasons."""
-    if not states:
-        return
-    worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))[:MOST_STATES]
-    shares = (
-        f"{name}: " + ", ".join(f"{n[key]:,} {word}" for key, word in MISSING_WORDS.items() if key in n)
-        for name, n in worst
-    )
-    more = f"; and {len(states) - MOST_STATES} more columns" if len(states) > MOST_STATES else ""
-    yield f"Missing in labelled rows, by the reason: {'; '.join(shares)}{more}."
-
-
-MOST_STATES = 8
-"""Most columns that the sentence on missing values lists."""
-MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
+    if states:
+        worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))
+        shares = (
+            f"{name}: " + ", ".join(f"{n[key]:,} {word}" for key, word in MISSING_WORDS.items() if key in n)
+            for name, n in worst[:SHOWN]
+        )
+        more = f"; and {len(states) - SHOWN} more columns" if len(states) > SHOWN else ""
+        yield f"Missing in labelled rows, by the reason: {'; '.join(shares)}{more}."
 
 
 def quality_remarks(quality: CatalogueQuality) -> Iterator[str]:
     """Yield sentences on what a reader of the report should know; leaks that the features use come first."""
-    n = quality.n_rows
     for words in leak_words(quality).values():
         yield f"Suspected leakage: the features use {words}."
     for count, what in (
@@ -324,80 +315,57 @@ def quality_remarks(quality: CatalogueQuality) -> Iterator[str]:
         (quality.positions_out_of_range, "have a position out of range"),
     ):
         if count:
-            yield f"{count:,} of {n:,} rows {what}."
-    yield from _absences(quality)
-    if quality.constant:
-        yield f"The same in every row: {_some(quality.constant)}."
-    for group in quality.duplicate_columns[:SHOWN]:
-        yield f"Columns that are equal in every row: {', '.join(group)}."
-    if quality.missing:
-        worst = _largest_first(quality.missing)
-        yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
-    if quality.outliers:
-        furthest = _largest_first(quality.outliers)
-        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
+            yield f"{count:,} of {quality.n_rows:,} rows {what}."
+    if quality.commented_out:
+        yield f"{quality.commented_out}."
+
+    # By falling share, then by name: a mapping that was stored and loaded has another order.
+    absent, missing, outliers = (
+        sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
+        for shares in (quality.absent, quality.missing, quality.outliers)
+    )
+    of_files = f"Of {quality.n_files:,} files some lack a column, which has no values there"
+    for said, names in (
+        (of_files, [f"{name} in {n:,}" for name, n in absent]),
+        ("The same in every row", quality.constant),
+        ("Columns that are equal in every row", [" = ".join(group) for group in quality.duplicate_columns]),
+        ("Missing most", [f"{name} {share:.0%}" for name, share in missing]),
+        ("Far outliers", [f"{name} {share:.2%}" for name, share in outliers]),
+    ):
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            yield f"{said}: {', '.join(names[:SHOWN])}{more}."
 
 
 def leak_words(quality: CatalogueQuality) -> dict[str, str]:
     """Return the columns that the features use and that may give the class away, each set with how, in a clause."""
-    return {
-        ", ".join(leak.columns): _leak_words(leak)
-        for leak in quality.leaks
-        if leak.used and (len(leak.columns) == 1 or leak.derived)
-    }
-
-
-def _leak_words(leak: SuspectedLeak) -> str:
-    columns = ", ".join(leak.columns)
-    if leak.derived:
-        return (
-            f"{columns}, which tell {leak.gain:.0%} of the class, by {leak.combination}; every smaller set tells "
-            "much less"
-        )
-    if leak.combination:
-        return f"{columns}, which is {leak.combination}, to rounding: the label in other numbers"
-    return f"{columns}, which tells {leak.gain:.0%} of the class by itself"
-
-
-def _absences(quality: CatalogueQuality) -> Iterator[str]:
-    """Yield sentences on commented-out lines, which may be rows, and on columns that some files lack."""
-    if quality.commented_out:
-        yield f"{quality.commented_out}."
-    if quality.absent:
-        names = [f"{name} in {n:,}" for name, n in _largest_first(quality.absent)]
-        yield f"Of {quality.n_files:,} files some lack a column, which has no values there: {_some(names)}."
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the entries by falling share, then by name: a mapping that was stored and loaded has another order."""
-    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
+    said = {}
+    for leak in quality.leaks:
+        if leak.used and (len(leak.columns) == 1 or leak.derived):
+            columns, how = ", ".join(leak.columns), f"which tells {leak.gain:.0%} of the class by itself"
+            if leak.derived:
+                how = f"which tell {leak.gain:.0%} of the class, by {leak.combination}; smaller sets tell much less"
+            elif leak.combination:
+                how = f"which is {leak.combination}, to rounding: the label in other numbers"
+            said[columns] = f"{columns}, {how}"
+    return said
 
 
 def noise_words(noise: WrongLabels) -> Iterator[str]:
     """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
     if noise.by is None:
         return
-    if noise.by == "stated":
-        yield f"Labels may be wrong, in shares that the specification states: {_listed(noise.rates)}."
-    else:
-        yield (
-            f"Labels may be wrong, in shares found from {noise.rows:,} training rows with 95 % intervals: "
-            f"{_listed(noise.rates)}."
-        )
+    found = f"found from {noise.rows or 0:,} training rows with 95 % intervals"
+    known = "that the specification states" if noise.by == "stated" else found
+    yield f"Labels may be wrong, in shares {known}: {_listed(noise.rates)}."
     for name, rates in noise.annotators.items():
         yield f"Wrong labels by {noise.column} '{name}': {_listed(rates)}."
     yield "Probabilities are of the true class, not of what would be recorded."
     if noise.log_loss is not None:
         yield (
             "The labels that judge the model are as wrong as those that train it. Scores are therefore of the "
-            f"probability of what was recorded (log loss {noise.log_loss:.4f} nats an object); against the recorded "
-            f"labels the probabilities of the true class have {noise.log_loss_of_true_classes:.4f}, which says "
-            "little of them where labels are wrong."
+            f"probability of what was recorded (log loss {noise.log_loss:.4f} nats an object); probabilities of the "
+            f"true class have {noise.log_loss_of_true_classes:.4f} against the recorded labels."
         )
 
 
@@ -417,24 +385,22 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
             f"{100 * auc:.1f} of 100 tries ({100 * low:.1f} to {100 * high:.1f} at 90 %, {target['n_compared']:,} of "
             f"{target['n_rows']:,} objects compared), by chance in 50. So {shift.advice}."
         )
-        yield from _weight_words(shift.n_training or 0, shift.n_effective or 0.0, shift, low)
+        n, effective = shift.n_training or 0, shift.n_effective or 0.0
+        if shift.density_weights:
+            few = (
+                f": less than {FEW:.0%}, so the model rests on a handful of them"
+                if effective < FEW * n
+                else ""
+            )
+            yield (
+                f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}{few}."
+            )
+        elif low > TOLD_APART:
+            yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
     old = shift.class_prior_training
     if shift.class_prior is not None and old is not None:
         moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in shift.class_prior.items())
-        yield (
-            f"Each class has not the share here that it has in the labels ({shift.class_prior_source}): {moved}."
-        )
-
-
-def _weight_words(n: int, effective: float, shift: TargetShift, auc_low: float) -> Iterator[str]:
-    if shift.density_weights:
-        yield (
-            f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}."
-        )
-        if effective < FEW * n:
-            yield f"That is less than {FEW:.0%} of the rows: the model rests on a handful of them."
-    elif auc_low > TOLD_APART:
-        yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
+        yield f"Each class has not the share here that it has in the labels ({shift.class_prior_source}): {moved}."
 
 
 def shift_words(shift: TargetShift) -> Iterator[str]:
@@ -442,10 +408,13 @@ def shift_words(shift: TargetShift) -> Iterator[str]:
     yield from likeness_words(shift)
     if shift.log_loss is not None:
         uncorrected = shift.log_loss_uncorrected
-        what = "the model as it is" if uncorrected is None else "class shares corrected"
-        before = "" if uncorrected is None else f", {uncorrected:.4f} without"
+        what = (
+            "the model as it is"
+            if uncorrected is None
+            else f"class shares corrected ({uncorrected:.4f} without)"
+        )
         yield (
-            f"Held-out log loss with the rows weighted as the target, {what}: {shift.log_loss:.4f} nats an object"
-            f"{before} ({shift.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects "
-            "as the labelled ones, with their class shares."
+            f"Held-out log loss with the rows weighted as the target, {what}: {shift.log_loss:.4f} nats an object "
+            f"({shift.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects as the "
+            "labelled ones, with their class shares."
         )

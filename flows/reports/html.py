@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
-from flows.models.description import Metrics, ModelDescription
+from flows.models.description import ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
 from flows.plots.pictures import (
     plot_binned_share,
@@ -36,23 +37,13 @@ from flows.plots.pictures import (
 )
 from flows.reports import tables
 from flows.reports.answers import training_answers
-from flows.reports.data import (
-    BoundaryPicture,
-    Made,
-    NotableObject,
-    TrainingPictures,
-    TrainReport,
-)
+from flows.reports.data import BoundaryPicture, Made, NotableObject, TrainingPictures, TrainReport
 from flows.reports.report_table import named
 
 
+@cache
 def template(name: str) -> Any:
     """Return a template of ours, of Jinja."""
-    return _environment().get_template(name)
-
-
-@cache
-def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 -- slow to import
 
     return Environment(
@@ -62,7 +53,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-    )
+    ).get_template(name)
 
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
@@ -88,56 +79,46 @@ class Picture(TypedDict):
     wide: bool
 
 
-def training_pictures(report: TrainReport) -> Iterator[Picture]:
-    """Yield the pictures of a model."""
-    model, stored = report.model, report.pictures
-    yield _reliability(model.metrics)
-    if len(model.classes) > MOST_ROWS:
-        yield _overlap(model)
-    yield _confusion(model)
-    if stored is not None:
-        yield _thresholds(model, stored)
-        yield from _by_quantity(model, stored)
-    if report.boundary is not None:
-        yield _boundary(model, report.boundary)
-    if model.metrics.accuracy < 1:  # else there are no errors to catch
-        yield _reviews(model.metrics)
-
-
 def drawn(axes: SvgAxes, title: str, caption: str, *, wide: bool = False) -> Picture:
     """Return the drawing on some axes as a picture."""
     image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
     return Picture(title=title, image=image, caption=caption, wide=wide)
 
 
-def _reliability(metrics: Metrics) -> Picture:
-    bins = metrics.reliability
-    axes = plot_reliability(
-        new_axes(**TOP),
-        [b["predicted"] for b in bins],
-        [b["observed"] for b in bins],
-        [b["low"] for b in bins],
-        [b["high"] for b in bins],
-        label=metrics.reliability_of,
-    )
-    caption = (
+def training_pictures(report: TrainReport) -> Iterator[Picture]:
+    """Yield the pictures of a model."""
+    model, metrics, stored = report.model, report.model.metrics, report.pictures
+    bins, counts = metrics.reliability, np.asarray(metrics.confusion)
+    seen = ([b[key] for b in bins] for key in ("predicted", "observed", "low", "high"))
+    yield drawn(
+        plot_reliability(new_axes(**TOP), *seen, label=metrics.reliability_of),
+        "Reliability",
         f"Of {metrics.judged_by} objects that were given a probability, the share that have the class, with "
-        "90 % intervals. On the dashed line the two are equal."
+        "90 % intervals. On the dashed line the two are equal.",
     )
-    return drawn(axes, "Reliability", caption)
-
-
-def _confusion(model: ModelDescription) -> Picture:
-    metrics = model.metrics
-    caption = f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go."
-    counts = np.asarray(metrics.confusion)
+    if len(model.classes) > MOST_ROWS:
+        yield _overlap(model, counts)
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
-    axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
-    return drawn(axes, "Confusion matrix", caption)
+    yield drawn(
+        plot_confusion(new_axes(TOP["width"], height), counts, model.classes),
+        "Confusion matrix",
+        f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go.",
+    )
+    if stored is not None:
+        yield from _by_class(model, stored, counts)
+    if report.boundary is not None:
+        yield _boundary(model, report.boundary)
+    if metrics.accuracy < 1:  # else there are no errors to catch
+        yield drawn(
+            plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"]),
+            "Errors caught by review",
+            f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
+            "further above the dotted line, the more errors a reviewer finds in the same time.",
+            wide=True,
+        )
 
 
-def _overlap(model: ModelDescription) -> Picture:
-    counts = np.asarray(model.metrics.confusion)
+def _overlap(model: ModelDescription, counts: NDArray[np.int64]) -> Picture:
     off = counts - np.diag(np.diag(counts))
     order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
     pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
@@ -151,34 +132,25 @@ def _overlap(model: ModelDescription) -> Picture:
     )
 
 
-def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:
-    """Return the indices and names of as many classes as there are colours, and a sentence if others are left out."""
-    n = np.sum(model.metrics.confusion, axis=1)
-    shown = sorted(np.argsort(-n, kind="stable")[: len(CLASSES)].tolist())
+def _by_class(
+    model: ModelDescription, stored: TrainingPictures, confusion: NDArray[np.int64]
+) -> Iterator[Picture]:
+    """Yield completeness and purity by threshold and by quantity, of as many classes as there are colours."""
+    shown = sorted(np.argsort(-confusion.sum(axis=1), kind="stable")[: len(CLASSES)].tolist())
     names = [model.classes[k] for k in shown]
-    return (
-        shown,
-        names,
-        f" The {len(shown)} most frequent classes." if len(shown) < len(model.classes) else "",
+    which = f" The {len(shown)} most frequent classes." if len(shown) < len(model.classes) else ""
+    left, right = new_panels(2, columns=2, **WIDE)
+    plot_threshold_curves(
+        left, stored["threshold"], stored["completeness"][shown], names, what="completeness"
     )
-
-
-def _thresholds(model: ModelDescription, stored: TrainingPictures) -> Picture:
-    shown, names, which = _most_frequent(model)
-    panels = new_panels(2, columns=2, **WIDE)
-    for axes, share, what in zip(
-        panels, (stored["completeness"], stored["purity"]), ("completeness", "purity"), strict=True
-    ):
-        plot_threshold_curves(axes, stored["threshold"], share[shown], names, what=what)
-    caption = (
+    plot_threshold_curves(right, stored["threshold"], stored["purity"][shown], names, what="purity")
+    yield drawn(
+        left,
+        "Completeness and purity against threshold",
         "Taking only objects whose probability of the class is at least this: the share of the class that is found "
-        f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}"
+        f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}",
+        wide=True,
     )
-    return drawn(panels[0], "Completeness and purity against threshold", caption, wide=True)
-
-
-def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[Picture]:
-    shown, names, which = _most_frequent(model)
     magnitude, plane = stored["magnitude_name"], "distance from the Galactic plane |b| (deg)"
     kinds = {
         "magnitude": ("magnitude", readable_feature(magnitude, magnitude, "mag")[0], "faint objects"),
@@ -189,22 +161,13 @@ def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[
         left, right = new_panels(2, columns=2, **WIDE)
         plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
         plot_binned_share(right, centres, counts[:, :, shown], names, what="purity", label=label)
-        caption = (
+        yield drawn(
+            left,
+            f"Completeness and purity by {name}",
             f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
-            f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}"
+            f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}",
+            wide=True,
         )
-        yield drawn(left, f"Completeness and purity by {name}", caption, wide=True)
-
-
-def _reviews(metrics: Metrics) -> Picture:
-    axes = plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"])
-    return drawn(
-        axes,
-        "Errors caught by review",
-        f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
-        "further above the dotted line, the more errors a reviewer finds in the same time.",
-        wide=True,
-    )
 
 
 def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
@@ -214,15 +177,9 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         for name in (picture["x_name"], picture["y_name"])
     )
     axes = new_axes(width=8.2, height=4.8)
+    points = (picture["point_x"], picture["point_y"], picture["point_class"])
     plot_contours(axes, picture["x"], picture["y"], picture["moderated"], classes=model.classes)
-    plot_objects(
-        axes,
-        picture["point_x"],
-        picture["point_y"],
-        picture["point_class"],
-        model.classes,
-        names=(x, y),
-    )
+    plot_objects(axes, *points, model.classes, names=(x, y))
     if inverse_x is not None:
         axes.set_xticks(*rescaled_ticks(picture["x"][0], picture["x"][-1], inverse_x))
     if inverse_y is not None:
@@ -282,11 +239,7 @@ def render_report(report: TrainReport) -> str:
         remarks=report.remarks,
         last=(
             "For statisticians",
-            (
-                tables.candidate_table(model),
-                tables.performance_table(model),
-                tables.term_table(model),
-            ),
+            (tables.candidate_table(model), tables.performance_table(model), tables.term_table(model)),
         ),
         sortable=True,
         provenance=tables.provenance(model),
@@ -306,9 +259,10 @@ def linked(objects: Sequence[NotableObject]) -> tuple[tuple[NotableObject, Mappi
 
 def made_words(made: Made | None, version: str | None) -> str:
     """Return when a report was made, by whom, and with which version."""
-    if made is None:
-        return "" if version is None else f"Made with blr {version}."
-    with_version = "" if version is None else f" with blr {version}"
-    return (
-        f"Made on {made['when'].replace('T', ' ').replace('+00:00', ' UTC')} by {made['who']}{with_version}."
+    by = (
+        ""
+        if made is None
+        else f" on {made['when'].replace('T', ' ').replace('+00:00', ' UTC')} by {made['who']}"
     )
+    said = by + ("" if version is None else f" with blr {version}")
+    return f"Made{said}." if said else ""

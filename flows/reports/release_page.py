@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from catalogs.errors import counted
 from flows.models.model import Model
@@ -45,12 +45,8 @@ def check_table(checked: Checked) -> ReportTable:
     for c in checked.checks:
         numbers = ("" if value is None else f"{value:.4g}" for value in (c.number, c.limit))
         rows.append((c.verdict, c.name, c.found, c.place, *numbers, c.source))
-    return ReportTable(
-        title=f"Checks of {checked.name} {checked.version}",
-        columns=("verdict", "check", "found", "where", "number", "limit", "limit from"),
-        rows=tuple(rows),
-        numeric=frozenset({4, 5}),
-    )
+    columns = "verdict | check | found | where | > number | > limit | limit from"
+    return ReportTable.of(f"Checks of {checked.name} {checked.version}", columns, rows)
 
 
 def _page(
@@ -59,11 +55,9 @@ def _page(
     """Return the page of a release as HTML: what changed, what looks odd, and the checks by severity."""
     stops, looks = checked.stops, checked.names("look")
     level: Level = "bad" if stops else "care" if looks else "good"
-    short = {
-        "bad": f"No: {checked.verdict} ({', '.join(stops)}).",
-        "care": f"Yes, after a look at {', '.join(looks)}.",
-        "good": "Yes: all checks pass.",
-    }[level]
+    short = f"Yes, after a look at {', '.join(looks)}." if looks else "Yes: all checks pass."
+    if stops:
+        short = f"No: {checked.verdict} ({', '.join(stops)})."
     compared = f"compared with release {checked.last}." if checked.last else "the first release."
     return render_page(
         title=f"{checked.name} {checked.version}",
@@ -132,14 +126,6 @@ def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
             yield drawn(axes, caption, words)
 
 
-def _table(
-    title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]], note: str = ""
-) -> ReportTable:
-    """Return a table whose last column has numbers."""
-    last = frozenset({len(columns) - 1})
-    return ReportTable(title=title, columns=tuple(columns), rows=tuple(rows), numeric=last, note=note)
-
-
 def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
     if not checked.compared:
         return ()
@@ -151,18 +137,19 @@ def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
     )
     note = "Old features were scored with the new model, and new features with the old one."
     tables = (
-        _table("Changes of class", ("was", "is", "objects"), moves),
-        _table("What changed them", ("cause", "objects"), why, note),
-        _table("Objects whose probability changed most", ("file", "row", "was", "is", "by"), first),
+        ReportTable.of("Changes of class", "was | is | > objects", moves),
+        ReportTable.of("What changed them", "cause | > objects", why, note=note),
+        ReportTable.of("Objects whose probability changed most", "file | row | was | is | > by", first),
     )
     return ((f"Changes since release {checked.last}", tables),)
 
 
 def _numbers(checked: Checked) -> tuple[ReportTable, ...]:
     rates = ((name, f"{rate:.0%}") for name, rate in checked.controls.items())
-    controls = _table("Rows that no object has", ("rows", "confident classes without a flag"), rates)
+    columns = "rows | > confident classes without a flag"
+    controls = ReportTable.of("Rows that no object has", columns, rates)
     known = ((name, f"{x:.1%}", f"{low:.1%} to {high:.1%}") for name, (x, low, high) in checked.truth.items())
-    truth = _table("Objects whose class is known", ("quantity", "value", "95 % interval"), known)
+    truth = ReportTable.of("Objects whose class is known", "quantity | value | > 95 % interval", known)
     return (controls, truth) if checked.truth else (controls,)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -36,6 +37,18 @@ class ReportTable:
             raise ValueError(
                 f"got a table '{self.title}' with the headings {self.columns}, expected each once"
             )
+
+    @classmethod
+    def of(cls, title: str, columns: str, rows: Iterable[Iterable[str]], **words: Any) -> ReportTable:
+        """Return a table; `columns` are its headings between bars, numeric ones after a ">": "class | > objects"."""
+        heads = [head.strip() for head in columns.split("|")]
+        return cls(
+            title=title,
+            columns=tuple(head.removeprefix("> ") for head in heads),
+            rows=tuple(map(tuple, rows)),
+            numeric=frozenset(i for i, head in enumerate(heads) if head.startswith("> ")),
+            **words,
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of the terminal's width, or a list where the table cannot be made as narrow."""

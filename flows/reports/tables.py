@@ -7,11 +7,10 @@ come from a catalogue or a specification, so every renderer takes it literally.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from blr.candidates.candidate import CandidateRow
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription
 from flows.models.model import Model
@@ -48,11 +47,10 @@ def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         spellings = ", ".join(toml_text(text) for k in places for text in model.spellings[k])
         line = f"{toml_text(name)} = [{spellings}]"
         rows.append((", ".join(group), f"{n:,}", percent(wrong / max(n, 1)), line))
-    table = ReportTable(
-        title="Classes that could be one",
-        columns=("classes", "objects", "assigned to another of them", "line for the specification"),
-        rows=tuple(rows),
-        numeric=frozenset({1, 2}),
+    table = ReportTable.of(
+        "Classes that could be one",
+        "classes | > objects | > assigned to another of them | line for the specification",
+        rows,
         remark=alike_words(found, model.classes, "The features", "the model"),
         note="Two classes are joined if the features know less than a tenth of what tells them apart, those that "
         "lose least first. To use the groups, put the lines in the place of [label.classes] and train again.",
@@ -76,8 +74,8 @@ def choice_words(model: ModelDescription) -> str:
     if model.is_mixture:
         why = f"the model is a mixture of candidates, with a log loss of {model.metrics.log_loss:.4f}"
     return (
-        f"{candidate_name(model, first)} has the smallest {judges} log loss, {losses[first]:.4f} against the marked "
-        f"one's {model.chosen.log_loss:.4f}: {why}."
+        f"{model.candidates[first].basis} of {feature_set(model, first)} has the smallest {judges} log loss, "
+        f"{losses[first]:.4f} against the marked one's {model.chosen.log_loss:.4f}: {why}."
     )
 
 
@@ -92,11 +90,6 @@ def trained_words(model: ModelDescription) -> str:
     return f"{model.model} {words}; verdict on its probabilities: {model.trust.verdict}"
 
 
-def candidate_name(model: ModelDescription, i: int) -> str:
-    """Return a name of a candidate: its basis and its features."""
-    return f"{model.candidates[i].basis} of {feature_set(model, i)}"
-
-
 def feature_set(model: ModelDescription, i: int) -> str:
     """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
     chosen = model.candidates[i].features
@@ -106,19 +99,12 @@ def feature_set(model: ModelDescription, i: int) -> str:
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
 
 
-# The words that only statisticians use.
-
-
 def term_table(model: ModelDescription) -> ReportTable:
     """Return the words of the last section, and what the verdict rests on beside the answers above."""
     answered = {one.says for one in model.trust.answers}
-    reasons = [plain_end(reason) for reason in model.trust.reasons if reason not in answered]
-    return ReportTable(
-        title="Words of this section",
-        columns=("word", "meaning"),
-        rows=TERMS,
-        remark=f"The verdict rests on: {'; '.join(reasons)}." if reasons else "",
-    )
+    reasons = "; ".join(plain_end(reason) for reason in model.trust.reasons if reason not in answered)
+    remark = f"The verdict rests on: {reasons}." if reasons else ""
+    return ReportTable.of("Words of this section", "word | meaning", TERMS, remark=remark)
 
 
 TERMS = (
@@ -129,15 +115,12 @@ TERMS = (
     ("approximation", "the Gaussian that stands for what the labels leave open about the weights"),
     (
         "shift norm",
-        "how far the mean of the weights is from the best weights, in standard deviations; small is good",
+        "how far the weights' mean is from the best weights, in standard deviations; small is good",
     ),
     ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
     ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
     ("slope", "of calibration: 1 where probabilities are those seen, below 1 too sure, above 1 too cautious"),
-    (
-        "M, effective parameters",
-        "the number of functions, and how many of their weights the labels determine",
-    ),
+    ("M, effective parameters", "number of functions, and how many of their weights the labels determine"),
 )
 """Words that only statisticians use, and what they mean."""
 
@@ -158,23 +141,16 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
 def label_table(model: ModelDescription) -> ReportTable:
     """Return the labelled rows of each class."""
     training = model.training
+    counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
     total = max(1, training.n_training)
-    rows = [
-        (name, f"{n:,}", percent(n / total), f"{held:,}")
-        for name, n, held in zip(
-            model.classes, training.training_counts, training.held_out_counts, strict=True
-        )
-    ]
+    rows = [(name, f"{n:,}", percent(n / total), f"{held:,}") for name, n, held in counts]
     rows.append(("all", f"{training.n_training:,}", "", f"{training.n_held_out:,}"))
-    return ReportTable(
-        title="Labelled objects",
-        columns=("class", "training", "share", "held out"),
-        rows=tuple(rows),
-        numeric=frozenset({1, 2, 3}),
-        note=f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
-        if model.metrics.judged_by == "held-out"
-        else "No object is held out: the numbers are left-out, each object predicted by fits without it.",
-    )
+    note = "No object is held out: the numbers are left-out, each object predicted by fits without it."
+    if model.metrics.judged_by == "held-out":
+        note = (
+            f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
+        )
+    return ReportTable.of("Labelled objects", "class | > training | > share | > held out", rows, note=note)
 
 
 def split_words(split: SplitSummary) -> str:
@@ -187,20 +163,15 @@ def split_words(split: SplitSummary) -> str:
 
 def feature_table(model: ModelDescription) -> ReportTable:
     """Return the features with what is missing and their range."""
-    return ReportTable(
-        title="Features",
-        columns=("feature", "expression", "unit", "missing", "minimum", "median", "maximum"),
-        rows=tuple(
-            (
-                f["name"],
-                f["expression"],
-                f["unit"] or "",
-                percent(f["missing"]),
-                *map(_number, (f["minimum"], f["median"], f["maximum"])),
-            )
-            for f in model.training.features
-        ),
-        numeric=frozenset({3, 4, 5, 6}),
+    rows = []
+    for f in model.training.features:
+        ends = (f["minimum"], f["median"], f["maximum"])
+        numbers = (f"{v:.4g}".replace("-", "−") if math.isfinite(v) else "–" for v in ends)
+        rows.append((f["name"], f["expression"], f["unit"] or "", percent(f["missing"]), *numbers))
+    return ReportTable.of(
+        "Features",
+        "feature | expression | unit | > missing | > minimum | > median | > maximum",
+        rows,
         note="Where a value is missing, training takes what the other features lead to expect, and prediction "
         "averages over all that it may be.",
     )
@@ -214,37 +185,31 @@ def candidate_table(model: ModelDescription) -> ReportTable:
     )
     best = candidates[order[0]].log_evidence if order else 0.0
     with_second = any(c.second_order is not None for c in candidates)
+    rows = []
+    for i in order:
+        c = candidates[i]
+        evidence = [
+            (c.log_evidence, 1),
+            (c.log_evidence - best, 1),
+            *[(c.second_order, 2)] * with_second,
+            (c.bic, 1),
+        ]
+        row = [feature_set(model, i), c.basis, f"{c.n_functions:,}"]
+        row += [fixed(value if c.comparable else None, digits) for value, digits in evidence]
+        row += [fixed(c.effective_parameters, 1), fixed(c.log_loss, 4)]
+        row += [_verdict(model, i), probability(c.share if mixture else c.weight)]
+        rows.append(row)
     learnt = (
-        ""
-        if all(c.comparable for c in candidates)
-        else "Trees are learnt from the labels: they have no evidence that compares, and left-out rows rank them. "
+        "Trees are learnt from the labels: they have no evidence that compares, and left-out rows rank them. "
     )
-
-    def compared(value: Callable[[CandidateRow], float | None], digits: int) -> Callable[[int], str]:
-        return lambda i: fixed(value(candidates[i]), digits) if candidates[i].comparable else "–"
-
-    cells: list[tuple[str, Callable[[int], str]]] = [
-        ("features", lambda i: feature_set(model, i)),
-        ("basis", lambda i: candidates[i].basis),
-        ("M", lambda i: f"{candidates[i].n_functions:,}"),
-        ("log evidence", compared(lambda c: c.log_evidence, 1)),
-        ("Δ", compared(lambda c: c.log_evidence - best, 1)),
-        *([("2nd order", compared(lambda c: c.second_order, 2))] if with_second else []),
-        ("BIC", compared(lambda c: c.bic, 1)),
-        ("eff. parameters", lambda i: fixed(candidates[i].effective_parameters, 1)),
-        (f"{model.metrics.judged_by} log loss", lambda i: fixed(candidates[i].log_loss, 4)),
-        ("verdict", lambda i: _verdict(model, i)),
-        ("weight", lambda i: probability(candidates[i].share if mixture else candidates[i].weight)),
-    ]
-    return ReportTable(
-        title="Candidates",
-        columns=tuple(name for name, _ in cells),
-        rows=tuple(tuple(cell(i) for _, cell in cells) for i in order),
-        numeric=frozenset(
-            i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
-        ),
-        note=f"Evidence and BIC in nats, higher is better; Δ against the best. The weight is the "
-        f"{'share in the model' if mixture else 'probability by the evidence'}. {learnt}"
+    return ReportTable.of(
+        "Candidates",
+        f"features | basis | > M | > log evidence | > Δ {'| > 2nd order' * with_second} | > BIC | > eff. parameters"
+        f" | > {model.metrics.judged_by} log loss | verdict | > weight",
+        rows,
+        note="Evidence and BIC in nats, higher is better; Δ against the best. The weight is the "
+        f"{'share in the model' if mixture else 'probability by the evidence'}. "
+        f"{'' if all(c.comparable for c in candidates) else learnt}"
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
         remark=choice_words(model),
@@ -257,10 +222,10 @@ def performance_table(model: ModelDescription) -> ReportTable:
     m = model.metrics
     gain = m.log_loss_baseline - m.log_loss
     held_out = m.judged_by == "held-out"  # folds have no plug-in probabilities
-    return ReportTable(
-        title=model.metrics.judged_objects.capitalize(),
-        columns=("selected model", "value"),
-        rows=(
+    return ReportTable.of(
+        m.judged_objects.capitalize(),
+        "selected model | > value",
+        (
             ("log loss, moderated", fixed(m.log_loss, 4)),
             *([("log loss, plug-in", fixed(m.log_loss_plugin, 4))] if held_out else []),
             ("log loss, class shares alone", fixed(m.log_loss_baseline, 4)),
@@ -269,7 +234,6 @@ def performance_table(model: ModelDescription) -> ReportTable:
             ("accuracy", percent(m.accuracy)),
             ("calibration error", fixed(m.calibration_error, 4)),
         ),
-        numeric=frozenset({1}),
         note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
         "better. Moderated: averaged over the weights that the labels allow; plug-in: of the best weights alone. "
         "Calibration error: the mean difference between stated probability and observed share."
@@ -280,22 +244,24 @@ def performance_table(model: ModelDescription) -> ReportTable:
 def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return the table of completeness and purity by class, and that of classes that could be one."""
     counts = np.asarray(model.metrics.confusion).reshape(len(model.classes), len(model.classes))
-    total, assigned = max(1, int(counts.sum())), counts.sum(axis=0).tolist()
-    table = ReportTable(
-        title="By class",
-        columns=("class", "objects", "share", "completeness", "assigned", "purity"),
-        rows=tuple(
+    sums = zip(
+        model.classes, np.diag(counts).tolist(), counts.sum(1).tolist(), counts.sum(0).tolist(), strict=True
+    )
+    total = max(1, int(counts.sum()))
+    table = ReportTable.of(
+        "By class",
+        "class | > objects | > share | > completeness | > assigned | > purity",
+        (
             (
                 name,
                 f"{n:,}",
                 percent(n / total),
-                share_words(int(counts[k, k]), n),
-                f"{assigned[k]:,}",
-                share_words(int(counts[k, k]), assigned[k]),
+                share_words(right, n),
+                f"{given:,}",
+                share_words(right, given),
             )
-            for k, (name, n) in enumerate(zip(model.classes, counts.sum(axis=1).tolist(), strict=True))
+            for name, right, n, given in sums
         ),
-        numeric=frozenset(range(1, 6)),
         note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "
         "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have "
         "the class's share as both.",
@@ -305,14 +271,11 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
 
 def review_table(model: ModelDescription) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    return ReportTable(
-        title="Errors caught by review",
-        columns=("least certain reviewed", "errors found", "in random order"),
-        rows=tuple(
-            (percent(r["share"], 0), percent(r["moderated"]), percent(r["random"]))
-            for r in model.metrics.reviews
-        ),
-        numeric=frozenset(range(3)),
+    reviews = model.metrics.reviews
+    return ReportTable.of(
+        "Errors caught by review",
+        "> least certain reviewed | > errors found | > in random order",
+        ((percent(r["share"], 0), percent(r["moderated"]), percent(r["random"])) for r in reviews),
         note=f"Share of the {model.metrics.judged_by} objects' errors among those reviewed.",
     )
 
@@ -325,53 +288,43 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
     n = sum(sets.sizes)
     mean = f"{sum(size * count for size, count in enumerate(sets.sizes)) / n:.2f}" if n else "–"
     empty, full = (sets.sizes[0], sets.sizes[-1]) if n else (0, 0)
-    return (
-        ReportTable(
-            title=f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
-            columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
-            rows=tuple(
-                (
-                    str(c["bit"]),
-                    name,
-                    f"{c['count']:,}",
-                    f"{c['rows']:,}",
-                    "0" if c["least"] is None else f"{c['least']:.3g}",
-                    percent(c["spread"]),
-                    c.get("remark", ""),
-                )
-                for name, c in sets.classes.items()
-            ),
-            numeric=frozenset({0, 2, 3, 4, 5}),
-            note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
-            f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
-        ),
+    rows = []
+    for name, c in sets.classes.items():
+        least = "0" if c["least"] is None else f"{c['least']:.3g}"
+        counts = (f"{c['count']:,}", f"{c['rows']:,}", least, percent(c["spread"]))
+        rows.append((str(c["bit"]), name, *counts, c.get("remark", "")))
+    table = ReportTable.of(
+        f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
+        "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark",
+        rows,
+        note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
+        f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
     )
+    return (table,)
 
 
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
+
+    def line(cells: Sequence[str], *, bold: bool = False) -> str:
+        texts = (literal(cell) for cell in cells)
+        return "| " + " | ".join(f"**{t}**" if bold and t else t for t in texts) + " |"
+
     rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
-    lines = [f"### {literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
-    lines += [_row(row, bold=i == table.marked) for i, row in enumerate(table.rows)]
-    if table.remark:
-        lines += ["", literal(table.remark)]
+    lines = [f"### {literal(table.title)}", "", line(table.columns), f"|{rule}|"]
+    lines += [line(row, bold=i == table.marked) for i, row in enumerate(table.rows)]
+    lines += ["", literal(table.remark)] if table.remark else []
     return "\n".join([*lines, "", literal(table.note), ""])
 
 
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    head = f"## {literal(report.model.name)} {literal(report.model.version)}\n\n"
+    lines = [f"## {literal(report.model.name)} {literal(report.model.version)}", ""]
     for answer in training_answers(report):
-        head += f"- **{literal(answer.question)}** {literal(answer.short)}\n"
-        head += "".join(f"  - {literal(f.what)}. {literal(f.advice)}\n" for f in answer.findings)
-    head += "\n"
-    remarks = "".join(f"- {literal(text)}\n" for text in report.remarks)
-    return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
-
-
-def _row(cells: Sequence[str], *, bold: bool = False) -> str:
-    texts = (literal(cell) for cell in cells)
-    return "| " + " | ".join(f"**{t}**" if bold and t else t for t in texts) + " |"
+        lines.append(f"- **{literal(answer.question)}** {literal(answer.short)}")
+        lines += [f"  - {literal(f.what)}. {literal(f.advice)}" for f in answer.findings]
+    lines += ["", *(to_markdown(table) for table in report_tables(report)), ""]
+    return "\n".join(lines + [f"- {literal(text)}" for text in report.remarks])
 
 
 def literal(text: str) -> str:
@@ -389,35 +342,31 @@ def _verdict(model: ModelDescription, i: int) -> str:
     return candidate.verdict or "–"
 
 
-def _number(value: float) -> str:
-    return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
-
-
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model: its report in Markdown, its specification, and what went into it."""
-    return "\n".join(
-        [
-            f"# {model.label}",
-            "",
-            f"**{literal(report.model.skill_words)}**",
-            "",
-            f"Classes, in order: {', '.join(map(literal, model.classes))}.",
-            f"`blr_model` is {model.id} in the rows that it made.",
-            "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
-            "",
-            markdown_report(report),
-            "## Specification",
-            "",
-            "```toml",
-            specification_toml(model.specification).replace("```", "'''").rstrip(),
-            "```",
-            "",
-            "## Provenance",
-            "",
-            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(report.model).items()),
-            "",
-        ]
+    made_of = "\n".join(
+        f"- {literal(key)}: {literal(value)}" for key, value in provenance(report.model).items()
     )
+    return f"""# {model.label}
+
+**{literal(report.model.skill_words)}**
+
+Classes, in order: {", ".join(map(literal, model.classes))}.
+`blr_model` is {model.id} in the rows that it made.
+Objects unlike the training rows carry the flag OUT_OF_DOMAIN.
+
+{markdown_report(report)}
+
+## Specification
+
+```toml
+{specification_toml(model.specification).replace("```", "'''").rstrip()}
+```
+
+## Provenance
+
+{made_of}
+"""
 
 
 def provenance(model: ModelDescription) -> dict[str, str]:
@@ -437,15 +386,12 @@ def provenance(model: ModelDescription) -> dict[str, str]:
 
 def decision_table(history: Sequence[Promotion]) -> ReportTable:
     """Return the decisions about a name, the last one first."""
-    return ReportTable(
-        title="Decisions",
-        columns=("when", "what", "version", "champion before", "who", "why"),
-        rows=tuple(
-            (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
-            for d in reversed(history)
-        ),
-        note="Times are UTC. After a rejection the previous champion stays.",
+    rows = (
+        (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
+        for d in reversed(history)
     )
+    note = "Times are UTC. After a rejection the previous champion stays."
+    return ReportTable.of("Decisions", "when | what | version | champion before | who | why", rows, note=note)
 
 
 def promotion_words(result: PromotionResult) -> str:
@@ -470,12 +416,20 @@ def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
     if comparison.in_release is not None:
         tables.append(_release_table(comparison.in_release))
     if comparison.classes:
-        tables.append(_class_table(comparison))
+        rows = []
+        for c in comparison.classes:
+            gain = f"{c['gain'].gain:+z.4f} ({gain_interval(c['gain'])})"
+            completeness = f"{c['champion_completeness']:.1%} → {c['completeness']:.1%}"
+            purity = f"{percent(c['champion_purity'])} → {percent(c['purity'])}"
+            rows.append((c["name"], f"{c['gain'].n:,}", gain, completeness, purity))
+        columns = "class | > objects | > gain in nats (95% interval) | completeness | purity"
+        note = "A gain is how much smaller the challenger's log loss is. Shares: champion → challenger."
+        tables.append(ReportTable.of("By class, on objects new to both", columns, rows, note=note))
     return tuple(tables)
 
 
 def _models_table(comparison: Comparison) -> ReportTable:
-    common, change = comparison.common, comparison.in_release
+    common, change, old = comparison.common, comparison.in_release, comparison.champion_log_loss
     rows = []
     if common is not None:
         new, before = f"{common.baseline - common.gain:.4f}", f"{common.baseline:.4f}"
@@ -486,49 +440,22 @@ def _models_table(comparison: Comparison) -> ReportTable:
     if change is not None:
         changed = f"{change['changed']:,} of {change['compared']:,}"
         rows.append((f"would change class in release {change['release']}", changed, ""))
-    old = comparison.champion_log_loss
+    new_skill, old_skill = (
+        skill.partition(":")[0] for skill in (comparison.skill, comparison.champion_skill or "–")
+    )
     rows += [
         ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
         (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
-        ("beside class shares", _headline(comparison.skill), _headline(comparison.champion_skill or "–")),
+        ("beside class shares", new_skill, old_skill),
     ]
-    rule = (
-        "By rule it would be promoted."
-        if comparison.better
-        else f"By rule it would not be promoted: {'; '.join(comparison.against)}."
-    )
+    against = "" if comparison.better else f": {'; '.join(comparison.against)}"
     alike = comparison.same_rows or common is not None
-    return ReportTable(
-        title=f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
-        columns=("", "challenger", "champion"),
-        rows=tuple(rows),
-        numeric=frozenset({1, 2}),
-        note=rule if alike else f"{rule} The two were tested on different objects.",
-    )
-
-
-def _headline(skill: str) -> str:
-    """Return what stands before the numbers: skill, or none."""
-    return skill.partition(":")[0]
-
-
-def _class_table(comparison: Comparison) -> ReportTable:
-    rows = tuple(
-        (
-            c["name"],
-            f"{c['gain'].n:,}",
-            f"{c['gain'].gain:+z.4f} ({gain_interval(c['gain'])})",
-            f"{c['champion_completeness']:.1%} → {c['completeness']:.1%}",
-            f"{percent(c['champion_purity'])} → {percent(c['purity'])}",
-        )
-        for c in comparison.classes
-    )
-    return ReportTable(
-        title="By class, on objects new to both",
-        columns=("class", "objects", "gain in nats (95% interval)", "completeness", "purity"),
-        rows=rows,
-        numeric=frozenset({1, 2}),
-        note="A gain is how much smaller the challenger's log loss is. Shares: champion → challenger.",
+    return ReportTable.of(
+        f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
+        "| > challenger | > champion",
+        rows,
+        note=f"By rule it would {'' if comparison.better else 'not '}be promoted{against}."
+        + ("" if alike else " The two were tested on different objects."),
     )
 
 
@@ -538,16 +465,15 @@ def _release_table(change: SampledChange) -> ReportTable:
     rows = [
         ("objects compared", f"{change['compared']:,}", ""),
         ("would change class", f"{change['changed']:,}", f"{share:.2%}, {of_release}"),
-        *(
-            (f"  {t['was'] or '(none)'} → {t['now'] or '(none)'}", f"{t['objects']:,}", "")
-            for t in change["transitions"][:20]
-        ),
-        *((f"cannot be classified by both: {trouble}", "", "") for trouble in change["troubles"][:5]),
     ]
-    return ReportTable(
-        title=f"In the last release, {change['release']} in {change['folder']}",
-        columns=("what", "objects", ""),
-        rows=tuple(rows),
-        numeric=frozenset({1}),
+    rows += [
+        (f"  {t['was'] or '(none)'} → {t['now'] or '(none)'}", f"{t['objects']:,}", "")
+        for t in change["transitions"][:20]
+    ]
+    rows += [(f"cannot be classified by both: {trouble}", "", "") for trouble in change["troubles"][:5]]
+    return ReportTable.of(
+        f"In the last release, {change['release']} in {change['folder']}",
+        "what | > objects |",
+        rows,
         note=f"The first rows of {change['files']:,} of {change['n_files']:,} files; nothing was written.",
     )

@@ -231,7 +231,7 @@ def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
         "40 objects have no label",
     ):
         assert words in said
-    for words in ("5,000 rows are outside", "2 objects have labels in conflict", "7 held-out objects"):
+    for words in ("5,000 rows are outside", "labels in conflict (2 objects)", "7 held-out objects"):
         assert words in said
     assert "No held-out object is assigned to odd" in said
     assert odd.level == "care"
