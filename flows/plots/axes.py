@@ -9,7 +9,7 @@ import base64
 import re
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any, Final
@@ -120,11 +120,11 @@ def rescaled_ticks(low: float, high: float, inverse: Callable[[Any], Any]) -> tu
     between = (ticks[1:] + ticks[:-1]) / 2  # where the scale is stretched, ticks at halves too
     gap = np.diff(np.interp(ticks, original, values)) > WIDEST_GAP * (high - low)
     ticks = np.sort(np.concatenate([ticks, between[gap]]))
-    apart: list[tuple[float, float]] = []
+    apart: list[tuple[float, str]] = []
     for tick, place in zip(ticks.tolist(), np.interp(ticks, original, values).tolist(), strict=True):
-        if not apart or place - apart[-1][1] >= NARROWEST_GAP * (high - low):
-            apart.append((tick, place))
-    return [place for _, place in apart], [_number(tick) for tick, _ in apart]
+        if not apart or place - apart[-1][0] >= NARROWEST_GAP * (high - low):
+            apart.append((place, _number(tick)))
+    return [place for place, _ in apart], [text for _, text in apart]
 
 
 def _number(value: float) -> str:
@@ -136,17 +136,14 @@ def _number(value: float) -> str:
 _NAME: Final = r"[A-Za-z_]\w*"
 _INNER: Final = rf"({_NAME}(?:\s*-\s*{_NAME})?)"
 _NUMBER: Final = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
-_ARCSINH: Final = re.compile(
-    rf"arcsinh\(\s*\(?\s*{_INNER}\s*(?:([-+])\s*({_NUMBER}))?\s*\)?\s*(?:/\s*({_NUMBER}))?\s*\)"
-)
-_OTHER: Final = re.compile(rf"(log10|log|sqrt)\(\s*{_INNER}\s*\)")
-_INVERSES: Final[dict[str, Callable[[Any], Any]]] = {
+_ARCSINH: Final = rf"arcsinh\(\s*\(?\s*{_INNER}\s*(?:([-+])\s*({_NUMBER}))?\s*\)?\s*(?:/\s*({_NUMBER}))?\s*\)"
+Inverse = Callable[[Any], Any] | None
+"""Gives what a feature was rescaled from; None for a plain one."""
+_INVERSES: Final[dict[str, Inverse]] = {
     "log10": lambda v: 10.0 ** np.asarray(v),
     "log": np.exp,
     "sqrt": np.square,
 }
-Inverse = Callable[[Any], Any] | None
-"""Gives what a feature was rescaled from; None for a plain one."""
 
 
 def readable_feature(name: str, expression: str = "", unit: str | None = None) -> tuple[str, str, Inverse]:
@@ -157,11 +154,11 @@ def readable_feature(name: str, expression: str = "", unit: str | None = None) -
     """
     text = expression.strip()
     inverse: Inverse = None
-    if (found := _ARCSINH.fullmatch(text)) is not None:
+    if (found := re.fullmatch(_ARCSINH, text)) is not None:
         text, sign, offset, scale = found.groups()
         centre, width = float(offset or 0) * (1 if sign == "-" else -1), float(scale or 1)
         inverse = lambda v: centre + width * np.sinh(v)  # noqa: E731
-    elif (found := _OTHER.fullmatch(text)) is not None:
+    elif (found := re.fullmatch(rf"(log10|log|sqrt)\(\s*{_INNER}\s*\)", text)) is not None:
         inverse, text = _INVERSES[found[1]], found[2]
     if inverse is None and not re.fullmatch(rf"{_NAME}\s*-\s*{_NAME}", text):
         text = name
@@ -181,9 +178,9 @@ def text_mark(
     text: str,
     *,
     size: float = 12,
+    turn: float = 0,
     colour: str = INK,
     anchor: str = "start",
-    turn: float = 0,
 ) -> str:
     """Return a text whose middle is at the height `y`."""
     plain = escape("".join(c if c.isprintable() else " " for c in shortened(text)))
@@ -261,7 +258,7 @@ class SvgAxes:
         self._marks: list[Callable[[Place], str]] = []
         self._labelled: list[tuple[str, str]] = []  # a sample of the mark, and its name
         self._ticks: dict[str, Ticks] = {}
-        self._words = {"xlabel": "", "ylabel": "", "title": ""}
+        self._words = dict.fromkeys(("xlabel", "ylabel", "title"), "")
         self._limits: dict[str, tuple[float, float]] = {}
         self._seen: dict[str, list[Floats]] = {"x": [], "y": []}
         self._framed = self._gridded = True
@@ -321,10 +318,17 @@ class SvgAxes:
         self._marks.append(drawn)
 
     def text(
-        self, x: float, y: float, s: str, *, ha: str = "left", fontsize: float = 12, color: str = INK, va: str
+        self,
+        x: float,
+        y: float,
+        s: str,
+        *,
+        ha: str = "left",
+        fontsize: float = 12,
+        color: str = INK,
+        **_: str,
     ) -> None:
         """Write a text, whose middle is at the height `y`."""
-        del va  # for matplotlib
 
         def drawn(place: Place) -> str:
             (u,), (v,) = place([x], [y])
@@ -333,15 +337,9 @@ class SvgAxes:
         self._marks.append(drawn)
 
     def imshow(
-        self,
-        image: NDArray[np.uint8],
-        *,
-        extent: Sequence[float],
-        interpolation: str = "auto",
-        aspect: str = "auto",
+        self, image: NDArray[np.uint8], *, extent: Sequence[float], interpolation: str = "auto", **_: str
     ) -> None:
         """Draw an image of red, green, blue and opacity (h, w, 4), from 0 to 255, its first row on top."""
-        del aspect  # for matplotlib; here the box of the axes decides
         left, right, bottom, top = extent
         self._take([left, right], [bottom, top])
         rendering = "pixelated" if interpolation == "nearest" else "auto"
@@ -372,9 +370,8 @@ class SvgAxes:
         """Write texts along the axis."""
         self._ticks["y"] = (np.asarray(ticks, float).tolist(), [*labels])
 
-    def legend(self, **options: Any) -> None:
+    def legend(self, **_: Any) -> None:
         """Name the marks that have labels, above the axes."""
-        del options  # for matplotlib, whose legends are elsewhere without them
         self._has_legend = True
 
     def grid(self, *, visible: bool) -> None:
@@ -391,7 +388,15 @@ class SvgAxes:
         xlim, ylim = self._range("x"), self._range("y")
         xticks = self._ticks.get("x") or plain_ticks(min(xlim), max(xlim), int(width / 80))
         yticks = self._ticks.get("y") or plain_ticks(min(ylim), max(ylim))
-        rows = self._rows_above(width)
+        rows: list[list[tuple[str, str]]] = []  # of the legend, as many as it needs
+        room = 0.0
+        for entry in self._labelled if self._has_legend else ():
+            need = 36 + text_width(entry[1])
+            if need > room:
+                rows.append([])
+                room = width - 20
+            rows[-1].append(entry)
+            room -= need
         above = 10 + 18 * len(rows) + (22 if self._words["title"] else 0)
         x0, x1, y0, y1 = left + 2, left + width - 2, top + above, top + height - 4
         turn = 0
@@ -404,9 +409,8 @@ class SvgAxes:
             y1 -= 14 - longest * np.sin(np.radians(turn)) if turn else 18
             y1 -= 18 if self._words["xlabel"] else 0
             x1 -= 12 if turn or not xticks[1] else text_width(xticks[1][-1]) / 2
-            step = max(
-                1, int(np.ceil(9 * (len(yticks[1]) - 1) / max(y1 - y0, 1)))
-            )  # 9 points: they would touch
+            # Texts closer than 9 points would touch.
+            step = max(1, int(np.ceil(9 * (len(yticks[1]) - 1) / max(y1 - y0, 1))))
             yticks = yticks[0][::step], yticks[1][::step]
 
         def place(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
@@ -415,61 +419,39 @@ class SvgAxes:
             return u, v
 
         name = f"c{self.panels.index(self)}"
-        corner, size = (
-            f'x="{x0 - 1:.1f}" y="{y0 - 4:.1f}"',
-            f'width="{x1 - x0 + 5:.1f}" height="{y1 - y0 + 5:.1f}"',
-        )
-        parts = [f'<clipPath id="{name}"><rect {corner} {size}/></clipPath>']
+        inside = f'x="{x0 - 1:.1f}" y="{y0 - 4:.1f}" width="{x1 - x0 + 5:.1f}" height="{y1 - y0 + 5:.1f}"'
+        parts = [f'<clipPath id="{name}"><rect {inside}/></clipPath>']
         if self._framed:
-            parts.append(self._frame(place, (x0, x1, y0, y1), (xticks, yticks), turn=turn))
+            parts += self._frame(place, (x0, x1, y0, y1), (xticks, yticks), turn=turn)
         parts.append(f'<g clip-path="url(#{name})">{"".join(mark(place) for mark in self._marks)}</g>')
         parts.append(text_mark(x0, top + 14, self._words["title"], size=13))
         for i, row in enumerate(rows):
             at, y = x0, y0 - 12 - 18 * (len(rows) - 1 - i)
             for sample, name in row:
-                parts.append(
-                    f'<g transform="translate({at:.1f} {y:.1f})">{sample}{text_mark(24, 0, name)}</g>'
-                )
+                label = sample + text_mark(24, 0, name)
+                parts.append(f'<g transform="translate({at:.1f} {y:.1f})">{label}</g>')
                 at += 36 + text_width(name)
         return "".join(parts)
 
     def _frame(
-        self,
-        place: Place,
-        inner: tuple[float, float, float, float],
-        ticks: tuple[Ticks, Ticks],
-        *,
-        turn: int,
-    ) -> str:
+        self, place: Place, inner: tuple[float, ...], ticks: tuple[Ticks, Ticks], *, turn: int
+    ) -> Iterator[str]:
+        """Yield lines at the ticks, the axes, and their texts."""
         x0, x1, y0, y1 = inner
         (xs, xtexts), (ys, ytexts) = ticks
         u, v = place(xs, np.zeros(len(xs)))[0], place(np.zeros(len(ys)), ys)[1]
-        parts = [f'<path d="M{x0:.1f} {y0:.1f}V{y1:.1f}H{x1:.1f}" stroke="{MUTED}" fill="none"/>']
         if self._gridded:
             lines = [f"M{a:.1f} {y0:.1f}V{y1:.1f}" for a in u] + [f"M{x0:.1f} {b:.1f}H{x1:.1f}" for b in v]
-            parts.insert(0, f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>')
-        parts += [
-            text_mark(a, y1 + 12, text, colour=MUTED, anchor="end" if turn else "middle", turn=turn)
-            for a, text in zip(u, xtexts, strict=True)
-        ]
-        parts += [text_mark(x0 - 6, b, t, colour=MUTED, anchor="end") for b, t in zip(v, ytexts, strict=True)]
+            yield f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>'
+        yield f'<path d="M{x0:.1f} {y0:.1f}V{y1:.1f}H{x1:.1f}" stroke="{MUTED}" fill="none"/>'
+        anchor = "end" if turn else "middle"
+        for a, text in zip(u, xtexts, strict=True):
+            yield text_mark(a, y1 + 12, text, colour=MUTED, anchor=anchor, turn=turn)
+        for b, text in zip(v, ytexts, strict=True):
+            yield text_mark(x0 - 6, b, text, colour=MUTED, anchor="end")
         left, top, _, height = self.box
-        parts.append(text_mark((x0 + x1) / 2, top + height - 10, self._words["xlabel"], anchor="middle"))
-        parts.append(text_mark(left + 10, (y0 + y1) / 2, self._words["ylabel"], anchor="middle", turn=-90))
-        return "".join(parts)
-
-    def _rows_above(self, width: float) -> list[list[tuple[str, str]]]:
-        """Return the entries of the legend, in as many rows as they need."""
-        rows: list[list[tuple[str, str]]] = []
-        room = 0.0
-        for entry in self._labelled if self._has_legend else ():
-            need = 36 + text_width(entry[1])
-            if need > room:
-                rows.append([])
-                room = width - 20
-            rows[-1].append(entry)
-            room -= need
-        return rows
+        yield text_mark((x0 + x1) / 2, top + height - 10, self._words["xlabel"], anchor="middle")
+        yield text_mark(left + 10, (y0 + y1) / 2, self._words["ylabel"], anchor="middle", turn=-90)
 
     def _take(self, x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         """Return values as arrays of the same length, and note them for the limits."""
@@ -499,10 +481,8 @@ def new_panels(
     """Return the axes of `n` panels of one figure, row by row; a panel is 3.6 by 3.1 inches by default."""
     across = min(n, 3) if columns is None else columns
     down = -(-n // across)
-    wide, high = (
-        INCH * size
-        for size in (3.6 * across if width is None else width, 3.1 * down if height is None else height)
-    )
+    wide = INCH * (3.6 * across if width is None else width)
+    high = INCH * (3.1 * down if height is None else height)
     w, h = wide / across, high / down
     panels: list[SvgAxes] = []
     for i in range(n):

@@ -75,15 +75,14 @@ def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> 
     share = n / np.maximum(n.sum(axis=1, keepdims=True), 1)
     axes.grid(visible=False)
     for j, k in np.argwhere(n > 0) if K > MOST_NUMBERS else np.ndindex(K, K):
-        x, y = np.array([-0.48, 0.48, 0.48, -0.48]), np.array([-0.48, -0.48, 0.48, 0.48])
-        axes.fill(k + x, j + y, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
+        cell = _bar(k - 0.48, k + 0.48, j + 0.48, j - 0.48)
+        axes.fill(*cell, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
         if K <= MOST_NUMBERS:
             axes.text(k, j, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=10)
-    names = [name[:16] for name in classes]
     axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
-    named = range(K if K <= MOST_NAMES else 0)
-    axes.set_xticks(named, names[: len(named)])
-    axes.set_yticks(named, names[: len(named)])
+    names = [name[:16] for name in classes] if K <= MOST_NAMES else []
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), names)
     label_axes(axes, "assigned class", "true class")
     return axes
 
@@ -190,10 +189,11 @@ def plot_contours(
     axes.grid(visible=False)
     axes.imshow(image.astype(np.uint8)[::-1], extent=(px[0], px[-1], py[0], py[-1]), aspect="auto")
     pairs = [(k, 0.5) for k in range(K)] if of is None else [(of, level) for level in LEVELS]
-    for values, form in ((p, "-"), *(() if plugin is None else ((np.asarray(plugin, float), "--"),))):
+    drawn = [(p, "-", 1.6), *([] if plugin is None else [(np.asarray(plugin, float), "--", 1.1)])]
+    for values, form, width in drawn:
         for k, level in pairs:
             for line in contour_lines(px, py, values[:, :, k], level):
-                axes.plot(line[:, 0], line[:, 1], form, color=INK, linewidth=1.6 if form == "-" else 1.1)
+                axes.plot(*line.T, form, color=INK, linewidth=width)
     axes.set(xlim=(px[0], px[-1]), ylim=(py[0], py[-1]))
     return axes
 
@@ -201,8 +201,7 @@ def plot_contours(
 def plot_boundaries(axes: SvgAxes, boundaries: Sequence[ArrayLike]) -> SvgAxes:
     """Draw decision boundaries, (n, 2) each, such as those of single draws of the weights from the posterior."""
     for points in boundaries:
-        line = np.asarray(points, float)
-        axes.plot(line[:, 0], line[:, 1], color=INK, linewidth=0.7, alpha=0.55)
+        axes.plot(*np.asarray(points, float).T, color=INK, linewidth=0.7, alpha=0.55)
     return axes
 
 
@@ -220,9 +219,8 @@ def plot_objects(
     size = 4 if len(px) < FEW else 2.4
     for j, name in enumerate(classes):
         own = k == j
-        axes.plot(
-            px[own], py[own], "o", color=class_colour(j), markersize=size, alpha=0.55, label=f" {name[:32]}"
-        )
+        colour, label = class_colour(j), _name(name)
+        axes.plot(px[own], py[own], "o", color=colour, markersize=size, alpha=0.55, label=label)
     legend(axes)
     label_axes(axes, *names)
     return axes
@@ -275,7 +273,7 @@ def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label:
     """Draw shares (F,), such as those of flags, as bars with their names beside them."""
     values = np.asarray(share, float)
     for j, value in enumerate(values):
-        axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
+        axes.fill(*_bar(0, value, j + 0.3, j - 0.3), color=CLASSES[3], alpha=0.6)
         axes.text(value, j, f" {value:.1%}", va="center", fontsize=11)
     top = 1.2 * max(0.01, values.max(initial=0))
     axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
@@ -353,8 +351,8 @@ def plot_flagged(axes: SvgAxes, edges: ArrayLike, n: ArrayLike, flagged: ArrayLi
     return axes
 
 
-def _bar(left: float, right: float, top: float) -> tuple[list[float], list[float]]:
-    return [left, right, right, left], [0, 0, top, top]
+def _bar(left: float, right: float, top: float, bottom: float = 0) -> tuple[list[float], list[float]]:
+    return [left, right, right, left], [bottom, bottom, top, top]
 
 
 # Maps of the whole sky, of counts in HEALPix pixels (Gorski et al. 2005, doi:10.1086/427976).
@@ -395,22 +393,18 @@ def plot_sky(
     image[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     image[..., 3] = np.where(np.isfinite(share), 255 * (0.12 + 0.88 * np.nan_to_num(share)), 0)
     axes.imshow(image, extent=(-2, 2, -1, 1), interpolation="nearest", aspect="equal")
-    for dec0 in (-60, -30, 0, 30, 60):
-        axes.plot(
-            *_projected(np.linspace(-180, 180, 61), np.full(61, float(dec0))), color=MUTED, linewidth=0.3
-        )
-    for ra0 in (-180, -120, -60, 0, 60, 120, 180):
+    around, across = np.linspace(-180, 180, 61), np.linspace(-90, 90, 61)
+    for dec0 in (-60.0, -30.0, 0.0, 30.0, 60.0):
+        axes.plot(*_projected(around, np.full(61, dec0)), color=MUTED, linewidth=0.3)
+    for ra0 in range(-180, 181, 60):
         width = 0.8 if abs(ra0) == 180 else 0.3  # the edge of the map
-        axes.plot(
-            *_projected(np.full(61, float(ra0)), np.linspace(-90, 90, 61)), color=MUTED, linewidth=width
-        )
+        axes.plot(*_projected(np.full(61, float(ra0)), across), color=MUTED, linewidth=width)
     for ra0, name in ((120, "8h"), (60, "4h"), (0, "0h"), (-60, "20h"), (-120, "16h")):
         u, v = _projected(np.array([float(ra0)]), np.zeros(1))
         axes.text(float(u[0]), float(v[0]) - 0.1, name, ha="center", va="center", fontsize=9, color=MUTED)
     axes.set(xlim=(-2.05, 2.05), ylim=(-1.08, 1.08))
     axes.axis("off")
-    most = f"{top:.0%}" if percent else f"{top:,.0f} a pixel"
-    axes.set(title=f"{title}; darkest: {most}")
+    axes.set(title=f"{title}; darkest: {f'{top:.0%}' if percent else f'{top:,.0f} a pixel'}")
     return axes
 
 
