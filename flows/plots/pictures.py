@@ -201,7 +201,8 @@ def plot_contours(
 def plot_boundaries(axes: SvgAxes, boundaries: Sequence[ArrayLike]) -> SvgAxes:
     """Draw decision boundaries, (n, 2) each, such as those of single draws of the weights from the posterior."""
     for points in boundaries:
-        axes.plot(*np.asarray(points, float).T, color=INK, linewidth=0.7, alpha=0.55)
+        x, y = np.asarray(points, float).T
+        axes.plot(x, y, color=INK, linewidth=0.7, alpha=0.55)
     return axes
 
 
