@@ -193,7 +193,8 @@ def plot_contours(
     for values, form, width in drawn:
         for k, level in pairs:
             for line in contour_lines(px, py, values[:, :, k], level):
-                axes.plot(*line.T, form, color=INK, linewidth=width)
+                u, v = line.T
+                axes.plot(u, v, form, color=INK, linewidth=width)
     axes.set(xlim=(px[0], px[-1]), ylim=(py[0], py[-1]))
     return axes
 
