@@ -7,7 +7,6 @@ its place in the design.  Intervals have the stated level.
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 import catalogs
@@ -24,17 +22,10 @@ from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.errors import brief, nearest
-from catalogs.expressions.expression import Bins, Expression, parse
+from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.labels.reader import (
-    MARK,
-    is_doubtful,
-    listed_name,
-    plain,
-    plain_number,
-    require_exact,
-)
+from flows.labels.reader import MARK, is_doubtful, listed_name, plain, plain_number, require_exact
 from flows.request import AuditDrawRequest
 from flows.reviews._lists import (
     ALL,
@@ -165,11 +156,9 @@ class AuditedBin(TypedDict):
     classes: Mapping[str, AuditedClass]
 
 
-class AuditedSelection(TypedDict):
+class AuditedSelection(Selection):
     """The purity and the completeness of a selection."""
 
-    class_name: str
-    threshold: float
     purity: AuditedInterval
     completeness: AuditedInterval
 
@@ -232,7 +221,6 @@ OTHER = -1
 """The place of the answer "other": of no class of the model."""
 UNDECIDED = -2
 """The place of an answer that says that nobody can tell."""
-OTHER_WORD = "other"
 COLUMNS = ("label", "class")
 """Columns that may hold the answer."""
 SHOWN = 5
@@ -256,8 +244,8 @@ def read_answers(
         if strange:
             shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
             raise UsageError(
-                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected "
-                "answers to the objects of the list only, since others have no weight; remove their rows"
+                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected answers to the "
+                "objects of the list only; remove their rows"
             )
         for name, count in Counter(name for name, _ in texts).items():
             if count > times[name]:
@@ -287,7 +275,7 @@ def _place(text: str, classes: Sequence[str]) -> int | None:
     folded = [name.casefold() for name in classes]
     if folded.count(text.casefold()) == 1:
         return folded.index(text.casefold())
-    if text.casefold() == OTHER_WORD:
+    if text.casefold() == "other":
         return OTHER
     return UNDECIDED if is_doubtful(text) else None
 
@@ -295,28 +283,27 @@ def _place(text: str, classes: Sequence[str]) -> int | None:
 def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:
     """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
     table = catalogs.open(path)
-    key = next((name for name in (identifier, "id") if name in table.names), None)
-    if key is None:
-        raise UsageError(
-            f"{path}: got a table without the column '{identifier}', which names the objects; "
-            f"{nearest(identifier, table.names)}"
-        )
-    column = next((name for name in COLUMNS if name in table.names), None)
-    if column is None:
-        raise UsageError(
-            f"{path}: got a table without the column 'label', which holds the answers; {nearest('label', table.names)}"
-        )
+
+    def column(names: Sequence[str], holds: str) -> str:
+        found = next((name for name in names if name in table.names), None)
+        if found is None:
+            raise UsageError(
+                f"{path}: got a table without the column '{names[0]}', which {holds}; {nearest(names[0], table.names)}"
+            )
+        return found
+
+    key, answer = column((identifier, "id"), "names the objects"), column(COLUMNS, "holds the answers")
     texts: list[tuple[str, str]] = []
     # A program that read 007 as a number has written 7.
     by_number = {plain_number(name): name for name in reversed(drawn)}
     marked = [MARK] if MARK in table.names else []
-    for batch in table.batches([key, column, *marked]):
-        values = batch_values(batch, [key, column, *marked])
+    for batch in table.batches([key, answer, *marked]):
+        values = batch_values(batch, [key, answer, *marked])
         require_exact(values[key], str(path), key)
         numbered = values[key].dtype.kind in "iuf"
         names = plain_texts(values[key]).tolist()
         marks = plain_texts(values[MARK]).tolist() if marked else [""] * len(names)
-        for read, text, mark in zip(names, plain_texts(values[column]).tolist(), marks, strict=True):
+        for read, text, mark in zip(names, plain_texts(values[answer]).tolist(), marks, strict=True):
             if not (read and text):
                 continue
             known = by_number.get(plain_number(read), read) if numbered else read
@@ -335,40 +322,82 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> lis
 # The first pass counts classes by their probability and finds the strata; the second counts the strata, and keeps of
 # each the objects with the smallest random numbers.  Shapes: K classes, G levels, H strata, n rows.
 
-Counts = NDArray[np.int64]
-
 PER_STRATUM = 16
 """Objects of a stratum on average, from which follows how many strata there are."""
 MOST_STRATA = 16
-
-
 DrawnRow = tuple[str, float, float, tuple[float, ...]]
 """A drawn row: name, position, probabilities."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Cuts:
-    """Which stratum a row is of: of each class, bin and piece (K, B, P).  `piece` (K, G) is -1 at empty levels."""
+class _Tally:
+    """Rows counted by place: how many (H,), and the sums of their probabilities (H, K)."""
 
-    edges: Floats
-    piece: Places
-    n_pieces: int
-    bins: Bins
+    def __init__(self, places: int, K: int) -> None:
+        self.counts, self.sums = np.zeros(places, dtype=np.int64), np.zeros((places, K))
+
+    def add(self, place: Places, probability: Floats) -> None:
+        """Count rows by their places (n,) and probabilities (n, K)."""
+        places = len(self.counts)
+        self.counts += np.bincount(place, minlength=places)
+        for k, column in enumerate(probability.T):
+            self.sums[:, k] += np.bincount(place, weights=column, minlength=places)
+
+
+class _Strata:
+    """Which stratum a row is of: of each class, bin and piece (K, B, P), from a first pass over the rows.
+
+    `piece` (K, G) is -1 at empty levels.  `share` (K,) is that of each class.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[ObjectTable],
+        request: AuditDrawRequest,
+        by: Expression | None,
+        selections: Sequence[Selection],
+    ) -> None:
+        self.classes = classes = tables[0].classes
+        self.edges = level_edges(sorted({s["threshold"] for s in selections}))
+        K, G = len(classes), len(self.edges) + 1
+        tally, sample = _Tally(K * G, K), ValueSample(np.random.default_rng([request.seed, 1]))
+        for table in tables:
+            for rows in table.rows(by=by):
+                tally.add(rows.given * G + self._levels(rows), rows.probability)
+                if rows.by is not None:
+                    sample.add(rows.by)
+        counts = tally.counts
+        if not counts.any():
+            raise UsageError(
+                "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
+            )
+        self.bins = ALL if by is None else bins_of(by.text, sample, request.bins, request.edges)
+        self.share = np.maximum(tally.sums.sum(axis=0) / counts.sum(), 1 / request.n)
+        deviation = uncertainty(tally.sums / np.maximum(counts, 1)[:, None], self.share).reshape(K, G)
+        begins = np.zeros((K, G), dtype=bool)
+        for s in selections:
+            level = np.searchsorted(self.edges, s["threshold"], side="right")
+            begins[classes.index(s["class_name"]), level] = True
+        wanted = min(request.n // PER_STRATUM, MOST_STRATA) // len(self.bins.names)
+        self.piece = cut_levels(counts.reshape(K, G), deviation, wanted, begins)
+        self.n_pieces = int(self.piece.max()) + 1
+
+    def _levels(self, rows: ObjectRows) -> Places:
+        given = rows.probability[np.arange(len(rows.given)), rows.given]
+        return np.searchsorted(self.edges, given, side="right")
 
     def places(self, rows: ObjectRows) -> Places:
         """Return the place (n,) of each row's stratum, of K B P."""
-        by = rows.places(self.bins)
-        within = self.piece[rows.given, _levels(rows, self.edges)]
-        return (rows.given * len(self.bins.names) + by) * self.n_pieces + within
+        within = self.piece[rows.given, self._levels(rows)]
+        return (rows.given * len(self.bins.names) + rows.places(self.bins)) * self.n_pieces + within
 
-    def stratum(self, at: int, classes: Sequence[str], n_rows: int, n_drawn: int) -> AuditStratum:
+    def stratum(self, at: int, n_rows: int, n_drawn: int) -> AuditStratum:
         """Return the stratum at a place: its class, its bin, and from where to where the probability reaches."""
         rest, piece = divmod(at, self.n_pieces)
         k, b = divmod(rest, len(self.bins.names))
         levels = np.flatnonzero(self.piece[k] == piece)
         bounds = np.concatenate([[0.0], self.edges, [1.0]])
         return AuditStratum(
-            class_given=classes[k],
+            class_given=self.classes[k],
             low=float(bounds[levels[0]]),
             high=float(bounds[levels[-1] + 1]),
             bin=self.bins.names[b],
@@ -377,103 +406,45 @@ class _Cuts:
         )
 
 
-def _levels(rows: ObjectRows, edges: Floats) -> Places:
-    given = rows.probability[np.arange(len(rows.given)), rows.given]
-    return np.searchsorted(edges, given, side="right")
-
-
-def _count(counts: Counts, probability: Floats, place: Places, rows: ObjectRows) -> None:
-    """Add rows to the counts (H,) and to the sums of probabilities (H, K) of their places (n,)."""
-    counts += np.bincount(place, minlength=len(counts))
-    for k in range(probability.shape[1]):
-        probability[:, k] += np.bincount(place, weights=rows.probability[:, k], minlength=len(counts))
-
-
-def _cuts(
-    tables: Sequence[ObjectTable],
-    request: AuditDrawRequest,
-    by: Expression | None,
-    selections: Sequence[Selection],
-) -> tuple[_Cuts, Floats]:
-    """Return the strata, from a first pass over the rows, and the share (K,) of each class."""
-    classes, n = tables[0].classes, request.n
-    edges = level_edges(sorted({s["threshold"] for s in selections}))
-    K, G = len(classes), len(edges) + 1
-    counts, probability = np.zeros(K * G, dtype=np.int64), np.zeros((K * G, K))
-    sample = ValueSample(np.random.default_rng([request.seed, 1]))
-    for table in tables:
-        for rows in table.rows(by=by):
-            _count(counts, probability, rows.given * G + _levels(rows, edges), rows)
-            if rows.by is not None:
-                sample.add(rows.by)
-    if not counts.any():
-        raise UsageError(
-            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
-        )
-    bins = ALL if by is None else bins_of(by.text, sample, request.bins, request.edges)
-    share = np.maximum(probability.sum(axis=0) / counts.sum(), 1 / n)
-    deviation = uncertainty(probability / np.maximum(counts, 1)[:, None], share).reshape(K, G)
-    begins = np.zeros((K, G), dtype=bool)
-    for s in selections:
-        begins[classes.index(s["class_name"]), np.searchsorted(edges, s["threshold"], side="right")] = True
-    wanted = min(n // PER_STRATUM, MOST_STRATA) // len(bins.names)
-    piece = cut_levels(counts.reshape(K, G), deviation, wanted, begins)
-    return _Cuts(edges, piece, int(piece.max()) + 1, bins), share
-
-
 def _drawn_rows(
-    tables: Sequence[ObjectTable], n: int, seed: int, by: Expression | None, cuts: _Cuts, share: Floats
+    tables: Sequence[ObjectTable], n: int, seed: int, by: Expression | None, cuts: _Strata
 ) -> tuple[list[AuditStratum], list[tuple[int, DrawnRow]]]:
-    """Return the strata, and `n` rows drawn from them in random order, each with its stratum's place."""
-    classes = tables[0].classes
-    most = len(classes) * len(cuts.bins.names) * cuts.n_pieces
-    counts, probability = np.zeros(most, dtype=np.int64), np.zeros((most, len(classes)))
-    lowest = _Lowest(n, most)
+    """Return the strata, and `n` rows drawn from them in random order, each with its stratum's place.
+
+    A stratum's rows with the smallest random numbers are a random sample of any size up to `n`.
+    """
+    places = len(cuts.classes) * len(cuts.bins.names) * cuts.n_pieces
+    tally, largest = _Tally(places, len(cuts.classes)), np.full(places, np.inf)
+    lowest: list[list[tuple[float, DrawnRow]]] = [[] for _ in range(places)]
     rng = np.random.default_rng([seed, 0])
     for table in tables:
         for rows in table.rows(by=by):
             place = cuts.places(rows)
-            _count(counts, probability, place, rows)
-            lowest.add(rows, place, rng.random(len(place)))
-    filled = np.flatnonzero(counts)
-    mean = probability[filled] / counts[filled, None]
+            tally.add(place, rows.probability)
+            key = rng.random(len(place))
+            for i in np.flatnonzero(key < largest[place]).tolist():
+                p = tuple(rows.probability[i].tolist())
+                row = (str(rows.names[i]), float(rows.ra[i]), float(rows.dec[i]), p)
+                lowest[place[i]].append((float(key[i]), row))
+            for at in np.unique(place).tolist():
+                lowest[at] = sorted(lowest[at])[:n]
+                largest[at] = lowest[at][-1][0] if len(lowest[at]) == n else np.inf
+    filled = np.flatnonzero(tally.counts)
+    counts = tally.counts[filled]
     try:
-        sizes = allocated(counts[filled], uncertainty(mean, share), n)
+        sizes = allocated(counts, uncertainty(tally.sums[filled] / counts[:, None], cuts.share), n)
     except ValueError as error:
         raise UsageError(
             f"--n: got {n} objects for {len(filled)} strata of class, probability and bin, expected at least "
             f"two for each stratum; draw {2 * len(filled)} or more, or use fewer bins"
         ) from error
     strata, drawn = [], []
-    for h, (at, size) in enumerate(zip(filled.tolist(), sizes.tolist(), strict=True)):
-        strata.append(cuts.stratum(at, classes, int(counts[at]), size))
-        drawn += [(h, row) for row in lowest.rows(at, size)]
+    for h, (at, n_rows, size) in enumerate(
+        zip(filled.tolist(), counts.tolist(), sizes.tolist(), strict=True)
+    ):
+        strata.append(cuts.stratum(at, n_rows, size))
+        drawn += [(h, row) for _, row in lowest[at][:size]]
     return strata, [drawn[i] for i in rng.permutation(len(drawn))]
-
-
-class _Lowest:
-    """The rows with the smallest random numbers of each place, `n` at most: a random sample of any smaller size."""
-
-    def __init__(self, n: int, places: int) -> None:
-        self._n, self._largest = n, np.full(places, np.inf)
-        self._heaps: list[list[tuple[float, DrawnRow]]] = [[] for _ in range(places)]
-
-    def add(self, rows: ObjectRows, place: Places, key: Floats) -> None:
-        """Take the rows of a batch, their places and random numbers (n,)."""
-        for i in np.flatnonzero(key < self._largest[place]).tolist():
-            at = int(place[i])
-            heap, p = self._heaps[at], tuple(rows.probability[i].tolist())
-            entry = (-float(key[i]), (str(rows.names[i]), float(rows.ra[i]), float(rows.dec[i]), p))
-            if len(heap) < self._n:
-                heapq.heappush(heap, entry)
-            elif entry > heap[0]:
-                heapq.heapreplace(heap, entry)
-            if len(heap) == self._n:
-                self._largest[at] = -heap[0][0]
-
-    def rows(self, place: int, size: int) -> list[DrawnRow]:
-        """Return that many rows of a place."""
-        return [row for _, row in sorted(self._heaps[place], reverse=True)[:size]]
 
 
 def draw_audit(request: AuditDrawRequest, *, dry_run: bool = False) -> AuditDraw:
@@ -496,8 +467,8 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
             f"{folder}: got a folder without annotated catalogues; classify a catalogue into it first"
         )
     by = parse(request.by) if request.by is not None else None
-    cuts, shares = _cuts(tables, request, by, selections)
-    strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts, shares)
+    cuts = _Strata(tables, request, by, selections)
+    strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts)
     identifier = tables[0].identifier
     design = AuditDesign(
         format="blr-audit",

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtri
 
-from blr.arrays import Floats, Mask, Places
-from blr.census.audit import Possible, Strata, audited_share, joined_strata
+from blr.arrays import Mask
+from blr.census.audit import Possible, audited_share, joined_strata
 from blr.census.prediction_sets import learn_sets
 from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
@@ -53,79 +52,44 @@ SINGLE = 1 - 1e-6
 """The probabilities of copies are in single precision: one that is as large as a threshold must not fall below it."""
 
 
-@dataclass(frozen=True, eq=False)
 class Sample:
     """The drawn objects with an answer: stratum (n,), class (n,) with -1 for other, probabilities (n, K).
 
-    `group` (H,) is the group of each stratum: those of too few answers are joined.
+    `rows` (H,) are those of each stratum, `given` (H,) the class that they were given, and `group` (H,) the group of
+    each: strata of too few answers are joined.  `strata` has the rows and the answers (J,) of the groups.
     """
 
-    design: AuditDesign
-    stratum: Places
-    answer: Places
-    probability: Floats
-    group: Places
-
-    @classmethod
-    def of(cls, design: AuditDesign, answers: Mapping[str, int]) -> Sample:
-        """Return the sample of a design with these answers; those that could not tell are left out."""
+    def __init__(self, design: AuditDesign, answers: Mapping[str, int]) -> None:
+        """Take the objects of a design with these answers; those that could not tell are left out."""
         known = [o for o in design.objects if answers.get(o["id"], UNDECIDED) != UNDECIDED]
-        stratum = np.array([o["stratum"] for o in known], dtype=np.intp)
-        kinds = {
-            key: i for i, key in enumerate(dict.fromkeys((s["class_given"], s["bin"]) for s in design.strata))
-        }
-        return cls(
-            design,
-            stratum,
-            np.array([answers[o["id"]] for o in known], dtype=np.intp),
-            np.array([o["probabilities"] for o in known], dtype=np.float64).reshape(-1, len(design.classes)),
-            joined_strata(
-                np.array([s["n_rows"] for s in design.strata]),
-                np.bincount(stratum, minlength=len(design.strata)),
-                np.array([kinds[s["class_given"], s["bin"]] for s in design.strata]),
-            ),
-        )
-
-    @property
-    def n_joined(self) -> int:
-        """How many strata were joined with another."""
-        return len(self.group) - len(np.unique(self.group))
-
-    @cached_property
-    def strata(self) -> Strata:
-        """The groups of strata: rows and answers (J,)."""
-        return (
-            np.bincount(self.group, weights=[s["n_rows"] for s in self.design.strata]).astype(np.int64),
-            np.bincount(self.group[self.stratum], minlength=int(self.group.max()) + 1),
-        )
-
-    @cached_property
-    def given(self) -> Places:
-        """The class (H,) that the objects of each stratum were given."""
-        return np.array(
-            [self.design.classes.index(s["class_given"]) for s in self.design.strata], dtype=np.intp
-        )
+        kinds = [(s["class_given"], s["bin"]) for s in design.strata]
+        self.design = design
+        self.stratum = np.array([o["stratum"] for o in known], dtype=np.intp)
+        self.answer = np.array([answers[o["id"]] for o in known], dtype=np.intp)
+        probability = np.array([o["probabilities"] for o in known], dtype=np.float64)
+        self.probability = probability.reshape(-1, len(design.classes))
+        self.rows = np.array([s["n_rows"] for s in design.strata])
+        self.given = np.array([design.classes.index(name) for name, _ in kinds], dtype=np.intp)
+        seen = np.bincount(self.stratum, minlength=len(kinds))
+        self.group = joined_strata(self.rows, seen, np.array([kinds.index(kind) for kind in kinds]))
+        rows = np.bincount(self.group, weights=self.rows).astype(np.int64)
+        self.strata = rows, np.bincount(self.group[self.stratum], minlength=len(rows))
 
     def share(self, hits: Mask, misses: Mask, possible: Possible, level: float = LEVEL) -> AuditedInterval:
         """Return the share of hits (n,) among hits and misses (n,); `possible` is by the design's strata (H,)."""
-        J = len(self.strata[0])
         place = self.group[self.stratum]
-        counts = [np.bincount(place[rows], minlength=J) for rows in (hits, misses)]
+        seen = [np.bincount(place[rows], minlength=len(self.strata[0])) for rows in (hits, misses)]
         hit, miss, neither = (np.bincount(self.group, weights=rows) > 0 for rows in possible)
-        found = audited_share(counts[0], counts[1], self.strata, possible=(hit, miss, neither), level=level)
+        found = audited_share(seen[0], seen[1], self.strata, possible=(hit, miss, neither), level=level)
         share, low, high = (float(number) for number in found)
         return AuditedInterval(value=share if np.isfinite(share) else None, low=low, high=high)
 
     def count(self, k: int, domain: Mask, level: float = LEVEL) -> AuditedInterval:
         """Return the number of objects of a class in the strata (H,) of a domain."""
-        inside, is_class = domain[self.stratum], self.answer == k
-        rows = sum(s["n_rows"] for s, d in zip(self.design.strata, domain, strict=True) if d)
+        inside, is_class, rows = domain[self.stratum], self.answer == k, int(self.rows[domain].sum())
         share = self.share(inside & is_class, inside & ~is_class, (domain, domain, ~domain), level)
-        return AuditedInterval(
-            value=None if share["value"] is None else share["value"] * rows,
-            low=share["low"] * rows,
-            high=share["high"] * rows,
-        )
+        value = None if share["value"] is None else share["value"] * rows
+        return AuditedInterval(value=value, low=share["low"] * rows, high=share["high"] * rows)
 
     def judged(self, k: int, domain: Mask) -> AuditedClass:
         """Return the count of a class in the strata (H,) of a domain, and how well it was assigned there."""
@@ -133,20 +97,18 @@ class Sample:
         chosen, others = domain & (self.given == k), domain & (self.given != k)
         of_class = self.answer == k
         right, every = inside & selected & of_class, np.ones_like(chosen)
-        purity = self.share(right, inside & selected & ~of_class, (chosen, chosen, ~chosen))
-        completeness = self.share(right, inside & ~selected & of_class, (chosen, others, every))
         return AuditedClass(
-            assigned=sum(s["n_rows"] for s, c in zip(self.design.strata, chosen, strict=True) if c),
+            assigned=int(self.rows[chosen].sum()),
             count=self.count(k, domain),
-            purity=purity,
-            completeness=completeness,
+            purity=self.share(right, inside & selected & ~of_class, (chosen, chosen, ~chosen)),
+            completeness=self.share(right, inside & ~selected & of_class, (chosen, others, every)),
         )
 
     def bin(self, name: str) -> AuditedBin:
         """Return the classes in a bin."""
         domain = np.array([s["bin"] == name for s in self.design.strata])
         return AuditedBin(
-            n_rows=sum(s["n_rows"] for s in self.design.strata if s["bin"] == name),
+            n_rows=int(self.rows[domain].sum()),
             n_answered=int(np.count_nonzero(domain[self.stratum])),
             classes={c: self.judged(k, domain) for k, c in enumerate(self.design.classes)},
         )
@@ -159,14 +121,10 @@ class Sample:
         own = self.given == k
         # An object's second probability is at most as large as its first, and as what that leaves.
         may_be = np.where(own, high > t, (t <= high) & (t <= 1 - low))
-        may_not = np.where(own, low < t, True)  # noqa: FBT003
+        may_not, every = ~own | (low < t), np.ones_like(own)
         purity = self.share(selected & of_class, selected & ~of_class, (may_be, may_be, may_not))
-        completeness = self.share(
-            selected & of_class, ~selected & of_class, (may_be, may_not, np.ones_like(own))
-        )
-        return AuditedSelection(
-            class_name=chosen["class_name"], threshold=t, purity=purity, completeness=completeness
-        )
+        completeness = self.share(selected & of_class, ~selected & of_class, (may_be, may_not, every))
+        return AuditedSelection(**chosen, purity=purity, completeness=completeness)
 
     def sets(self, level: float) -> AuditedSets:
         """Return prediction sets learnt from the answers; an object stands for its part of its stratum."""
@@ -203,24 +161,21 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         raise UsageError(
             f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
         )
-    if not (folder / DESIGN).exists():
-        raise UsageError(
-            f"{folder / DESIGN}: there is no such file, expected the design of an audit; run `blr audit draw` first"
-        )
-    design = read_document(AuditDesign, folder / DESIGN)
-    manifest = Manifest.read(folder)
+    path = folder / DESIGN
+    if not path.exists():
+        raise UsageError(f"{path}: no such file, expected an audit's design; run `blr audit draw` first")
+    design, manifest = read_document(AuditDesign, path), Manifest.read(folder)
     if manifest is None or outputs_hash(manifest) != design.outputs:
         raise UsageError(
-            f"{folder / DESIGN}: got an audit of {design.model}, release {design.release}, but the copies "
-            "have changed since, and the drawn objects do not represent the new ones; draw again with "
-            "`blr audit draw --overwrite`"
+            f"{path}: got an audit of {design.model}, release {design.release}, but the copies have changed since, and "
+            "the drawn objects do not represent the new ones; draw again with `blr audit draw --overwrite`"
         )
     thresholds = [(s["class_name"], s["threshold"]) for s in design.selections]
     selections = selections_of([*thresholds, *(request.threshold or ())], design.classes)
     names = [o["id"] for o in design.objects]
     asked = list_hash(audit_title(design.model), names)
     answers = read_answers(request.answers, design.id, names, design.classes, asked)
-    sample = Sample.of(design, answers)
+    sample = Sample(design, answers)
     if not len(sample.stratum):
         raise UsageError(
             f"{request.answers[0]}: got no answer in the column 'label', expected the class of each object; fill in "
@@ -232,7 +187,11 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         summary = None
         trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
-    classes = _classes(sample, model)
+    everywhere = np.ones(len(design.strata), dtype=bool)
+    classes = {
+        name: replace(sample.judged(k, everywhere), model=_compared(sample, k, model))
+        for k, name in enumerate(design.classes)
+    }
     tally = Counter(answers.get(name, None) for name in names)
     audit = Audit(
         status="planned" if dry_run else "done",
@@ -247,7 +206,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         n_undecided=tally[UNDECIDED],
         n_unanswered=tally[None],
         n_other=tally[OTHER],
-        joined=sample.n_joined,
+        joined=len(sample.group) - len(sample.strata[0]),
         classes=classes,
         by=design.by,
         bins={name: sample.bin(name) for name in design.bins},
@@ -277,40 +236,27 @@ def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) ->
     return before.model_census if before.outputs == design.outputs else None
 
 
-def _classes(sample: Sample, model: Census | None) -> Mapping[str, AuditedClass]:
-    """Return the classes among all rows, each beside what the model says."""
-    everywhere = np.ones(len(sample.design.strata), dtype=bool)
-    # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
-    level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
-    classes = {}
-    for k, name in enumerate(sample.design.classes):
-        said = _of_model(name, model, sample.count(k, everywhere, level), level)
-        classes[name] = replace(sample.judged(k, everywhere), model=said)
-    return classes
+def _compared(sample: Sample, k: int, census: Census | None) -> ModelComparison | None:
+    """Return the model's count of a class beside the audit's, None where it cannot say it.
 
-
-def _of_model(
-    name: str, census: Census | None, audited: AuditedInterval, level: float
-) -> ModelComparison | None:
-    """Return the model's count of a class beside the audit's, None where it cannot say it."""
-    said = census.classes[name] if census else None
+    They differ where the interval of the difference leaves out 0 (Zou and Donner 2008, doi:10.1002/sim.3095).
+    """
+    said = census.classes[sample.design.classes[k]] if census else None
     if said is None or said.count is None or said.low is None or said.high is None:
         return None
-    differs = _differs(audited, said.count, said.low, said.high, level)
+    # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
+    level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
+    audited = sample.count(k, np.ones(len(sample.rows), dtype=bool), level)
+    differs = None
+    if audited["value"] is not None:
+        wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
+        difference = audited["value"] - said.count
+        if difference > 0:
+            reach = np.hypot(audited["value"] - audited["low"], wider * (said.high - said.count))
+        else:
+            reach = np.hypot(audited["high"] - audited["value"], wider * (said.count - said.low))
+        differs = bool(abs(difference) > reach)
     return ModelComparison(count=said.count, low=said.low, high=said.high, differs=differs)
-
-
-def _differs(audited: AuditedInterval, count: float, low: float, high: float, level: float) -> bool | None:
-    """Say whether the interval of the difference leaves out 0 (Zou and Donner 2008, doi:10.1002/sim.3095)."""
-    if audited["value"] is None:
-        return None
-    wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
-    difference = audited["value"] - count
-    if difference > 0:
-        reach = np.hypot(audited["value"] - audited["low"], wider * (high - count))
-    else:
-        reach = np.hypot(audited["high"] - audited["value"], wider * (count - low))
-    return bool(abs(difference) > reach)
 
 
 def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedClass]) -> Census:
@@ -318,45 +264,35 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
     looked = f"people looked at {n} of {drawn} objects that were drawn by design"
     if n < drawn:
         looked += "; this assumes that the other ones are like these of their stratum"
-    return Census(
-        n_rows=design.n_rows,
-        level=LEVEL,
-        classes={
-            name: ClassCensus(
-                count=c.count["value"],
-                low=c.count["low"],
-                high=c.count["high"],
-                source="audit",
-                assumes=None,
-                reason=f"{looked}{_model_words(c)}",
-                assigned=_assigned(c),
+    counted = {}
+    for name, c in classes.items():
+        said, reason, assigned = c.model, looked, None
+        if said is not None:
+            agrees = "which the audit rejects" if said["differs"] else "which agrees"
+            reason += (
+                f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
             )
-            for name, c in classes.items()
-        },
-    )
-
-
-def _assigned(judged: AuditedClass) -> SelectionQuality | None:
-    purity, completeness = judged.purity, judged.completeness
-    if purity["value"] is None or completeness["value"] is None:
-        return None
-    return SelectionQuality(
-        objects=judged.assigned,
-        purity=purity["value"],
-        purity_low=purity["low"],
-        purity_high=purity["high"],
-        completeness=completeness["value"],
-        completeness_low=completeness["low"],
-        completeness_high=completeness["high"],
-    )
-
-
-def _model_words(judged: AuditedClass) -> str:
-    said = judged.model
-    if said is None:
-        return ""
-    agrees = "which the audit rejects" if said["differs"] else "which agrees"
-    return f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
+        purity, completeness = c.purity["value"], c.completeness["value"]
+        if purity is not None and completeness is not None:
+            assigned = SelectionQuality(
+                objects=c.assigned,
+                purity=purity,
+                purity_low=c.purity["low"],
+                purity_high=c.purity["high"],
+                completeness=completeness,
+                completeness_low=c.completeness["low"],
+                completeness_high=c.completeness["high"],
+            )
+        counted[name] = ClassCensus(
+            count=c.count["value"],
+            low=c.count["low"],
+            high=c.count["high"],
+            source="audit",
+            assumes=None,
+            reason=reason,
+            assigned=assigned,
+        )
+    return Census(n_rows=design.n_rows, level=LEVEL, classes=counted)
 
 
 def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest) -> Audit:
@@ -364,13 +300,10 @@ def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manife
 
     Return the audit with the report among its files.
     """
-    if summary is None:
-        write_document(folder / AUDIT, audit)
-        return audit
-    page = rewrite_census(folder, audit.census)
-    if page is not None:
-        audit = replace(audit, files=(*audit.files, page))
+    page = None if summary is None else rewrite_census(folder, audit.census)
+    audit = replace(audit, files=(*audit.files, *([] if page is None else [page])))
     write_document(folder / AUDIT, audit)
-    write_document(folder / SUMMARY, replace(summary, census=audit.census))
-    replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
+    if summary is not None:
+        write_document(folder / SUMMARY, replace(summary, census=audit.census))
+        replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
     return audit
