@@ -13,7 +13,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -101,12 +101,7 @@ def check_unanswered(folder: Path, name: str) -> None:
 
 
 def write_list(
-    name: str,
-    rows: Sequence[ListedObject],
-    folder: Path,
-    identifier: str,
-    classes: Sequence[str],
-    title: str,
+    name: str, rows: Sequence[ListedObject], folder: Path, identifier: str, classes: Sequence[str], title: str
 ) -> list[Path]:
     """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
     columns = COLUMNS[name]
@@ -271,26 +266,26 @@ class ObjectRows:
         }
 
 
-@dataclass(frozen=True)
 class ObjectTable:
-    """An annotated catalogue, with the names of the columns that say which object a row is of, and where in which unit.
+    """An annotated catalogue, with the column `identifier` that says which object a row is of.
 
-    `remark` says why there are no positions.
+    `place` names the columns of positions and their unit; `remark` says why there are none.
     """
 
-    catalog: Catalog
-    classes: tuple[str, ...]
-    prefix: str
-    identifier: str
-    place: tuple[str, str, PositionUnit] | None = None
-    remark: str = ""
+    def __init__(self, path: Path, manifest: Manifest, identifier: str | None) -> None:
+        """Open a catalogue; UsageError where no column names an object."""
+        self.classes, self.prefix = tuple(manifest.classes), manifest.prefix or ""
+        self.catalog, known = annotated_table(self.prefix).open(path), manifest.position
+        self.identifier = identifier_column(self.catalog, asked=identifier, stated=known.id, option="--id")
+        self.place: tuple[str, str, PositionUnit] | None = None
+        try:
+            self.place = known.place(self.catalog)
+            self.remark = "" if self.place else f"{self.catalog.path}: no columns of positions, so no links"
+        except CatalogError as error:  # a list without links is useful; a link to the wrong place is not
+            self.remark = f"no links: {error}, then train and classify again"
 
     def rows(
-        self,
-        *,
-        by: Expression | None = None,
-        space: Space | None = None,
-        labelled: pa.Array | None = None,
+        self, *, by: Expression | None = None, space: Space | None = None, labelled: pa.Array | None = None
     ) -> Iterator[ObjectRows]:
         """Yield the rows that have a class, batch by batch, without those of objects that are `labelled`.
 
@@ -339,32 +334,31 @@ class ObjectTable:
 
 
 def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> list[ObjectTable]:
-    """Return the catalogues of a folder, each row once; UsageError where no column names an object."""
-    prefix, known = manifest.prefix or "", manifest.position
-    tables = []
-    for output in manifest.outputs:
-        if not output.summary.counted:
-            continue  # the margins of a HATS catalogue repeat objects of the other files
-        catalog = annotated_table(prefix).open(folder / output.name)
-        column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
-        try:
-            place = known.place(catalog)
-            remark = "" if place else f"{catalog.path}: no columns of positions, so no links"
-        except CatalogError as error:  # a list without links is useful; a link to the wrong place is not
-            place, remark = None, f"no links: {error}, then train and classify again"
-        tables.append(ObjectTable(catalog, tuple(manifest.classes), prefix, column, place, remark))
-    return tables
+    """Return the catalogues of a folder, each row once: margins of HATS repeat objects of the other files."""
+    names = [output.name for output in manifest.outputs if output.summary.counted]
+    return [ObjectTable(folder / name, manifest, identifier) for name in names]
 
 
-@dataclass
+class RandomSample:
+    """A random sample of the rows that went by, at most so many, as `values` (n, ...)."""
+
+    def __init__(self, most: int, rng: np.random.Generator) -> None:
+        self._most, self._rng, self._keys = most, rng, np.empty(0)
+        self.values: Floats = np.empty(0)
+
+    def add(self, values: Floats) -> None:
+        """Take the rows (n, ...) of a batch."""
+        keys = np.concatenate([self._keys, self._rng.random(len(values))])
+        both = np.concatenate([self.values, values]) if len(self._keys) else values
+        kept = np.argsort(keys, kind="stable")[: self._most]
+        self._keys, self.values = keys[kept], both[kept]
+
+
 class ValueSample:
     """Values of an expression that went by: how often each text, or a random sample of the numbers."""
 
-    rng: np.random.Generator
-    keys: Floats = field(default_factory=lambda: np.empty(0))
-    numbers: Floats = field(default_factory=lambda: np.empty(0))
-    kinds: Counter[str] = field(default_factory=Counter)
-    n_missing: int = 0
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.numbers, self.kinds, self.n_missing = RandomSample(SAMPLED, rng), Counter[str](), 0
 
     def add(self, values: NDArray[Any]) -> None:
         """Take the values of a batch (n,)."""
@@ -372,10 +366,7 @@ class ValueSample:
             numbers = np.asarray(values, dtype=np.float64)
             known = np.isfinite(numbers)
             self.n_missing += int(np.count_nonzero(~known))
-            keys = np.concatenate([self.keys, self.rng.random(int(known.sum()))])
-            both = np.concatenate([self.numbers, numbers[known]])
-            kept = np.argsort(keys, kind="stable")[:SAMPLED]
-            self.keys, self.numbers = keys[kept], both[kept]
+            self.numbers.add(numbers[known])
             return
         self.kinds.update(text or MISSING for text in plain_texts(values).tolist())
         if len(self.kinds) > MOST_KINDS:
@@ -394,7 +385,7 @@ def bins_of(text: str, sample: ValueSample, n: int, edges: Sequence[float] | Non
     if sample.kinds:
         kinds = tuple(sorted(sample.kinds))
         return Bins(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
-    edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
+    edges = even_edges(sample.numbers.values, n) if edges is None else tuple(edges)
     names = names_between(edges, text)
     if len(set(names)) < 2:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from flows.reviews._lists import (
     ListedObject,
     ObjectRows,
     ObjectTable,
+    RandomSample,
     Space,
     ValueSample,
     bins_of,
@@ -58,55 +60,40 @@ class OutlierSearch:
         self._n, self._most, self._radius, self._rng = n, n * SPARE, radius, rng
         self._rows: list[ListedObject] = []
         self._points = np.empty((0, 0))
-        self._keys, self._sampled = np.empty(0), np.empty((0, 0))
+        self._sampled, self._n_rows = RandomSample(MOST_COMPARED, rng), 0
         self._tree: scipy.spatial.cKDTree | None = None
-        self._n_rows = 0
 
     def sample(self, points: Floats) -> None:
         """Take the points (n, D) of a batch into the random sample of all, with which each is compared."""
         self._n_rows += len(points)
-        keys = np.concatenate([self._keys, self._rng.random(len(points))])
-        points = np.concatenate([self._sampled.reshape(-1, points.shape[1]), points])
-        kept = np.argsort(keys, kind="stable")[:MOST_COMPARED]
-        self._keys, self._sampled = keys[kept], points[kept]
+        self._sampled.add(points)
 
     def add(self, rows: ObjectRows, points: Floats, space: Space) -> None:
         """Take the rows of a batch, with their points (n, D)."""
         looked_at = np.flatnonzero(self._rng.random(len(points)) * self._n_rows < SEARCHED)
         if not looked_at.size:
             return
+        self._tree = scipy.spatial.cKDTree(self._sampled.values) if self._tree is None else self._tree
         distance, nearest = space.distances(points[looked_at])
+        names = np.array([*rows.classes, ""])[np.minimum(nearest, len(rows.classes))]
         # The farthest first: of most others the novelty then need not be known.
         order = np.argsort(-distance, kind="stable")
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
-            self._add(rows, looked_at[some], points[looked_at[some]], distance[some], nearest[some])
-
-    def _add(
-        self, rows: ObjectRows, looked_at: Places, points: Floats, distance: Floats, nearest: Places
-    ) -> None:
-        self._tree = scipy.spatial.cKDTree(self._sampled) if self._tree is None else self._tree
-        least = self._rows[-1]["novelty"] if len(self._rows) == self._most else 0.0
-        novelty = relative(distance, points, self._tree, least=least)
-        order = np.argsort(-novelty, kind="stable")
-        order = order[novelty[order] > least]
-        picked = order[apart(points[order], self._radius, self._most)]
-        of = np.array([*rows.classes, ""])[np.minimum(nearest, len(rows.classes))]
-        found = [
-            rows.listed(
-                int(looked_at[i]),
-                novelty=float(novelty[i]),
-                distance=float(distance[i]),
-                nearest_class=str(of[i]),
-            )
-            for i in picked.tolist()
-        ]
-        points = points[picked]
-        both = [*self._rows, *found]
-        joined = np.concatenate([self._points.reshape(-1, points.shape[1]), points])
-        ranked = np.argsort([-row["novelty"] for row in both], kind="stable")
-        kept = ranked[apart(joined[ranked], self._radius, self._most)]
-        self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
+            at = points[looked_at[some]]
+            least = self._rows[-1]["novelty"] if len(self._rows) == self._most else 0.0
+            novelty = relative(distance[some], at, self._tree, least=least)
+            ranked = np.argsort(-novelty, kind="stable")
+            ranked = ranked[novelty[ranked] > least]
+            picked = ranked[apart(at[ranked], self._radius, self._most)]
+            both = list(self._rows)
+            for i in picked.tolist():
+                far = {"novelty": float(novelty[i]), "distance": float(distance[some[i]])}
+                both.append(rows.listed(int(looked_at[some[i]]), **far, nearest_class=str(names[some[i]])))
+            joined = np.concatenate([self._points.reshape(-1, at.shape[1]), at[picked]])
+            ranked = np.argsort([-row["novelty"] for row in both], kind="stable")
+            kept = ranked[apart(joined[ranked], self._radius, self._most)]
+            self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
 
     def found(self, listed: set[str]) -> list[ListedObject]:
         """Return the outliers, the most unlike first, each object once; those that are `listed` are left out."""
@@ -124,8 +111,7 @@ def apart(points: Floats, radius: float, most: int) -> Places:
         first = left[0]
         chosen.append(int(first))
         difference = points[left] - points[first]
-        far = np.einsum("nd,nd->n", difference, difference) > radius**2
-        left = left[far]
+        left = left[np.einsum("nd,nd->n", difference, difference) > radius**2]
     return np.array(chosen, dtype=np.intp)
 
 
@@ -153,16 +139,16 @@ Drawn = tuple[list[ListedObject], list[ListedObject], int, tuple[str, ...]]
 
 
 def _budget_drawn(
-    tables: Sequence[ObjectTable],
-    labelled: pa.Array | None,
-    classes: Sequence[str],
-    request: ReviewRequest,
-    space: Space | None,
+    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space | None
 ) -> Drawn:
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
-    by = None if request.by is None else parse(request.by)
-    bins = _bins(tables, labelled, by, request, rng)
-    spaces, remarks = _spaces(tables, space)
+    by, bins = _bins(tables, labelled, request, rng)
+    spaces: Sequence[Space | None] = [None] * len(tables)
+    remarks: tuple[str, ...] = ()
+    try:
+        spaces = spaces if space is None else [space.on(table.catalog) for table in tables]
+    except ColumnNotFoundError:
+        remarks = (NO_SPACE,)
     search = None
     if any(spaces) and request.outliers:
         search = OutlierSearch(request.outliers, NEAR, rng)
@@ -173,7 +159,7 @@ def _budget_drawn(
         place = rows.places(bins)
         return np.asarray(rows.probability.argmax(axis=1) * kinds + place) if request.per_class else place
 
-    n_strata = kinds * (len(classes) if request.per_class else 1)
+    n_strata = kinds * (len(tables[0].classes) if request.per_class and tables else 1)
     count, total = np.zeros(n_strata, dtype=np.int64), np.zeros(n_strata)
     for table, there in zip(tables, spaces, strict=True):
         for rows in table.rows(by=by, space=there if search else None, labelled=labelled):
@@ -205,35 +191,18 @@ def _budget_drawn(
     return chosen, outliers, int(count.sum()), remarks
 
 
-def _spaces(
-    tables: Sequence[ObjectTable], space: Space | None
-) -> tuple[Sequence[Space | None], tuple[str, ...]]:
-    """Return the space for each catalogue; none, and a remark, where one lacks the features."""
-    nowhere = [None] * len(tables)
-    if space is None:
-        return nowhere, ()
-    try:
-        return [space.on(table.catalog) for table in tables], ()
-    except ColumnNotFoundError:
-        return nowhere, (NO_SPACE,)
-
-
 def _bins(
-    tables: Sequence[ObjectTable],
-    labelled: pa.Array | None,
-    by: Expression | None,
-    request: ReviewRequest,
-    rng: np.random.Generator,
-) -> Bins:
-    """Return the bins of the expression, from a pass of their own; one without it."""
-    if by is None:
-        return ALL
-    sample = ValueSample(rng)
+    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, rng: np.random.Generator
+) -> tuple[Expression | None, Bins]:
+    """Return the expression and its bins, from a pass of their own; one bin without it."""
+    if request.by is None:
+        return None, ALL
+    by, sample = parse(request.by), ValueSample(rng)
     for table in tables:
         for rows in table.rows(by=by, labelled=labelled):
             if rows.by is not None:
                 sample.add(rows.by)
-    return bins_of(by.text, sample, request.bins, request.edges)
+    return by, bins_of(by.text, sample, request.bins, request.edges)
 
 
 def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
@@ -335,42 +304,38 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
 def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_run: bool) -> ReviewResult:
     for name in (REVIEW, OUTLIERS) if request.budget is not None else (REVIEW,):
         check_unanswered(folder, name)
-    manifest = annotated_manifest(folder)
+    manifest, labelled = annotated_manifest(folder), read_labelled_names(folder)
     tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
-    labelled = read_labelled_names(folder)
-    if request.budget is None:
-        chosen, outliers, n_rows, remarks = _chosen(tables, labelled, request)
-    else:
-        chosen, outliers, n_rows, remarks = _budget_drawn(tables, labelled, classes, request, space)
-    identity = tables[0].identifier if tables else None
-    short: list[str] = []
+    chosen, outliers, n_rows, told = (
+        _chosen(tables, labelled, request)
+        if request.budget is None
+        else _budget_drawn(tables, labelled, request, space)
+    )
+    remarks = [*(t.remark for t in tables if t.remark), *told]
     if request.budget is not None and len(chosen) < request.budget:
         n_all = sum(t.catalog.n_rows for t in tables)
-        short.append(
+        remarks.append(
             f"the list has {len(chosen):,} of the {request.budget:,} objects of the budget: the model was trained on "
             f"{n_all - n_rows:,} of {n_all:,}, and of repeats and near-duplicates one is listed"
         )
+    identity = tables[0].identifier if tables else None
     files: list[Path] = []
     if not dry_run:
         key, model = identity or "id", manifest.model
         files = write_list(REVIEW, chosen, folder, key, classes, f"Review of {model}")
         if request.budget is not None:
             files += write_list(OUTLIERS, outliers, folder, key, classes, f"Outliers of {model}")
+    how = Counter(row["how"] for row in chosen)
     return ReviewResult(
         status="planned" if dry_run else "done",
         model=manifest.model,
         out=folder,
         id=identity,
         n_classified=n_rows,
-        top=sum(row["how"] == "top" for row in chosen),
-        drawn=sum(row["how"] == "drawn" for row in chosen),
+        top=how["top"],
+        drawn=how["drawn"],
         outliers=len(outliers),
-        remarks=(
-            *(t.remark for t in tables if t.remark),
-            *remarks,
-            *short,
-            *([] if labelled else [UNKNOWN]),
-        ),
+        remarks=(*remarks, *([] if labelled else [UNKNOWN])),
         files=tuple(files),
     )
 
@@ -395,7 +360,6 @@ def _first_of_each(names: Iterable[str], most: int) -> list[int]:
     """Return where the first `most` different names are: what was observed twice is looked at once."""
     first: dict[str, int] = {}
     for i, name in enumerate(names):
-        if len(first) == most:
-            break
-        first.setdefault(name, i)
+        if len(first) < most:
+            first.setdefault(name, i)
     return [*first.values()]
