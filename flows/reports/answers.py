@@ -395,6 +395,6 @@ def answer_lines(answers: Sequence[Answer]) -> list[str]:
     shown: list[str] = []
     for i, answer in enumerate(answers):
         shown.append(f"{answer.question} {answer.short}")
-        told = (f for j, f in worth if j == i and (j, f) in kept)
+        told = (f for j, f in kept if j == i)
         shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for f in told]
     return shown
