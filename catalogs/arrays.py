@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-# From Arrow columns to the NumPy arrays that expressions are evaluated on, missing values included.
-#
-# Missing numbers are NaN and missing text is ''.  Integers without nulls stay integers, so that 64-bit
-# identifiers compare exactly; with nulls they become float64, or a masked array where float64 would round.
-# Text loses trailing blanks, which FITS and those who convert from it pad with.
+# From Arrow columns to the NumPy arrays that expressions are evaluated on, missing values included.  Missing numbers
+# are NaN and missing text is ''.  Integers without nulls stay integers, so that 64-bit identifiers compare exactly;
+# with nulls they become float64, or a masked array where float64 would round.  Text loses trailing blanks, which FITS
+# and those who convert from it pad with.
 
 Array = np.ndarray[Any, Any]
 NO_VALUES = np.dtype("V1")
@@ -247,7 +246,6 @@ def name_words(name: str) -> list[str]:
 
 
 # Numbers that are written as text, with texts among them that say why a number is missing: '-', 'N/A', '>23.1'.
-#
 # Shapes: n rows.
 
 LIMITS = (">", "<")
@@ -297,7 +295,6 @@ def numbers_or_texts(words: Array, there: NDArray[np.bool_]) -> Array:
 
 
 # The different texts of a column, without NumPy's texts of one width, of which a long one takes its room in each row.
-#
 # Shapes: n rows, k different texts.
 
 LONGEST_TEXT = 256
@@ -338,11 +335,10 @@ def shortened(values: Array) -> Array:
     return short
 
 
-# How many different values, and how many repeated ones, in bounded memory.
-#
-# Each value is hashed; only hashes below a threshold are kept, and the threshold halves whenever there are too many.
-# Equal values have equal hashes, so the kept hashes are a random sample of the *values*, each with its full count:
-# repeats are found even if the rows are far apart (Gibbons 2001, "distinct sampling", VLDB).
+# How many different values, and how many repeated ones, in bounded memory.  Each value is hashed; only hashes below a
+# threshold are kept, and the threshold halves whenever there are too many.  Equal values have equal hashes, so the
+# kept hashes are a random sample of the *values*, each with its full count: repeats are found even if the rows are
+# far apart (Gibbons 2001, "distinct sampling", VLDB).
 
 CAPACITY = 16_384
 """Most hashes that are kept."""

@@ -16,9 +16,8 @@ from pydantic_core import ErrorDetails
 
 from catalogs.errors import ColumnNamesError, brief
 
-# The tables of `column_names.toml`, or of a team's own file: how the columns of each role are called.
-#
-# Regular expressions do not look at case.  Of several that match, the first one counts.
+# The tables of `column_names.toml`, or of a team's own file: how the columns of each role are called.  Regular
+# expressions do not look at case.  Of several that match, the first one counts.
 
 
 def _expression(text: str) -> str:
@@ -274,10 +273,9 @@ class Sentinels(Table):
     """Texts among numbers that stand for no value."""
 
 
-# The names that surveys give to columns, by role: what `blr inspect` and `blr init` recognise a column by.
-#
-# The package's file, `column_names.toml`, is read once.  A team's names come before it (`with_names_of`), for a block
-# of code (`using`): who asks calls `column_names()`.
+# The names that surveys give to columns, by role: what `blr inspect` and `blr init` recognise a column by.  The
+# package's file, `column_names.toml`, is read once.  A team's names come before it (`with_names_of`), for a block of
+# code (`using`): who asks calls `column_names()`.
 
 OF_THE_PACKAGE = Path(__file__).with_suffix(".toml")
 LARGEST_FILE = 1 << 20

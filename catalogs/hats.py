@@ -24,9 +24,8 @@ from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
 from catalogs.parquet.writer import append_columns
 
-# HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.
-#
-# Keys are those of the standard (https://www.ivoa.net/documents/Notes/HATS/, section 4).
+# HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.  Keys
+# are those of the standard (https://www.ivoa.net/documents/Notes/HATS/, section 4).
 
 PROPERTIES = ("hats.properties", "properties")
 """Names of a table's file, the one that counts first; both say the same."""
@@ -113,9 +112,8 @@ def read_properties(path: Path) -> list[Line]:
 
 
 # What belongs to a HATS catalogue as a whole, beyond its partitions: written when these have been annotated.
-#
-# `properties` with the new columns and their provenance, `_common_metadata` and `_metadata` with the new schema; maps,
-# lists of pixels, indexes and whatever else there is are copied.  Doing it again gives the same.
+# `properties` with the new columns and their provenance, `_common_metadata` and `_metadata` with the new schema;
+# maps, lists of pixels, indexes and whatever else there is are copied.  Doing it again gives the same.
 
 COMMON, MERGED = "_common_metadata", "_metadata"
 STATISTICS = "per_partition_statistics.parquet"
@@ -273,7 +271,6 @@ def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
 
 
 # One table of HATS: a folder of properties, and Parquet files each of one pixel of the sky.
-#
 # `dataset/Norder=<k>/Dir=<n>/Npix=<m><suffix>`, or folders of files where the suffix is a slash.
 
 DATASET = "dataset"
@@ -371,11 +368,9 @@ def table_at(root: Path, key: str) -> Table:
     return Table(root, key, properties)
 
 
-# HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in pixels of the sky.
-#
-# A partition is a Parquet file and is read and annotated as one; `finish` writes what belongs to the catalogue as
-# a whole.  Rows of margins repeat others: they are annotated, never counted.
-# https://www.ivoa.net/documents/Notes/HATS/
+# HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in pixels of the sky.  A
+# partition is a Parquet file and is read and annotated as one; `finish` writes what belongs to the catalogue as a
+# whole.  Rows of margins repeat others: they are annotated, never counted. https://www.ivoa.net/documents/Notes/HATS/
 
 FORMAT = "hats"
 

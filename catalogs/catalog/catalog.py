@@ -31,9 +31,8 @@ from catalogs.catalog.new_columns import (
 )
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
 
-# The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
-#
-# Only short vectors of numbers: the elements of a spectrum or a light curve are too many to be columns.
+# The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.  Only short
+# vectors of numbers: the elements of a spectrum or a light curve are too many to be columns.
 
 MOST_ELEMENTS = 12
 """Longest vector whose elements become columns: the number of bands of J-PLUS and S-PLUS."""
@@ -129,10 +128,9 @@ def cell_bytes(datatype: pa.DataType, text: int = TEXT_BYTES) -> int:
         return text
 
 
-# A catalogue: an ordered list of partitions, and what is known of its columns.
-#
-# A partition is a file that can be read in batches and rewritten with extra columns.  Nothing here
-# knows a format: each format's module makes a `Catalog` of its own partitions.
+# A catalogue: an ordered list of partitions, and what is known of its columns.  A partition is a file that can be
+# read in batches and rewritten with extra columns.  Nothing here knows a format: each format's module makes a
+# `Catalog` of its own partitions.
 
 BATCH_ROWS = 131_072
 """Rows a batch: 16 MB of memory serve any catalogue.
@@ -558,11 +556,10 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     return replace(partition, kept=frozenset(filter(old.stays, cat.names)), slim=old.only is not None)
 
 
-# Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
-#
-# A column of the same name from another source is not replaced: it is an error.  A format without a place for
+# Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.  A
+# column of the same name from another source is not replaced: it is an error.  A format without a place for
 # provenance (CSV) is searched for whole annotations: all columns of one, next to each other and in order, which no
-# other program writes. Users own bits 16 to 23 of our flags: what they have set there is carried over.
+# other program writes.  Users own bits 16 to 23 of our flags: what they have set there is carried over.
 
 KEY = re.compile(r"blr\.((?:previous\.)*)(.+)")
 PREVIOUS = "previous."

@@ -168,10 +168,9 @@ FUNCTIONS: Mapping[str, tuple[str, int, Callable[..., Array]]] = {
 """Each function of the language: how it is called, how many arguments it takes, and what it does."""
 
 
-# The words of a feature expression, by a whitelist: what is no word of the language is refused here.
-#
-# `anonymous` hands the words on to Python's grammar with every name and text made anonymous: so a column may be
-# called `class` or `lambda`, nothing in a text can reach the grammar, and places stay the places of the text.
+# The words of a feature expression, by a whitelist: what is no word of the language is refused here.  `anonymous`
+# hands the words on to Python's grammar with every name and text made anonymous: so a column may be called `class` or
+# `lambda`, nothing in a text can reach the grammar, and places stay the places of the text.
 
 OPEN_ENDED = frozenset({"and", "or", "not", "in"})
 MAX_NESTING = 200
@@ -227,9 +226,8 @@ def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
             yield word
 
 
-# The tree of a feature expression: all that can be said in the language, and nothing else.
-#
-# `at` is the place in the text, kept for messages and left out of comparisons.
+# The tree of a feature expression: all that can be said in the language, and nothing else.  `at` is the place in the
+# text, kept for messages and left out of comparisons.
 
 
 @dataclass(frozen=True)
@@ -276,10 +274,8 @@ def complaint(text: str, at: int, message: str) -> ExpressionError:
     return ExpressionError(f"{message}\n    {shown}\n    {caret}")
 
 
-# From text to the tree of a feature expression.
-#
-# Python's own grammar puts the tokens in order (`ast.parse` only reads; nothing is compiled or run), and
-# every node is translated to one of ours or refused.
+# From text to the tree of a feature expression.  Python's own grammar puts the tokens in order (`ast.parse` only
+# reads; nothing is compiled or run), and every node is translated to one of ours or refused.
 
 MAX_LENGTH = 4096
 MAX_DEPTH = 100

@@ -33,9 +33,8 @@ from catalogs.expressions._parser import (
     walk,
 )
 
-# Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
-#
-# Nothing in an `Expression` can do more than the operators and functions of `_parser`.
+# Feature expressions: a small language over a catalogue's columns, evaluated on arrays.  Nothing in an `Expression`
+# can do more than the operators and functions of `_parser`.
 
 Array = np.ndarray[Any, Any]
 
@@ -227,9 +226,8 @@ def plain(value: Value) -> Array:
     return number(array) if array.dtype.kind == "V" else array
 
 
-# Bins of the values of an expression: edges between bins of as many values each, and the bins' names.
-#
-# Bin 0 is below the first edge; a value at an edge is in the bin above it.  Shapes: n values, E edges, E + 1 bins.
+# Bins of the values of an expression: edges between bins of as many values each, and the bins' names.  Bin 0 is below
+# the first edge; a value at an edge is in the bin above it.  Shapes: n values, E edges, E + 1 bins.
 
 Floats = NDArray[np.float64]
 MISSING = "missing"

@@ -339,9 +339,8 @@ def _scaled(column: FitsColumn, stored: Stored) -> Stored:
     return stored
 
 
-# Cells of variable length: descriptors in the rows, elements in the heap behind them.
-#
-# FITS Standard 4.0, section 7.3.5.  Descriptors are checked against the size of the heap.
+# Cells of variable length: descriptors in the rows, elements in the heap behind them.  FITS Standard 4.0, section
+# 7.3.5.  Descriptors are checked against the size of the heap.
 
 MAX_BATCH = 1 << 30
 """Bytes that the cells of one batch may take: descriptors may share a place, and so claim any size."""

@@ -143,10 +143,9 @@ def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return runs
 
 
-# The header of a FITS table with more columns: every old card stays in its place and as it is.
-#
-# Changed are NAXIS1, PCOUNT, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
-# column, provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
+# The header of a FITS table with more columns: every old card stays in its place and as it is.  Changed are NAXIS1,
+# PCOUNT, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old column,
+# provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
 
 COLUMN_CARD = re.compile(
     rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"

@@ -98,9 +98,8 @@ class InMemory:
         return table.replace_schema_metadata({**rest, **provenance})
 
 
-# Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.
-#
-# So every function works on them as on a file; the temporary file is removed when its partition is no longer used.
+# Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.  So every
+# function works on them as on a file; the temporary file is removed when its partition is no longer used.
 
 FILE_NAME = "table.parquet"
 
@@ -158,10 +157,8 @@ def provenance_of(table: InMemory) -> dict[str, str]:
     return dict(table.provenance) or recognised_provenance([Column(n, pa.null()) for n in table.names])
 
 
-# Add columns to a table in memory: a copy of it, of its own kind, with them behind its own columns.
-#
-# The old columns, the index and whatever else the library keeps of a table are never converted, so they stay as they
-# are.
+# Add columns to a table in memory: a copy of it, of its own kind, with them behind its own columns.  The old columns,
+# the index and whatever else the library keeps of a table are never converted, so they stay as they are.
 
 AnyTable = TypeVar("AnyTable")
 

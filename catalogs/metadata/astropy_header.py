@@ -130,9 +130,8 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     return text if match is None else float(text.replace(".", "", 1) if match[1] else text)
 
 
-# Masks that astropy writes to Parquet: not as nulls, but as columns of truth values beside those that they mask.
-#
-# A masked element is not a value, whatever its content; the columns of masks stay columns like others.
+# Masks that astropy writes to Parquet: not as nulls, but as columns of truth values beside those that they mask.  A
+# masked element is not a value, whatever its content; the columns of masks stay columns like others.
 
 SERIALIZED = "__serialized_columns__"
 """Key of `meta` under which astropy says how columns are made of those that are stored."""
@@ -237,11 +236,9 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-# The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.
-#
-# Read with plain values only: what YAML tags as some other object is taken as the text or mapping that it
-# is written as.  Additions are put into the text, so that all else in it stays as it was.
-# https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
+# The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.  Read with plain values only:
+# what YAML tags as some other object is taken as the text or mapping that it is written as.  Additions are put into
+# the text, so that all else in it stays as it was. https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
 
 ASTROPY = "table_meta_yaml"
 ASTROPY_LENGTH = "table::len::"

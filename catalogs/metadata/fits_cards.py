@@ -8,9 +8,8 @@ from typing import Any
 
 from catalogs.catalog.catalog import Catalog, is_provenance, levels, own_names
 
-# FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
-#
-# FITS Standard 4.0, section 4.
+# FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.  FITS Standard 4.0, section
+# 4.
 
 BLOCK = 2880
 CARD = 80
@@ -132,10 +131,9 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in ascii_text)
 
 
-# Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.
-#
-# Read back as the same keys and values that other formats store, and removed when its columns are.  Astropy keeps such
-# cards as a list of lines under `HISTORY` in a table's `meta`, and so do we there.
+# Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.  Read back as the same
+# keys and values that other formats store, and removed when its columns are.  Astropy keeps such cards as a list of
+# lines under `HISTORY` in a table's `meta`, and so do we there.
 
 HISTORY = "HISTORY"
 

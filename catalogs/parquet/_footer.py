@@ -22,7 +22,6 @@ from catalogs.files import Stamp, check_unchanged, open_bytes
 from catalogs.remote.remote_file import RemoteFile
 
 # The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.
-#
 # https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
 # FileMetaData
@@ -48,11 +47,10 @@ PAGE_COMPRESSED, PAGE_CRC = 3, 4
 OFFSET_INDEX, COLUMN_INDEX, BLOOM = (4, 5), (6, 7), (14, 15)
 
 
-# Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.
-#
-# Nothing is interpreted, so fields that a later edition of Parquet adds come through unchanged.  A footer has a
-# structure for each column of each row group, and there may be millions: one reader makes values, or only finds where
-# they end. https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+# Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.  Nothing is
+# interpreted, so fields that a later edition of Parquet adds come through unchanged.  A footer has a structure for
+# each column of each row group, and there may be millions: one reader makes values, or only finds where they end.
+# https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
@@ -292,11 +290,10 @@ def put_struct(out: bytearray, struct: Struct) -> None:
     out.append(0)
 
 
-# Parquet footers: read, checked, and merged, so that columns are added without touching the old ones.
-#
-# A Parquet file says in its footer where every column chunk lies.  An annotated copy therefore is the old
-# file's bytes at their old places, the new columns' chunks behind them, and one footer of both: old
-# pages, encodings, codecs, statistics, page indexes and Bloom filters stay as they are to the byte.
+# Parquet footers: read, checked, and merged, so that columns are added without touching the old ones.  A Parquet file
+# says in its footer where every column chunk lies.  An annotated copy therefore is the old file's bytes at their old
+# places, the new columns' chunks behind them, and one footer of both: old pages, encodings, codecs, statistics, page
+# indexes and Bloom filters stay as they are to the byte.
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"
@@ -571,10 +568,9 @@ def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) 
     return chunks[0].replace(METADATA, STRUCT, column)
 
 
-# Some columns of a Parquet file, copied without decoding their pages.
-#
-# Where the columns that go lie behind all that stay, as those of an earlier annotation do, the copy ends before
-# them, indexes and Bloom filters included; else the chunks that stay are put together.
+# Some columns of a Parquet file, copied without decoding their pages.  Where the columns that go lie behind all that
+# stay, as those of an earlier annotation do, the copy ends before them, indexes and Bloom filters included; else the
+# chunks that stay are put together.
 
 PIECE = 1 << 24
 NOWHERE = 1 << 62

@@ -380,10 +380,9 @@ def begins_as_parquet(path: Path) -> bool:
         return stream.read(len(MAGIC)) in {MAGIC, ENCRYPTED}
 
 
-# Parquet files that are unlike, as one catalogue: its columns, their types, and what a file lacks of them.
-#
-# Releases are written file by file, and drift: a column that a file lacks is null in it, types widen, the order is the
-# first file's.  What files say of columns is compared once for all files that say the same, so that there may be many.
+# Parquet files that are unlike, as one catalogue: its columns, their types, and what a file lacks of them.  Releases
+# are written file by file, and drift: a column that a file lacks is null in it, types widen, the order is the first
+# file's.  What files say of columns is compared once for all files that say the same, so that there may be many.
 
 Place = Path | RemoteFile
 

@@ -33,10 +33,9 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.metadata.votable_fields import VOTableError, changed_fields, field_xml, new_votable, read_fields
 
-# What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
-#
-# Three conventions, read in this order of trust and written together, so that every reader finds one:
-# VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and Arrow field metadata.
+# What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.  Three
+# conventions, read in this order of trust and written together, so that every reader finds one: VOParquet (a
+# data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and Arrow field metadata.
 
 VOTABLE = "IVOA.VOTable-Parquet.content"
 VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"

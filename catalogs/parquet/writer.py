@@ -33,10 +33,9 @@ from catalogs.parquet._footer import (
 )
 from catalogs.parquet.metadata import DESCRIPTIONS, annotated_key_values, new_fields
 
-# Column chunks of new columns, encoded in memory by pyarrow: each as a file of its own, less its footer.
-#
-# The chunks of a row group that is too large to be held are made of pieces: pages that say all about themselves,
-# without a dictionary, which wait on the disk until the row group is complete.
+# Column chunks of new columns, encoded in memory by pyarrow: each as a file of its own, less its footer.  The chunks
+# of a row group that is too large to be held are made of pieces: pages that say all about themselves, without a
+# dictionary, which wait on the disk until the row group is complete.
 
 
 def encoded(
@@ -70,9 +69,8 @@ def file_of(
     return buffer, parse_footer(pa.BufferReader(buffer), path)
 
 
-# Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
-#
-# Only the columns that the classification reads are decoded, and only the new ones are encoded.
+# Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.  Only the columns
+# that the classification reads are decoded, and only the new ones are encoded.
 
 CODECS = {1: "SNAPPY", 2: "GZIP", 4: "BROTLI", 5: "LZ4", 6: "ZSTD", 7: "LZ4"}
 FALLBACK_CODEC = "NONE"

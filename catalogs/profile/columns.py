@@ -119,12 +119,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-# Columns that were measured mainly for some classes: their presence gives the class away, whatever their values.
-#
-# A redshift that only galaxies have, or a parallax that only stars have, tells how objects were chosen.
-#
-# Columns that are shares of one whole, as fractions of votes, which sum to 1 or to 100 %, give it away too.  Their
-# names begin alike; parts of light, as bulge and disk, have names that do not.  Shapes: n rows.
+# Columns that were measured mainly for some classes: their presence gives the class away, whatever their values.  A
+# redshift that only galaxies have, or a parallax that only stars have, tells how objects were chosen.  Columns that
+# are shares of one whole, as fractions of votes, which sum to 1 or to 100 %, give it away too.  Their names begin
+# alike; parts of light, as bulge and disk, have names that do not.  Shapes: n rows.
 
 MOST_ANSWERS = 12
 WHOLES = (1.0, 100.0)
@@ -200,12 +198,11 @@ def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
     return shares
 
 
-# What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.
-#
-# Counts are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of
-# the rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and
-# the size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled
-# by themselves too.
+# What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.  Counts
+# are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of the
+# rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and the
+# size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled by
+# themselves too.
 
 Choice = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
 """Which rows (n,) of a batch are meant, from the values (n,) of its columns."""

@@ -14,12 +14,11 @@ from catalogs.arrays import holds_text, numbers_of, unique_texts, words_of
 from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import as_numbers
 
-# How much of a class a column tells: the share of the class's entropy that it removes, on rows not looked at.
-#
-# A column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its
+# How much of a class a column tells: the share of the class's entropy that it removes, on rows not looked at.  A
+# column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its
 # own), the classes' shares in each bin are learned on half of the rows, and the log loss is taken on the other half.
-# 1 means all of the entropy, 0 nothing; the estimate is below 0 where there is only noise.
-# Shapes: n rows, K classes.
+# 1 means all of the entropy, 0 nothing; the estimate is below 0 where there is only noise.  Shapes: n rows, K
+# classes.
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -103,10 +102,9 @@ def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> flo
     return 1 - total / baseline if baseline > 0 else 0.0
 
 
-# Columns that are the label in other numbers: x = a + b y to rounding, as the complement of a vote fraction.
-#
-# And the number of votes behind a fraction.  Neither can be told from a good feature by how much it says of the class
-# alone: a fraction that is cut in two classes leaves its copy a little less than all of it.  Shapes: n rows.
+# Columns that are the label in other numbers: x = a + b y to rounding, as the complement of a vote fraction.  And the
+# number of votes behind a fraction.  Neither can be told from a good feature by how much it says of the class alone:
+# a fraction that is cut in two classes leaves its copy a little less than all of it.  Shapes: n rows.
 
 FEWEST_WITH_LABEL = 20
 """Rows that have both the label and the column: in fewer, two columns may agree by chance."""
@@ -202,16 +200,13 @@ def _rounding(values: Floats) -> float:
     return 0.0
 
 
-# Columns that give the class away: by themselves, or only together.
-#
-# By themselves: the column alone removes most of the class's uncertainty on rows not looked at (`information_gain`).
-#
-# Only together: a column that was computed from others with the class in the formula, say a surface brightness from a
-# magnitude and an axis with a correction that depends on the type.  No single one says much; the residual of the
-# numeric identity does.  It is found as the linear combination of the columns, or of their logarithms, that separates
-# the classes best (Fisher's discriminant): its gain is compared with that of every smaller set on the same rows.
-# Pairs and triples are screened by Wilks' lambda, which needs one covariance each, and the best judged on other rows.
-# Shapes: n rows, d columns, K classes.
+# Columns that give the class away: by themselves, or only together.  By themselves: the column alone removes most of
+# the class's uncertainty on rows not looked at (`information_gain`).  Only together: a column that was computed from
+# others with the class in the formula, say a surface brightness from a magnitude and an axis with a correction that
+# depends on the type.  No single one says much; the residual of the numeric identity does.  It is found as the linear
+# combination of the columns, or of their logarithms, that separates the classes best (Fisher's discriminant): its
+# gain is compared with that of every smaller set on the same rows.  Pairs and triples are screened by Wilks' lambda,
+# which needs one covariance each, and the best judged on other rows.  Shapes: n rows, d columns, K classes.
 
 ALONE = 0.6
 """Share of the class's entropy from which a column by itself is suspected."""

@@ -19,10 +19,9 @@ from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
 from catalogs.sky.positions import NeighbourCounter, PositionUnit, is_position, positions
 
-# What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.
-#
-# All other columns are about the object itself.  Names are those of `catalogs/column_names.toml`; where they say
-# nothing, neither does this.
+# What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.  All other
+# columns are about the object itself.  Names are those of `catalogs/column_names.toml`; where they say nothing,
+# neither does this.
 
 DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
 FLUX_UNIT = re.compile(r"(nano)?maggy|nmgy|[munµμ]?jy")
@@ -107,11 +106,10 @@ def _called(role: Naming, column: Column, name: str | None = None) -> bool:
     return role.named(vector) or role.fits(own, name_words(column.name))
 
 
-# Positions that are in other columns than a right ascension and a declination of their own.
-#
-# Catalogues of the CDS have the parts of sexagesimal angles in columns each (`RAh RAm RAs DE- DEd DEm DEs`), others
-# galactic coordinates alone, or both coordinates in one vector.  They are found and said to be positions; a
-# specification names two columns, which have to be made of them.
+# Positions that are in other columns than a right ascension and a declination of their own.  Catalogues of the CDS
+# have the parts of sexagesimal angles in columns each (`RAh RAm RAs DE- DEd DEm DEs`), others galactic coordinates
+# alone, or both coordinates in one vector.  They are found and said to be positions; a specification names two
+# columns, which have to be made of them.
 
 PARTS = ("hours", "sign", "degrees", "minutes", "seconds")
 """Parts of an angle, in order."""
@@ -188,10 +186,9 @@ def _galactic(names: Collection[str]) -> tuple[str, ...]:
     return next(((plain[lon], plain[lat]) for lon, lat in pairs if {lon, lat} <= plain.keys()), ())
 
 
-# What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
-#
-# All of this is uncertain, so no data are changed: `blr inspect` shows it, and `blr init` writes it into a
-# specification that a person reads.
+# What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.  All of
+# this is uncertain, so no data are changed: `blr inspect` shows it, and `blr init` writes it into a specification
+# that a person reads.
 
 Array = np.ndarray[Any, Any]
 
@@ -434,7 +431,6 @@ def bookkeeping(profile: Profile, name: str) -> bool:
 
 
 # The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
-#
 # Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
 # `catalogs.arrays` and the cells of `catalogs.sky.positions`, outliers and leaks in the sample.
 
@@ -520,9 +516,8 @@ def outlier_share(seen: Profile, name: str) -> float:
     return float(np.mean(np.abs(known - middle) > FAR * half)) if high > low else 0.0
 
 
-# Which groups of rows are unlike the others: files of a catalogue, or parts of the sky.
-#
-# Limits are robust and allow for the number of tests.  Shapes: n rows, G groups.
+# Which groups of rows are unlike the others: files of a catalogue, or parts of the sky.  Limits are robust and allow
+# for the number of tests.  Shapes: n rows, G groups.
 
 Floats = NDArray[np.float64]
 SIGMA = 1.4826  # standard deviation of a Gaussian by its median absolute deviation

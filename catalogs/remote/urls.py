@@ -71,11 +71,10 @@ def in_our_words(url: str, error: Exception) -> CatalogError:
     return UnreachableError(f"{place} cannot be read: {why}; try again later")
 
 
-# Tags by which a server identifies the state of a file: the same tag means the same bytes.
-#
-# Only reliable tags are used. An entity tag is used unless it is weak: servers give weak tags to content that they
-# consider equivalent (RFC 9110, 8.8.1). The time of the last change is used together with the size, where it has parts
-# of a second or is a minute past: within the second that it names, the file may change again (8.8.2.2).
+# Tags by which a server identifies the state of a file: the same tag means the same bytes.  Only reliable tags are
+# used.  An entity tag is used unless it is weak: servers give weak tags to content that they consider equivalent (RFC
+# 9110, 8.8.1).  The time of the last change is used together with the size, where it has parts of a second or is a
+# minute past: within the second that it names, the file may change again (8.8.2.2).
 
 CONTENT = (
     "ETag",
@@ -152,9 +151,8 @@ def time_of(value: Any) -> datetime | None:
         return None
 
 
-# URLs as texts: what is one, what of one may be written down, and which lie below others.
-#
-# Passwords and signatures are in the user part and in the query.  Neither is ever shown: not in errors, not in files.
+# URLs as texts: what is one, what of one may be written down, and which lie below others.  Passwords and signatures
+# are in the user part and in the query.  Neither is ever shown: not in errors, not in files.
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*)://([^/?#\\]*)(.*)", re.DOTALL)

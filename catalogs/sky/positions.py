@@ -121,9 +121,8 @@ def _combined(*hashes: Hashes) -> Hashes:
     return total
 
 
-# The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
-# are degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.
-# Shapes: n rows.
+# The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers are
+# degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.  Shapes: n rows.
 
 Array = np.ndarray[Any, Any]
 

@@ -76,10 +76,9 @@ def unnamed(path: Path, line: str, n: int, delimiter: str = " ") -> FormatError:
     )
 
 
-# Text tables as lines: where records begin and end, and how a file is written (its dialect).
-#
-# A record is a line, or several where a quoted field holds line ends.  Lines keep their ends, so that a copy
-# is the same to the byte; LF, CR LF and CR alone all occur.
+# Text tables as lines: where records begin and end, and how a file is written (its dialect).  A record is a line, or
+# several where a quoted field holds line ends.  Lines keep their ends, so that a copy is the same to the byte; LF, CR
+# LF and CR alone all occur.
 
 COMMENT = b"#"
 DELIMITERS = ",;\t|"

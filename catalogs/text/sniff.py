@@ -83,10 +83,9 @@ def require_table(path: Path, head: bytes) -> None:
         )
 
 
-# The types of a text table's columns: inferred once, from all of its rows, and then fixed.
-#
-# Whole numbers are int64, or uint64 where that is needed (identifiers never pass through float); numbers
-# with a zero in front are text, for they are names; times are text, as they are written.
+# The types of a text table's columns: inferred once, from all of its rows, and then fixed.  Whole numbers are int64,
+# or uint64 where that is needed (identifiers never pass through float); numbers with a zero in front are text, for
+# they are names; times are text, as they are written.
 
 ZERO_IN_FRONT = "^[+-]?0[0-9]"
 INTEGER = "^[+-]?[0-9]+$"

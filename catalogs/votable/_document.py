@@ -24,10 +24,9 @@ from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import reading
 from catalogs.metadata.votable_fields import field_type
 
-# The document of a VOTable without the rows of its tables, and where in the file these are.
-#
-# One pass of expat over the whole file, a piece at a time; astropy is given the elements as its own parser would give
-# them, but tables without rows.  What points out of the file, or makes text grow within it, is refused.
+# The document of a VOTable without the rows of its tables, and where in the file these are.  One pass of expat over
+# the whole file, a piece at a time; astropy is given the elements as its own parser would give them, but tables
+# without rows.  What points out of the file, or makes text grow within it, is refused.
 
 BLOCK_BYTES = 1 << 18
 MOST_BESIDE_ROWS = 1 << 26
@@ -273,11 +272,10 @@ def without_prefix(tag: str) -> str:
     return tag.partition(":")[2] or tag
 
 
-# Elements of a VOTable as its document has them, put back into the copy that astropy writes.
-#
-# Astropy reads the value of a PARAM by its type and refuses those that it does not know, as the arrays of texts that
-# STILTS makes of HISTORY cards.  It spells units and numbers anew, and breaks the lines of descriptions within words.
-# So it is given marks in their place, and the originals go where the marks are written.
+# Elements of a VOTable as its document has them, put back into the copy that astropy writes.  Astropy reads the value
+# of a PARAM by its type and refuses those that it does not know, as the arrays of texts that STILTS makes of HISTORY
+# cards.  It spells units and numbers anew, and breaks the lines of descriptions within words.  So it is given marks
+# in their place, and the originals go where the marks are written.
 
 ORIGINAL_MARK = "blr: as it was "
 ELEMENT = re.compile(

@@ -24,7 +24,6 @@ from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable._document import LONGEST_ROW, Data
 
 # The values of a VOTable's field in some rows, as NumPy and as Arrow: their types are what the FIELD says.
-#
 # https://www.ivoa.net/documents/VOTable/20250116/, sections 2.1 and 2.2
 
 Array = np.ndarray[Any, Any]
@@ -140,11 +139,9 @@ def encoded(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield binascii.b2a_base64(rest, newline=False)
 
 
-# The rows of BINARY and BINARY2: fields as they are stored, whole columns at once, from and to arrays.
-#
-# Astropy calls Python for each cell.  What is written is what it writes, to the bit, but for lists of bits, which it
-# has no way to write.
-# https://www.ivoa.net/documents/VOTable/20250116/, section 6
+# The rows of BINARY and BINARY2: fields as they are stored, whole columns at once, from and to arrays.  Astropy calls
+# Python for each cell.  What is written is what it writes, to the bit, but for lists of bits, which it has no way to
+# write. https://www.ivoa.net/documents/VOTable/20250116/, section 6
 
 ENCODINGS = {"char": "ascii", "unicodeChar": "utf_16_be"}
 TRUE, FALSE, UNKNOWN = (np.frombuffer(letters, np.uint8) for letters in (b"Tt1", b"Ff0", b"\0 ?"))
@@ -488,9 +485,8 @@ class BinaryRows(Rows):
         )
 
 
-# The rows of a VOTable that are a FITS binary table inside the document: each as BINARY would have it.
-#
-# Columns of one size, neither scaled nor on a heap, are stored as BINARY stores the fields that describe them.
+# The rows of a VOTable that are a FITS binary table inside the document: each as BINARY would have it.  Columns of
+# one size, neither scaled nor on a heap, are stored as BINARY stores the fields that describe them.
 # https://www.ivoa.net/documents/VOTable/20250116/, section 5.3
 
 CODES = dict(zip((*ELEMENTS, "char"), "BIJKEDCMLXA", strict=True))

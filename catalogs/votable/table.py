@@ -70,11 +70,9 @@ from catalogs.votable._rows import (
     text_size,
 )
 
-# What the words in the cells of TABLEDATA mean, whole columns at once.
-#
-# It is what astropy takes them for, which calls Python for each of them; but an empty cell is missing in any edition of
-# the standard (astropy makes it 0 in integers before 1.3), and what astropy would clip to a type's range, or cut off or
-# add to a vector, is refused.
+# What the words in the cells of TABLEDATA mean, whole columns at once.  It is what astropy takes them for, which
+# calls Python for each of them; but an empty cell is missing in any edition of the standard (astropy makes it 0 in
+# integers before 1.3), and what astropy would clip to a type's range, or cut off or add to a vector, is refused.
 # https://www.ivoa.net/documents/VOTable/20250116/, section 5.1
 
 TRUTHS = dict.fromkeys(("T", "TRUE", "1"), 1) | dict.fromkeys(("F", "FALSE", "0"), 0)
@@ -276,9 +274,8 @@ class TextRows(Rows):
         )
 
 
-# Rows are read once, and wait for their new values, which arrive in batches of another size.
-#
-# They are written as BINARY2.
+# Rows are read once, and wait for their new values, which arrive in batches of another size.  They are written as
+# BINARY2.
 
 OLDEST_WITH_BINARY2 = "1.3"
 WRITTEN_VERSION = "1.3"
@@ -355,8 +352,7 @@ def as_written(resource: Resource) -> Iterator[TableElement]:
 
 
 # Rows are read a piece at a time, whatever the size; all else is read by astropy, and kept: other tables, resources,
-# parameters, groups, coordinate systems.
-# https://www.ivoa.net/documents/VOTable/
+# parameters, groups, coordinate systems. https://www.ivoa.net/documents/VOTable/
 
 FORMAT = "votable"
 WAITING_BYTES = 1 << 23
