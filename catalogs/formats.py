@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
 from catalogs import hats
 from catalogs.catalog.catalog import ONE_ANNOTATED, Catalog, annotated_names, apart, require_same_units
-from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_alone
 from catalogs.files import (
     COMPRESSED_SUFFIXES,
     expand,
@@ -137,7 +137,9 @@ def open_catalog(
 
 def open_listing(listing: Listing, table: str | int | None = None) -> Catalog:
     """Open the Parquet files of a listing as one catalogue."""
-    catalog = parquet.open_remote(listing.root, listing.all_files(), table)
+    require_alone(listing.root, table)
+    root, files = Path(PurePosixPath(listing.root).name), listing.all_files()
+    catalog = parquet.opened_together(root, [file.key for file in files], files)
     return replace(catalog, path=Path(listing.name))
 
 

@@ -283,7 +283,7 @@ BLOCK_ROWS = 1 << 14
 
 
 class _Field:
-    """A field of a row of so many characters: where its characters are, and what becomes of it."""
+    """A field of a row of so many characters: where its characters are, how it is `stored`, and what is no value."""
 
     def __init__(self, header: Header, number: int, row_width: int) -> None:
         form, start = header.text(f"TFORM{number}") or "", header.integer(f"TBCOL{number}") - 1
@@ -297,28 +297,15 @@ class _Field:
         self.name = header.text(f"TTYPE{number}") or f"col{number}"
         null = header.text(f"TNULL{number}")
         self.null = None if null is None else null.strip().encode()
-
-    @property
-    def stored(self) -> np.dtype[Any]:
-        """How the binary table stores it."""
-        if self.code == "A":
-            return np.dtype(f"S{self.width}")
+        integer = ">i4" if self.width <= NARROW else ">i8"
+        self.stored = np.dtype({"A": f"S{self.width}", "I": integer}.get(self.code, ">f8"))
+        self.left_out: int | float | bytes = b"" if self.code == "A" else np.nan
         if self.code == "I":
-            return np.dtype(">i4" if self.width <= NARROW else ">i8")
-        return np.dtype(">f8")
-
-    @property
-    def left_out(self) -> int | float | bytes:
-        """What stands for a value that is not there."""
-        if self.code == "I":
-            return int(np.iinfo(self.stored).min)
-        return b"" if self.code == "A" else np.nan
+            self.left_out = int(np.iinfo(self.stored).min)
 
     def cards(self) -> Iterator[bytes]:
         """Yield the cards that differ from the ASCII table's."""
-        form = {"S": f"{self.width}A", "i": "J" if self.stored.itemsize == 4 else "K", "f": "D"}[
-            self.stored.kind
-        ]
+        form = {">i4": "J", ">i8": "K", ">f8": "D"}.get(self.stored.str, f"{self.width}A")
         yield from text_cards(f"TFORM{self.number}", form)
         if isinstance(self.left_out, int):
             yield integer_card(f"TNULL{self.number}", self.left_out)

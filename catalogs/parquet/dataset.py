@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase, BufferedReader
 from itertools import groupby, islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -522,12 +522,6 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
     if not files:
         raise FormatError(f"{path} holds no Parquet file; expected names ending in {', '.join(SUFFIXES)}")
     return open_files(root, files)
-
-
-def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None = None) -> Catalog:
-    """Open files that lie elsewhere, below a root, as one catalogue."""
-    require_alone(root, table)
-    return opened_together(Path(PurePosixPath(root).name), [file.key for file in files], files)
 
 
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:

@@ -43,9 +43,10 @@ def about_the_distance(column: Column) -> bool:
 
 def about_a_flux(column: Column) -> bool:
     """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) do not count."""
-    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
-    named = _called(column_names().flux, column)
-    return ucd.startswith("phot.flux") or bool(FLUX_UNIT.fullmatch(unit)) or named
+    said = (column.ucd or "").lower().startswith("phot.flux") or FLUX_UNIT.fullmatch(
+        (column.unit or "").lower()
+    )
+    return bool(said) or _called(column_names().flux, column)
 
 
 def about_a_magnitude(column: Column) -> bool:
@@ -87,8 +88,7 @@ def about_an_error(column: Column) -> bool:
 
 def about_dust(column: Column) -> bool:
     """Say whether a column is the Galaxy's extinction, which is a matter of the place on the sky."""
-    ucd = (column.ucd or "").lower()
-    return ucd.startswith("phys.absorption") or _called(column_names().dust, column)
+    return (column.ucd or "").lower().startswith("phys.absorption") or _called(column_names().dust, column)
 
 
 def about_the_observation(column: Column) -> bool:

@@ -355,11 +355,8 @@ def _is_precondition(error: BaseException | None) -> bool:
     while error is not None:
         answer = getattr(error, "response", None)
         code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
-        names = {
-            str(code),
-            *(str(getattr(error, name, "")) for name in ("status_code", "error_code", "code")),
-        }
-        if names & PRECONDITION or isinstance(error, FileExistsError):
+        codes = {str(getattr(error, name, "")) for name in ("status_code", "error_code", "code")}
+        if {*codes, str(code)} & PRECONDITION or isinstance(error, FileExistsError):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -137,14 +137,6 @@ def is_plain(block: Block) -> bool:
     return not any(mark in data for mark in NOT_PLAIN if mark[-1:] in data)
 
 
-def line_end(data: bytes) -> bytes | None:
-    """Return what all lines end with; None where they differ."""
-    feeds, returns = data.count(b"\n"), data.count(b"\r")
-    if not (feeds and returns):
-        return b"\r" if returns else b"\n"
-    return b"\r\n" if feeds == returns == data.count(b"\r\n") else None
-
-
 def whole_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
     """Yield a stream, cut behind the ends of lines; DamagedFileError where a line does not end."""
     rest, before_rest = b"", 0
@@ -308,8 +300,10 @@ def append_values(
     above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
         for data, records in blocks(old, dialect, source):
-            plain = above is None and stay is None and is_plain((data, records))
-            if plain and (end := line_end(data)) is not None:
+            feeds, returns = data.count(b"\n"), data.count(b"\r")
+            end = b"\r\n" if feeds and returns else b"\r" if returns else b"\n"
+            alike = not (feeds and returns) or feeds == returns == data.count(end)
+            if alike and above is None and stay is None and is_plain((data, records)):
                 rows = data.splitlines()
                 pairs = zip(rows, taken(values, len(rows), source), strict=True)
                 new.write(end.join(map(dialect.delimiter.encode().join, pairs)))

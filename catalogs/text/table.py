@@ -187,7 +187,12 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     with explained(path):
         if head and head[0].startswith(ECSV_MARK):
             dialect, columns = ecsv_dialect(head, path)
-            more = len(other_meta(header_text(head[: dialect.header])))
+            lines = header_text(head[: dialect.header]).split("\n")
+            at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), len(lines))
+            inside = (line for line in lines[at + 1 :] if line.startswith(("-", " ")))
+            # Lines of the table's metadata that no annotation wrote.
+            more = sum(not OWN_LINE.match(line) for line in inside)
+            more += at < len(lines) and lines[at].rstrip() != META
             texts = (ECSV_NULL, *missing)
             partition = TextPartition(
                 path, path.name, 0, ECSV, dialect, columns, missing=texts, comments=more
@@ -316,15 +321,6 @@ def own_meta(text: str) -> dict[str, str]:
     with suppress(EcsvHeaderError):
         return meta_provenance({key: value for key, value, _ in read_items(text)})
     return {}
-
-
-def other_meta(text: str) -> list[str]:
-    """Return the lines of a header's metadata that no annotation wrote."""
-    lines = text.split("\n")
-    at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), len(lines))
-    inside = [line for line in lines[at + 1 :] if line.startswith(("-", " "))]
-    more = [lines[at]] if at < len(lines) and lines[at].rstrip() != META else []
-    return more + [line for line in inside if not OWN_LINE.match(line)]
 
 
 def with_meta(lines: list[str], entries: Mapping[str, str], *, slim: bool) -> list[str]:

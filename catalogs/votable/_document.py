@@ -334,12 +334,6 @@ class Originals:
         self.texts.append(text)
         return f"{ORIGINAL_MARK}{len(self.texts) - 1}"
 
-    def mark_new(self, file: VOTableFile) -> None:
-        """Put marks in the place of the descriptions of new fields."""
-        for element in file.iter_fields_and_params():
-            if element.description and not str(element.utype or "").startswith(ORIGINAL_MARK):
-                element.description = self.mark(element.description)
-
     def restored(self, document: bytes, file: VOTableFile) -> bytes:
         """Return a document that astropy wrote of the file, with the originals where their marks are.
 

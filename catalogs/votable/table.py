@@ -39,6 +39,7 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError, require
 from catalogs.files import Stamp, atomic_path, check_unchanged, first_bytes, stamp, writing_like
 from catalogs.votable._document import (
     LONGEST_ROW,
+    ORIGINAL_MARK,
     Data,
     Originals,
     add_columns,
@@ -319,7 +320,9 @@ def write(
         for name in record.names or ():
             if record[name].kind == "O":
                 table.array.data[name] = None
-    originals.mark_new(file)
+    for element in file.iter_fields_and_params():  # of the new fields
+        if element.description and not str(element.utype or "").startswith(ORIGINAL_MARK):
+            element.description = originals.mark(element.description)
     document = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
