@@ -209,14 +209,6 @@ def write_csv(folder: Path) -> Path:
     return folder / "sample.csv"
 
 
-WRITERS: dict[str, Callable[[Path], Path]] = {
-    "fits": write_fits,
-    "parquet": write_parquet,
-    "hats": write_hats,
-    "votable": write_votable,
-    "ecsv": write_ecsv,
-    "csv": write_csv,
-}
 NAMES = {
     "fits": "FITS",
     "parquet": "Parquet",
@@ -225,3 +217,4 @@ NAMES = {
     "ecsv": "ECSV",
     "csv": "CSV",
 }
+WRITERS: dict[str, Callable[[Path], Path]] = {name: globals()[f"write_{name}"] for name in NAMES}

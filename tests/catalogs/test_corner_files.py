@@ -51,14 +51,7 @@ REFUSALS = (
 """All ways in which these files are refused."""
 
 READ = {
-    "fits": {
-        "btable.fits",
-        "table.fits",
-        "tb.fits",
-        "tdim.fits",
-        "theap-gap.fits",
-        "variable_length_table.fits",
-    },
+    "fits": {f"{n}.fits" for n in ["btable", "table", "tb", "tdim", "theap-gap", "variable_length_table"]},
     "compressed": set(),
     "votable": {"names.xml", "tb.fits.xml", "nonstandard_units.xml"},
     "misc": set(),

@@ -126,9 +126,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no file matches"):
         catalogs.open(tmp_path / "x*.fits")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        FormatError, match=r"empty holds no catalogue.*/empty is empty: is its disk mounted\?"
-    ):
+    with pytest.raises(FormatError, match=r"holds no catalogue.*/empty is empty: is its disk mounted\?"):
         catalogs.open(tmp_path / "empty")
     (tmp_path / "empty" / "notes.md").touch()
     with pytest.raises(FormatError, match=r"holds no catalogue.*known are: notes\.md"):
@@ -235,10 +233,7 @@ def test_files_in_different_units_are_not_one_catalogue(
     if not refused:
         assert catalogs.open(tmp_path).column("mag").unit == "mag"
         return
-    with pytest.raises(
-        FormatError,
-        match=r"'mag' is in 'mag' in the first and in 'mmag' in the second; name the files one by",
-    ):
+    with pytest.raises(FormatError, match=r"'mag' is in 'mag' in the first and in 'mmag' in the second"):
         catalogs.open(tmp_path)
 
 

@@ -148,16 +148,11 @@ def test_the_table_is_chosen_by_name_number_or_columns(tmp_path: Path) -> None:
 
 def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
     path = several(tmp_path / "t.fits", "A", "B", "B")
-    with pytest.raises(
-        CatalogError,
-        match="holds 3 tables, expected one of 2 'A', 3 'B', 4 'B'; name one, or give its number",
-    ):
+    with pytest.raises(CatalogError, match="holds 3 tables, expected one of 2 'A', 3 'B', 4 'B'; name one"):
         fits.open(path)
     with pytest.raises(CatalogError, match="holds 3 tables"):
         fits.open(path, columns=["x"])
-    with pytest.raises(
-        CatalogError, match=r"holds 3 tables, none with all columns \(3 lacks \['y'\]\), expected"
-    ):
+    with pytest.raises(CatalogError, match=r"holds 3 tables, none with all columns \(3 lacks \['y'\]\)"):
         fits.open(path, columns=["x", "only_1", "y"])
     with pytest.raises(CatalogError, match="2 tables called 'B'"):
         fits.open(path, "B")
@@ -218,7 +213,7 @@ def test_a_table_by_columns_is_refused(tmp_path: Path) -> None:
     table = Table({"name": [["a", "b", "c"]], "x": [[1.0, 2.0, 3.0]], "place": np.zeros((1, 3, 2))})
     table.write(tmp_path / "t.fits")
     with pytest.raises(
-        FormatError, match=r"got one row whose 3 columns are vectors of 3 elements .*stilts tcopy"
+        FormatError, match=r"one row whose 3 columns are vectors of 3 elements .*stilts tcopy"
     ):
         fits.open(tmp_path / "t.fits")
     table["id"] = [7]
@@ -328,9 +323,7 @@ def test_what_was_left_out_is_null(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_damage(tmp_path: Path) -> None:
     path = replaced(make(tmp_path / "t.fits"), b"  -22", b"  -2x")
-    with pytest.raises(
-        DamagedFileError, match=r"column 'n' has a value that is not a number in rows 0 to 3.*2X"
-    ):
+    with pytest.raises(DamagedFileError, match=r"'n' has a value that is not a number in rows 0 to 3.*2X"):
         fits.open(path)
 
 

@@ -141,8 +141,7 @@ def test_no_new_column(tmp_path: Path) -> None:
     path = write_rich(tmp_path / "a.parquet")
     (out,) = annotate(parquet.open(path), tmp_path / "out", (), lambda _: {}, read=["row"])
     assert pq.read_schema(out).equals(pq.read_schema(path))
-    old, new = (pq.read_table(p, columns=["row", "x"]).to_pandas() for p in (path, out))
-    assert new.equals(old)
+    assert pd.read_parquet(out, columns=["row", "x"]).equals(pd.read_parquet(path, columns=["row", "x"]))
 
 
 NEW = (catalogs.NewColumn("blr_p", pa.float32(), "stat.probability"),)
@@ -230,10 +229,8 @@ def test_types_of_files_without_rows_give_way(tmp_path: Path, place: int) -> Non
     tables.insert(place, empty)
     catalog = parquet.open(write_all(tmp_path / "in", tables))
     assert [str(c.datatype) for c in catalog.columns] == ["int64", "string"]
-    assert pa.Table.from_batches(catalog.batches(["id", "s"])).to_pydict() == {
-        "id": [2**60, 2**60 + 1],
-        "s": ["a", "b"],
-    }
+    found = pa.Table.from_batches(catalog.batches(["id", "s"])).to_pydict()
+    assert found == {"id": [2**60, 2**60 + 1], "s": ["a", "b"]}
     files = catalogs.annotate(catalog, tmp_path / "out", NEW, half, read=["id"])
     assert pq.read_schema(files[place]).field("s").type == pa.float64()
 
@@ -249,11 +246,7 @@ def test_the_unit_is_any_files_and_all_agree_with_it(tmp_path: Path) -> None:
     catalog = parquet.open(write_all(tmp_path / "agree", [stating(None), stating("nJy"), stating("nJy")]))
     assert catalog.column("flux").unit == "nJy"
     tables = [stating(None), stating("nJy"), stating("mJy")]
-    refused(
-        tmp_path / "differ",
-        tables,
-        r"1\.parquet and .*2\.parquet cannot be read as one catalogue.*'flux' is in 'nJy'.*'mJy'",
-    )
+    refused(tmp_path / "differ", tables, r"1\.parquet and .*2\.parquet cannot .*'flux' is in 'nJy'.*'mJy'")
 
 
 def test_matrices_of_another_shape_are_refused(tmp_path: Path) -> None:
@@ -273,7 +266,7 @@ def test_another_table_among_the_files_is_refused(tmp_path: Path) -> None:
     refused(
         tmp_path / "in",
         tables,
-        r"1\.parquet and .*0\.parquet.*of their 4 and 2 columns, 1 have the same name, expected half",
+        r"1\.parquet and .*0\.parquet.*of their 4 and 2 columns, 1 have the same name",
     )
     tables[0] = pa.table({"ra": [1.0], "dec": [2.0]})
     assert parquet.open(write_all(tmp_path / "half", tables)).n_rows == 4

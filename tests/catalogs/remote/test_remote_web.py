@@ -83,11 +83,7 @@ def test_what_a_catalogue_is_called(web: Web) -> None:
     [
         ("404", CatalogError, r"there is no http.*small.parquet; correct the URL"),
         ("410", CatalogError, r"there is no http.*small.parquet; correct the URL"),
-        (
-            "403",
-            CatalogError,
-            r"small.parquet may not be read: the server answered 403; check the credentials",
-        ),
+        ("403", CatalogError, r"may not be read: the server answered 403; check the credentials"),
         ("500", UnreachableError, r"small.parquet cannot be read: the server answered 500; try again later"),
         ("503", UnreachableError, r"small.parquet cannot be read: the server answered 503; try again later"),
         ("unknown", FormatError, r"does not state the size of .*small.parquet"),
@@ -112,10 +108,7 @@ def test_a_folder_within_that_cannot_be_listed_is_not_passed_over(web: Web, stat
     ("word", "message"),
     [
         ("cut", r"cannot be read: .*; try again later"),
-        (
-            "fewer",
-            r"gave 0 bytes|gave [\d,]+ bytes, expected [\d,]+; the file changed or the connection broke",
-        ),
+        ("fewer", r"gave [\d,]+ bytes, expected [\d,]+; the file changed or the connection broke"),
     ],
 )
 def test_fewer_bytes_than_promised(web: Web, tmp_path: Path, word: str, message: str) -> None:
@@ -198,41 +191,16 @@ def test_quoted_slashes_in_the_values_of_folders(web: Web) -> None:
 
 def test_links_of_all_kinds(web: Web) -> None:
     """As servers write them: sorting, the folder above, other hosts, other schemes, the page itself, ways out."""
-    links = [
-        "?C=N;O=D",
-        "../",
-        "/",
-        "./",
-        "#top",
-        "b.parquet",
-        f"{web.url}/page/c.parquet",
-        "/page/d.parquet",
-    ]
-    links += [
-        "https://evil.net/page/e.parquet",
-        "//evil.net/f.parquet",
-        "javascript:g.parquet",
-        "../h.parquet",
-    ]
-    links += [
-        "%2e%2e/i.parquet",
-        "..%2fj.parquet",
-        "k.parquet?x=1",
-        "_l.parquet",
-        ".m.parquet",
-        "/other/n.parquet",
-    ]
-    page = "".join(f'<a href="{link}">x</a>' for link in links)
+    links = f"?C=N;O=D ../ / ./ #top b.parquet {web.url}/page/c.parquet /page/d.parquet ../h.parquet k.parquet?x=1"
+    links += " https://evil.net/page/e.parquet //evil.net/f.parquet javascript:g.parquet %2e%2e/i.parquet"
+    links += " ..%2fj.parquet _l.parquet .m.parquet /other/n.parquet"
+    page = "".join(f'<a href="{link}">x</a>' for link in links.split())
     (web.folder / "page").mkdir(exist_ok=True)
     (web.folder / "page" / "index.html").write_text(f"<html>{page}</html>")
     listing = remote_listing(f"{web.url}/page/", SUFFIXES)
     assert isinstance(listing, Listing)
     keys = {place.key for place in listing.places}
-    assert (
-        {"b.parquet", "c.parquet", "d.parquet"}
-        <= keys
-        <= {"b.parquet", "c.parquet", "d.parquet", "javascript:g.parquet"}
-    )
+    assert keys - {"javascript:g.parquet"} == {"b.parquet", "c.parquet", "d.parquet"}
 
 
 def test_what_is_no_page_of_links_is_not_read_as_one(web: Web) -> None:

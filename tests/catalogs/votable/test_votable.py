@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import astropy.io.votable as astropy_votable
 import numpy as np
@@ -63,15 +64,8 @@ def test_annotated(tmp_path: Path, serialisation: str, suffix: str) -> None:
     plain = sample(tmp_path / "a.vot", tabledata_format=serialisation)
     path = tmp_path / f"b.vot{suffix}"
     path.write_bytes(SQUEEZE[suffix](plain.read_bytes()))
-    (out,) = annotate(
-        votable.open(path),
-        tmp_path / "out",
-        COLUMNS,
-        computing(3),
-        read=["row"],
-        rows=2,
-        provenance=PROVENANCE,
-    )
+    how: dict[str, Any] = {"read": ["row"], "rows": 2, "provenance": PROVENANCE}
+    (out,) = annotate(votable.open(path), tmp_path / "out", COLUMNS, computing(3), **how)
     assert out.name == path.name
     assert (out.read_bytes()[:1] == b"<") == (not suffix)
     old, new = votable.open(path), votable.open(out)
@@ -171,15 +165,9 @@ def test_each_of_several_tables_has_its_rows(tmp_path: Path, chosen: str) -> Non
 
 def test_slim(tmp_path: Path) -> None:
     """Only the columns to keep and the new ones; no other table."""
-    (out,) = annotate(
-        votable.open(several(tmp_path / "a.vot"), "second"),
-        tmp_path / "out",
-        (NewColumn("p", pa.float32()),),
-        lambda b: {"p": np.ones(b.num_rows, np.float32)},
-        read=["a"],
-        mode="slim",
-        keep=["b"],
-    )
+    cat, new = votable.open(several(tmp_path / "a.vot"), "second"), {"p": np.ones(2, np.float32)}
+    how: dict[str, Any] = {"read": ["a"], "mode": "slim", "keep": ["b"]}
+    (out,) = annotate(cat, tmp_path / "out", (NewColumn("p", pa.float32()),), lambda _: new, **how)
     catalog = votable.open(out)
     assert catalog.names == ("b", "p")
     assert next(catalog.batches(["b"])).to_pydict() == {"b": [4.0, 5.0]}

@@ -172,38 +172,23 @@ REFUSED = {
     "a bit": (of('datatype="bit" arraysize="2"', "12"), "'2' in 'x' is not of datatype bit with arraysize 2"),
     "too many elements": (
         of('datatype="float" arraysize="2"', "1 2 3"),
-        "'1 2 3' in 'x' is not of datatype float with arraysize 2",
+        "'1 2 3' in 'x' is not .* with arraysize 2",
     ),
-    "too few elements": (
-        of('datatype="float" arraysize="2"', "1"),
-        "'1' in 'x' is not of datatype float with arraysize 2",
-    ),
+    "too few elements": (of('datatype="float" arraysize="2"', "1"), "'1' in 'x' is not .* with arraysize 2"),
     "half a pair": (
         of('datatype="float" arraysize="2x*"', "1 2 3"),
-        "'1 2 3' in 'x' is not of datatype float with arraysize 2x",
+        "'1 2 3' in 'x' is not .* with arraysize 2x",
     ),
     "half a complex number": (
         of('datatype="floatComplex"', "1"),
         "'1' in 'x' is not of datatype floatComplex",
     ),
-    "an array with a gap": (
-        of('datatype="int" arraysize="2"', "1 nan"),
-        "an array in 'x' has too few elements",
-    ),
-    "a list with a gap": (
-        of('datatype="int" arraysize="*"', "1 nan"),
-        "an array in 'x' has too few elements",
-    ),
+    "an array with a gap": (of('datatype="int" arraysize="2"', "1 nan"), "array in 'x' has too few elements"),
+    "a list with a gap": (of('datatype="int" arraysize="*"', "1 nan"), "array in 'x' has too few elements"),
     "encoded cells": (PLAIN.replace(b"<TD>", b'<TD encoding="base64">'), "a cell has the encoding base64"),
-    "too few cells": (
-        PLAIN.replace(b"<TD>5</TD>", b""),
-        "row 2 has 1 cells; expected 0, as many as the first",
-    ),
+    "too few cells": (PLAIN.replace(b"<TD>5</TD>", b""), "row 2 has 1 cells; expected 0"),
     "too many cells": (PLAIN.replace(b"<TD>6</TD>", b"<TD/><TD/>"), "row 2 has 2 cells; expected 1"),
-    "too many cells throughout": (
-        PLAIN.replace(b"<TD>", b"<TD/><TD>"),
-        "it has 1 fields but 2 cells in each row",
-    ),
+    "too many cells throughout": (PLAIN.replace(b"<TD>", b"<TD/><TD>"), "1 fields but 2 cells in each row"),
     "other elements": (PLAIN.replace(b"5", b"<b>5</b><TD/>"), "row 2 has 1 cells; expected 2"),
     "cut in a row": (PLAIN[: PLAIN.index(b"6")], "is damaged: no element found"),
     "cut behind the rows": (PLAIN[: PLAIN.index(b"</TABLE>")], "is damaged: no element found"),
@@ -228,20 +213,17 @@ REFUSED = {
     "unknown entities": (of('datatype="char"', "&eacute;"), "undefined entity"),
     "Parquet": (
         PLAIN.replace(b"TABLEDATA", b"PARQUET").replace(b"<TR>", b"<STREAM/><TR>"),
-        "its data as PARQUET in base64",
+        "its data as PARQUET",
     ),
     "gzip in the document": (
         PLAIN.replace(b"TABLEDATA", b"BINARY").replace(b"<TR>", b'<STREAM encoding="gzip"/><TR>'),
-        "its data as BINARY in gzip",
+        "BINARY in gzip",
     ),
     "wide beyond belief": (
         of('datatype="double" arraysize="100000x1000000*"', ""),
-        "a FIELD with arraysize '100000x1000000\\*', expected at most",
+        "arraysize '100000x1000000\\*', expected at most",
     ),
-    "wide all together": (
-        of('datatype="doubleComplex" arraysize="8000000"', ""),
-        "fields of 128000000 to 128000000 bytes",
-    ),
+    "wide all together": (of('datatype="doubleComplex" arraysize="8000000"', ""), "fields of 128000000 to"),
     "rows of no bytes": (
         PLAIN.replace(b"TABLEDATA", b"BINARY")
         .replace(b"int", b'char" arraysize="0')
@@ -273,18 +255,9 @@ def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.Monk
     for data, message in (
         (PLAIN.replace(b"5", long), "what follows row 0 of a table has more"),
         (PLAIN.replace(b"6", b"<TD/>" * 1000), "what follows row 1 of a table has more"),
-        (
-            PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long),
-            "MB of text beside the rows of its tables",
-        ),
-        (
-            PLAIN.replace(b"<RESOURCE>", b"<INFO name='a' value='b'/>" * 99),
-            "MB of text beside the rows of its tables",
-        ),
-        (
-            PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000),
-            "MB of text beside the rows of its tables",
-        ),
+        (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long), "MB of text beside the rows"),
+        (PLAIN.replace(b"<RESOURCE>", b"<INFO name='a' value='b'/>" * 99), "MB of text beside the rows"),
+        (PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000), "MB of text beside the rows"),
     ):
         path.write_bytes(data)
         with pytest.raises(FormatError, match=message):
