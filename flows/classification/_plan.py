@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,32 +36,6 @@ from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging
 from flows.runs.results import CensusAsked
 from flows.specification.specification import Specification, specification_hash
-
-# Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed.
-
-
-def hashed_on(engine: Engine, paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the SHA-256 of files, read by the workers of an engine; without files that are gone."""
-    places = {str(path.absolute()): path for path in paths}
-    found = {
-        places[place]: result
-        for place, result in engine.map(hash_file, places)
-        if isinstance(result, str) and result
-    }
-    for path in places.values():
-        if path not in found:  # deleted, or not reachable from a worker
-            with suppress(FileNotFoundError):
-                found[path] = file_sha256(path)
-    return found
-
-
-def hash_file(path: str) -> str:
-    """Return the SHA-256 of a file; '' where it is not there."""
-    try:
-        return file_sha256(Path(path))
-    except FileNotFoundError:
-        return ""
-
 
 # The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
 #
@@ -145,11 +119,6 @@ class Job:
         """Return the path of the file relative to the output folder, or its URL."""
         return self.url or os.path.relpath(self.path, out)
 
-    def finished_as(self, listed: Output) -> Job:
-        """Return the job of a file whose output is there; for a fetched file, the server's tag is stored."""
-        learned = self.url is not None and (listed.input_path, listed.input.tag) != (self.url, self.state.tag)
-        return replace(self, why="", finished=self.named(listed) if learned else listed, learned=learned)
-
     def named(self, output: Output) -> Output:
         """Return an output as one of the file that was fetched."""
         return replace(output, input=self.state, input_path=self.url or output.input_path)
@@ -167,24 +136,35 @@ def find_jobs(
 ) -> Iterator[Job]:
     """Yield the jobs of files, without files that are gone since they were opened."""
     states: dict[Path, FileState] = {}
-    uncertain: list[Path] = []
+    uncertain: dict[
+        str, Path
+    ] = {}  # inputs in another state than the recorded one: only the content says more
     for _, file, _, name in files:
         outputs = (before.find(name) if before else None, work.staging.recorded(name))
         known = [output.input for output in outputs if output is not None]
         states[file.path] = file.state(() if verify else known)
         if known and not states[file.path].sha256:
-            uncertain.append(file.path)
-    found = hashed_on(engine, uncertain) if uncertain else {}
-    gone = set(uncertain) - found.keys()
+            uncertain[str(file.path.absolute())] = file.path
+    answers = dict(engine.map(_hash, uncertain)) if uncertain else {}
+    for place, path in uncertain.items():
+        said = answers[place]  # by a worker, which may not reach the file
+        if found := (isinstance(said, str) and said) or _hash(place):
+            states[path] = replace(states[path], sha256=found)
+        else:
+            del states[path]
     catalogues = {catalogue: catalogue.unlisted() for catalogue in {catalogue for catalogue, *_ in files}}
     for catalogue, file, partition, name in files:
-        path = file.path
-        if path in gone:
-            continue
-        state = states[path] if path not in found else replace(states[path], sha256=found[path])
-        job = Job(catalogues[catalogue], file, name, partition.n_rows, state)
-        with suppress(FileNotFoundError):
-            yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
+        if file.path in states:
+            job = Job(catalogues[catalogue], file, name, partition.n_rows, states[file.path])
+            with suppress(FileNotFoundError):
+                yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
+
+
+def _hash(path: str) -> str:
+    """Return the SHA-256 of a file; '' where it is not there."""
+    with suppress(FileNotFoundError):
+        return file_sha256(Path(path))
+    return ""
 
 
 def _looked_up(
@@ -201,7 +181,9 @@ def _looked_up(
     unchanged = listed is not None and listed.input.sha256 == job.state.sha256
     intact = listed is not None and listed.is_in(final, verify=verify)
     if listed is not None and same and intact and unchanged:
-        return job.finished_as(listed)
+        # Of a fetched file, the server's new tag is stored.
+        learned = job.url is not None and (listed.input_path, listed.input.tag) != (job.url, job.state.tag)
+        return replace(job, why="", finished=job.named(listed) if learned else listed, learned=learned)
     staged = staging.find(job.name, job.state)
     if not final.exists():
         there = "nothing"
@@ -273,8 +255,10 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
     Both name the slim mode where it would help.
     """
     needed, slim = (needed_bytes(jobs, columns, which) for which in (mode, "slim"))
-    share = f"about {slim / max(needed, 1):.1%} of that size"
-    advice = f'mode = "slim" under [output] writes identifier, position and the new columns only, {share}'
+    advice = (
+        'mode = "slim" under [output] writes identifier, position and the new columns only, about '
+        f"{slim / max(needed, 1):.1%} of that size"
+    )
     try:
         check_free_space(out, needed)
     except StorageError as error:
@@ -395,7 +379,11 @@ def make_plan(
     spec_hash = specification_hash(specification)
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
-    known = _still_quarantined(catalogues, out, before) if before and same and not verify else {}
+    known: dict[Path, Problem] = {}
+    if before and same and not verify:  # what could not be annotated the last time, and has not changed since
+        bad = {q.input_path: q for q in before.quarantined if q.input is not None}
+        listed = ((f, bad.get(os.path.relpath(f.path, out))) for c in catalogues for f in c.files if bad)
+        known = {file.path: q for file, q in listed if q and file.seen.is_like(q.input)}
     units: set[UnitRemark] = set()
 
     def check(catalog: Catalog) -> None:
@@ -412,38 +400,32 @@ def make_plan(
             "that is right, state the unit under [target.units]; if not, compute the column under [target.expressions]"
         )
     errors = [*failed.values(), *(error for *_, error in brought.failed)]
-    if errors and not (
-        files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
-    ):
+    others = files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
+    if errors and not others:
         raise errors[0]
-    _check_names_distinct(files, brought)
-    names = {name for *_, name in files}
-    if before is not None and not same and policy != "release":
-        _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
+    _check_names(files, brought, None if same or policy == "release" else before, work, policy)
     jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
-    compared = None
-    if policy == "release" and before is not None:
-        compared = (out, before.prefix, tuple(before.classes))
+    compared = (out, before.prefix, tuple(before.classes)) if policy == "release" and before else None
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
     fresh += [Problem(name, url, reason(error), None) for name, url, error in brought.failed]
-    return _with_adopted(
-        Plan(
-            replace(work, n_files=len(jobs), before=compared),
-            jobs,
-            before,
-            same,
-            policy,
-            quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
-            deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()}
-            | brought.deferred,
-            brought=brought,
-            advice=advice,
-        )
+    plan = Plan(
+        replace(work, n_files=len(jobs), before=compared),
+        jobs,
+        before,
+        same,
+        policy,
+        quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
+        deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
+        brought=brought,
+        advice=advice,
     )
+    named = plan.names.union(o.name for o in (before.outputs if before else ()))
+    records = work.staging.published_records(others=policy == "release")
+    return replace(plan, adopted=tuple(o for o in records if o.name not in named))
 
 
 def brought_for(mirror: Mirror, sources: Sequence[Source], work: Work, *, verify: bool) -> Brought:
@@ -461,9 +443,8 @@ def _quarantined(
     state = None
     with suppress(OSError):  # it cannot be read at all
         state = InputFile.at(path, origin).state([known.input] if known else [])
-    if origin is None:
-        return Problem(name, os.path.relpath(path, out), reason(error), state)
-    return Problem(name, origin.url, brought.spoken(reason(error)), state)
+    place = os.path.relpath(path, out) if origin is None else origin.url
+    return Problem(name, place, brought.spoken(reason(error)), state)
 
 
 def reason(error: Exception) -> str:
@@ -488,49 +469,27 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
     return unchecked(here.reader, catalog, scorer.model.columns)
 
 
-def _still_quarantined(
-    catalogues: Sequence[InputCatalogue], out: Path, before: Manifest
-) -> dict[Path, Problem]:
-    """Return the files that could not be annotated the last time, and have not changed since."""
-    known = {q.input_path: q for q in before.quarantined if q.input is not None}
-    if not known:
-        return {}
-    files = ((file, known.get(os.path.relpath(file.path, out))) for c in catalogues for file in c.files)
-    return {file.path: q for file, q in files if q and file.seen.is_like(q.input)}
-
-
-def _with_adopted(plan: Plan) -> Plan:
-    """Return the plan with the outputs to which killed runs gave final names without listing them."""
-    listed = plan.before.outputs if plan.before else ()
-    known = plan.names.union(o.name for o in listed)
-    records = plan.work.staging.published_records(others=plan.policy == "release")
-    adopted = tuple(o for o in records if o.name not in known)
-    return plan if not adopted else replace(plan, adopted=adopted)
-
-
-def _check_names_distinct(files: Sequence[OpenedFile], brought: Brought) -> None:
+def _check_names(
+    files: Sequence[OpenedFile], brought: Brought, others: Manifest | None, work: Work, policy: Policy
+) -> None:
+    """Raise an error where outputs have one name, or do not replace all of `others`, of another model or settings."""
     first = {name: Path("a file at a URL") for name in brought.left_out()}
     for *_, partition, name in files:
-        path = partition.path
-        other = first.setdefault(name, path)
-        if other != path:
+        if (path := first.setdefault(name, partition.path)) != partition.path:
             raise UsageError(
-                f"got {other} and {path}, whose outputs would have the same name, expected different names; "
+                f"got {path} and {partition.path}, whose outputs would have the same name, expected different names; "
                 "classify them into two folders"
             )
-
-
-def _check_replaceable(
-    before: Manifest, names: set[str], model: Model, out: Path, *, overwrite: bool
-) -> None:
-    """Raise OutputExistsError where outputs of another model or specification would not all be replaced."""
-    other = f"the model {before.model}" if before.model != model.label else "another specification"
-    if not overwrite:
+    if others is None:
+        return
+    out, label, names = work.staging.out, work.model.label, {name for *_, name in files}
+    other = f"the model {others.model}" if others.model != label else "another specification"
+    if policy != "overwrite":
         raise OutputExistsError(
-            f"{out}: got a folder with outputs of {other}, expected an empty folder, or outputs of {model.label} with "
+            f"{out}: got a folder with outputs of {other}, expected an empty folder, or outputs of {label} with "
             "the same specification; choose another with --out, or replace them with --overwrite"
         )
-    left = [o.name for o in before.outputs if o.name not in names and (out / o.name).exists()]
+    left = [o.name for o in others.outputs if o.name not in names and (out / o.name).exists()]
     if left:
         raise OutputExistsError(
             f"{out}: got {', '.join(left)}, written by {other}, which this run would not replace, but all outputs in "

@@ -59,7 +59,7 @@ from flows.runs.progress import (
 )
 from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging
-from flows.runs.results import Difference, FileCounts, FileWork, ReleaseResult
+from flows.runs.results import FileCounts, FileWork, ReleaseResult
 
 T = TypeVar("T")
 AnnotateOne = Callable[[Work, Job], Output]
@@ -135,6 +135,9 @@ def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[O
 
 
 def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Problem:
+    def problem(why: str, *, waits: bool) -> Problem:
+        return Problem(job.name, job.input_path(work.staging.out), why, job.state, waits=waits)
+
     try:
         job = replace(job, state=job.state.hashed(job.path))
         output = annotate_one(work, job)
@@ -149,16 +152,12 @@ def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Proble
         # Otherwise the file would count as faulty because another run removed something.
         check_held(work.staging.out)
         change = _changed(job.path, job.state)
-        return _problem(work, job, change or reason(error), waits=bool(change))
+        return problem(change or reason(error), waits=bool(change))
     if change := _changed(job.path, job.state):
         check_held(work.staging.out)  # otherwise, a worker of an ended run could discard another run's file
         work.staging.discard(job.name)
-        return _problem(work, job, change, waits=True)
+        return problem(change, waits=True)
     return output
-
-
-def _problem(work: Work, job: Job, why: str, *, waits: bool) -> Problem:
-    return Problem(job.name, job.input_path(work.staging.out), why, job.state, waits=waits)
 
 
 def _changed(path: Path, state: FileState) -> str | None:
@@ -174,6 +173,14 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
     annotated = work.staging.file(job.name)
+    difference = None  # of the rows from those of the output that a release replaces
+    if work.before is not None and job.same_rows is not None:
+        difference = compare(
+            (work.staging.out / job.name, *work.before[1:]),
+            (annotated, scorer.prefix, scorer.model.classes),
+            id_column=object_columns(work.specification).id,
+            by_row=job.same_rows,
+        )
     counts = FileCounts(
         counted=counted,
         tally=with_few_digits(scorer.tally()),
@@ -196,20 +203,8 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
         mtime_ns=seen.st_mtime_ns,
         inode=seen.st_ino,
         summary=counts,
-        difference=_difference(work, job, annotated, scorer),
+        difference=difference,
         census_rows=scorer.census_rows().text() if counted else "",
-    )
-
-
-def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Difference | None:
-    """Return how the rows differ from those of the output that a release replaces."""
-    if work.before is None or job.same_rows is None:
-        return None
-    return compare(
-        (work.staging.out / job.name, *work.before[1:]),
-        (annotated, scorer.prefix, scorer.model.classes),
-        id_column=object_columns(work.specification).id,
-        by_row=job.same_rows,
     )
 
 
@@ -235,8 +230,9 @@ def spread(
     """Have the files of all groups annotated by an engine; return what became of them, by name.
 
     Where the workers of a group were killed, each of its files is tried by itself.  One that ends its workers again is
-    tried once more in small batches, and has failed if that is no better.  `stop` is called between reports, and raises
-    where the run was asked to stop.
+    tried once more in small batches, and has failed if that is no better: several together, then each alone, since Dask
+    counts the end of a worker against all tasks that wait for it.  `stop` is called between reports, and raises where
+    the run was asked to stop.
     """
     workers = _Workers(engine, n_files=sum(len(group) for group in groups), stop=stop)
     lost = [group for group, _ in workers.take(work, groups)]
@@ -249,31 +245,20 @@ def spread(
     last += [group for group, _ in workers.take(work, alone)]
     # With as little in memory at a time as is worth reading.
     small = replace(work, batch_rows=work.batch_rows // SPLIT, threads=1)
-    results = [*_last_attempt(workers, small, sorted(last, key=group_name)), *workers.results]
+    if last:
+        last.sort(key=group_name)
+        shown = ", ".join(map(group_name, last[:SLOWEST])) + (", ..." * (len(last) > SLOWEST))
+        tell().note(f"workers ended over {shown}: tried again in batches of {small.batch_rows:,} rows")
+    failed = workers.take(small, last)
+    if len(failed) > 1:
+        failed = [again for group, _ in failed for again in workers.take(small, [group])]
+    for group, error in failed:
+        place, why = group[0].input_path(work.staging.out), f"read as a whole and in small batches: {error}"
+        workers.results.append(Problem(group[0].name, place, why, None))
     longest = sorted(workers.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(workers.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
-    return sorted(results, key=lambda result: result.name)
-
-
-def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> list[Problem]:
-    """Have files annotated in small batches, a file a group; return those that end their workers once more.
-
-    Dask counts the end of a worker against all tasks that wait for it.  So if several files were lost, each gets an
-    attempt of its own, one after the other.
-    """
-    if groups:
-        shown = ", ".join(map(group_name, groups[:SLOWEST])) + (", ..." * (len(groups) > SLOWEST))
-        tell().note(f"workers ended over {shown}: tried again in batches of {small.batch_rows:,} rows")
-    failed = workers.take(small, groups)
-    if len(failed) > 1:
-        failed = [again for group, _ in failed for again in workers.take(small, [group])]
-    said = "read as a whole and in small batches"
-    return [
-        Problem(job.name, job.input_path(small.staging.out), f"{said}: {why}", None)
-        for group, why in failed
-        for job in group
-    ]
+    return sorted(workers.results, key=lambda result: result.name)
 
 
 class _Workers:
@@ -300,33 +285,24 @@ class _Workers:
                 if isinstance(report, LostError):
                     lost.append((group, report))
                 else:
-                    self._add(*report)
+                    results, notes, seconds = report
+                    self.results += results
+                    self.seconds |= seconds
+                    tell().advance(sum(result.n_rows for result in results if isinstance(result, Output)))
+                    for note in notes:
+                        tell().note(note)
                 if len(self.results) < self._n_files:
                     self._stop()
         return lost
-
-    def _add(self, results: list[Output | Problem], notes: list[str], seconds: dict[str, float]) -> None:
-        for result in results:
-            self.results.append(result)
-            if isinstance(result, Output):
-                tell().advance(result.n_rows)
-        self.seconds |= seconds
-        for note in notes:
-            tell().note(note)
 
 
 def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
     """Annotate a group of files on a worker, for the run of the lock's `owner`.
 
-    Raises
-    ------
-    EngineError
-        If the worker does not see the run's folder.
-    OutputFolderError
-        If the run that gave the work has ended, or its lock does not hold for this host.
+    EngineError if the worker does not see the run's folder; OutputFolderError if the run that gave the work has ended,
+    or its lock does not hold for this host.
     """
-    notes = _Notes()
-    seconds: dict[str, float] = {}
+    notes, seconds = _Notes(), dict[str, float]()
 
     def annotate_one(work: Work, job: Job) -> Output:
         began = time.perf_counter()
@@ -336,7 +312,14 @@ def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
         return output
 
     with acting_for(owner), listening(notes):
-        _wait_for(work.staging)
+        end = time.monotonic() + PATIENCE
+        while not work.staging.folder.is_dir():  # which a network's file system may show late
+            if time.monotonic() > end:
+                raise EngineError(
+                    f"{platform.node()}: there is no folder {work.staging.folder}, to which the run writes; mount it "
+                    "on every worker under the same path as on the machine that started the run"
+                )
+            time.sleep(0.2)
         check_coherent(work.staging.out)
         results = annotate_each(annotate_one, work, group)
     return results, notes.lines, seconds
@@ -353,28 +336,12 @@ class _Notes(Listener):
         self.lines.append(line)
 
 
-def _wait_for(staging: Staging) -> None:
-    """Return once a worker sees the staging folder, which a network's file system may show late; else EngineError."""
-    end = time.monotonic() + PATIENCE
-    while not staging.folder.is_dir():
-        if time.monotonic() > end:
-            raise EngineError(
-                f"{platform.node()}: there is no folder {staging.folder}, to which the run writes; mount it "
-                "on every worker under the same path as on the machine that started the run"
-            )
-        time.sleep(0.2)
-
-
 # Execution of a plan, the same for every flow: each file is annotated, then all files get their final names.
 
 
 def here(name: str, work: Callable[[], T]) -> T:  # noqa: ARG001 - a task's name
     """Do a piece of work in this process."""
     return work()
-
-
-def _note_killed(owner: Owner) -> None:
-    tell().note(f"an earlier run was killed ({owner}); its finished files are used")
 
 
 @dataclass(frozen=True)
@@ -391,7 +358,9 @@ class Steps:
     spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
     finish: Callable[[str, Callable[[], ReleaseResult]], ReleaseResult] = here
     identify: Callable[[], str | None] = lambda: None
-    mark_crashed: Callable[[Owner], None] = _note_killed
+    mark_crashed: Callable[[Owner], None] = lambda owner: tell().note(
+        f"an earlier run was killed ({owner}); its finished files are used"
+    )
 
 
 DIRECT = Steps()
@@ -443,7 +412,10 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     outputs, problems = _annotated(plan, steps, engine)
     problems = [replace(p, reason=plan.brought.spoken(p.reason)) for p in problems]
     deferred = {**plan.deferred, **{p.name: p.reason for p in problems if p.waits}}
-    bad = _dated((*plan.quarantined, *(p for p in problems if not p.waits)), plan.before)
+    # Those of the last manifest keep the time since when they are quarantined.
+    since = {q.name: q.since or plan.before.created for q in plan.before.quarantined} if plan.before else {}
+    failed, now = (*plan.quarantined, *(p for p in problems if not p.waits)), utc_now()
+    bad = {p.name: replace(p, since=since.get(p.name, now)) for p in failed}
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
@@ -498,13 +470,6 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
     return outputs, [r for r in results if isinstance(r, Problem)]
 
 
-def _dated(bad: Sequence[Problem], before: Manifest | None) -> dict[str, Problem]:
-    """Return quarantined files by name, with the time since when they are: those of the last manifest keep theirs."""
-    now = utc_now()
-    known = {q.name: q.since or before.created for q in before.quarantined} if before else {}
-    return {q.name: replace(q, since=known.get(q.name, now)) for q in bad}
-
-
 def _result(model: Model, plan: Plan) -> ReleaseResult:
     """Return what there is to say of the folder before any work; a summary of many files is in the manifest."""
     before = None if plan.before is None else plan.before.totals
@@ -512,27 +477,24 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
     troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
     stale = [o for name in troubled if (o := plan.still_good(name)) is not None]
     standing = [*(job.finished for job in plan.jobs if job.finished), *plan.kept, *stale]
-    summary = None
-    if standing and before is not None and plan.nothing_to_do and len(standing) > MOST_SHOWN:
-        summary = before
-    elif standing:
+    summary = before if plan.nothing_to_do and len(standing) > MOST_SHOWN else None
+    if standing and summary is None:
         summary = summary_of(model, standing, None if before is None else before.census)
+    files = {
+        o.name: FileWork(input=o.input_path, n_rows=o.n_rows, to_do=False, why="")
+        for o in plan.brought.unchanged
+    }
+    files |= {
+        j.name: FileWork(input=j.url or str(j.path), n_rows=j.n_rows, to_do=j.to_do, why=j.why)
+        for j in plan.jobs
+    }
     return ReleaseResult(
         status="nothing to do",
         model=model.label,
         out=plan.out,
         manifest=plan.out / MANIFEST,
         release=plan.before.release if plan.before else None,
-        files={
-            o.name: FileWork(input=o.input_path, n_rows=o.n_rows, to_do=False, why="")
-            for o in plan.brought.unchanged
-        }
-        | {
-            job.name: FileWork(
-                input=job.url or str(job.path), n_rows=job.n_rows, to_do=job.to_do, why=job.why
-            )
-            for job in plan.jobs
-        },
+        files=files,
         retired=plan.retired,
         quarantined={q.name: q.reason for q in plan.quarantined},
         stale=tuple(sorted(o.name for o in stale)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -48,6 +48,7 @@ from catalogs.fits.healpix import (
 from catalogs.formats import annotated_table
 from catalogs.hats import write_hats
 from catalogs.profile.split import healpix_pixels
+from catalogs.sky.photometry import floats
 from catalogs.sky.positions import PositionUnit, positions
 from flows.documents import write_document
 from flows.errors import UsageError
@@ -124,7 +125,16 @@ def read_answers(
     found: dict[str, tuple[str, float]] = {}
     left_out: Counter[str] = Counter()
     for batch in catalog.batches([identifier, label, *optional]):
-        for name, said, weight, how in _answers(batch, identifier, label, optional):
+        values = batch_values(batch, [identifier, label, *optional])
+        weights = floats(values["weight"]) if "weight" in optional else np.ones(batch.num_rows)
+        if wrong := int(np.sum(~(weights > 0) | np.isinf(weights))):
+            raise UsageError(
+                f"got {wrong} weights that are not positive and finite, expected 1 / (probability of being drawn); "
+                "correct the column 'weight', or leave it out"
+            )
+        texts = [plain_texts(values[name]).tolist() for name in (identifier, label)]
+        hows = plain_texts(values["how"]).tolist() if "how" in optional else [""] * batch.num_rows
+        for name, said, weight, how in zip(*texts, weights.tolist(), hows, strict=True):
             if said in UNDECIDED or how == "top":
                 left_out["unanswered" if said in UNDECIDED else "chosen"] += 1
                 continue
@@ -141,24 +151,6 @@ def read_answers(
                 )
             found[name] = (said, weight)
     return found, left_out
-
-
-def _answers(
-    batch: pa.RecordBatch, identifier: str, label: str, optional: Sequence[str]
-) -> Iterator[tuple[str, str, float, str]]:
-    values = batch_values(batch, [identifier, label, *optional])
-    n = batch.num_rows
-    weight = (
-        np.asarray(np.ma.filled(values["weight"].astype(float), np.nan)) if "weight" in values else np.ones(n)
-    )
-    if wrong := int(np.sum(~(weight > 0) | np.isinf(weight))):
-        raise UsageError(
-            f"got {wrong} weights that are not positive and finite, expected 1 / (probability of being drawn); correct "
-            "the column 'weight', or leave it out"
-        )
-    how = plain_texts(values["how"]) if "how" in optional else np.full(n, "")
-    rows = zip(plain_texts(values[identifier]), plain_texts(values[label]), weight.tolist(), how, strict=True)
-    yield from ((str(a), str(b), c, str(d)) for a, b, c, d in rows)
 
 
 # The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the fractions.
@@ -214,29 +206,19 @@ def surveyed(work: MapWork) -> Survey:
             sample.append(rows["X"][use, j][::step])
         n += len(rows)
         if known:
-            parts.append(rows[_first_of(rows["name"].tolist(), known, seen)])
+            names = reversed([*enumerate(rows["name"].tolist())])
+            first = {name: i for i, name in names if name in known and name not in seen}
+            parts.append(rows[sorted(first.values())])
+            seen |= first.keys()
     labelled = np.concatenate(parts)
     answers = [known[name] for name in labelled["name"]]
     labelled["is_class"] = [said == work.request.class_name for said, _ in answers]
     labelled["weight"] = [weight for _, weight in answers]
-    edges = tuple(_edges(np.concatenate(sample)) for sample in samples)
+    finite = (values[np.isfinite(values)] for values in map(np.concatenate, samples))
+    # Bins with equal numbers of values; fewer where values repeat.
+    q = np.linspace(0, 1, BINS + 1)
+    edges = tuple(np.unique(np.quantile(values, q)) if values.size else values for values in finite)
     return Survey(touched, edges, n, labelled, len(known) - len(seen))
-
-
-def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> Places:
-    """Return the places of names that are known and were not seen before, and note them as seen."""
-    places = []
-    for i, name in enumerate(names):
-        if name in known and name not in seen:
-            seen.add(name)
-            places.append(i)
-    return np.array(places, dtype=np.intp)
-
-
-def _edges(values: Floats) -> Floats:
-    """Return the edges of bins with equal numbers of values; there are fewer bins where values repeat."""
-    values = values[np.isfinite(values)]
-    return np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1))) if values.size else np.empty(0)
 
 
 def bin_of(x: Floats, edges: Floats) -> Places:
@@ -415,27 +397,25 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
     UsageError where the folder, the class or a column is not there; OutputExistsError where the map is.
     """
     with output_folder(request.out, key="out", publish=not dry_run) as folder:
-        return _mapped(_prepared(request, folder), dry_run=dry_run)
-
-
-def _mapped(work: MapWork, *, dry_run: bool) -> MapResult:
-    """Write the map of a folder of this machine."""
-    request, files = work.request, _files(work.request, work.folder)
-    if not request.overwrite and not dry_run and (there := next((f for f in files if f.exists()), None)):
-        raise OutputExistsError(
-            f"{there} exists already; choose another --folder, or replace it with --overwrite"
-        )
-    with single_threaded_blas():
-        survey = surveyed(work)
-        whole, cells, bins = summed(work, survey, *fitted(request, survey))
-    result = _result(work, survey, whole, bins)
-    if dry_run:
-        return result
-    own_folder(files[0].parent, work.folder if request.folder is None else files[0].parent)
-    write_map(work, files, survey, cells)
-    done = replace(result, status="done", files=files)
-    write_document(files[2], done)
-    return done
+        work = _prepared(request, folder)
+        place = folder / "maps" if request.folder is None else check_output(request.folder, key="--folder")
+        name = f"{safe_name(request.class_name)}-{request.what}"
+        files = (place / f"{name}.fits", place / f"{name}-hats", place / f"{name}.json")
+        if not request.overwrite and not dry_run and (there := next((f for f in files if f.exists()), None)):
+            raise OutputExistsError(
+                f"{there} exists already; choose another --folder, or replace it with --overwrite"
+            )
+        with single_threaded_blas():
+            survey = surveyed(work)
+            whole, cells, bins = summed(work, survey, *fitted(request, survey))
+        result = _result(work, survey, whole, bins)
+        if dry_run:
+            return result
+        own_folder(place, folder if request.folder is None else place)
+        write_map(work, files, survey, cells)
+        done = replace(result, status="done", files=files)
+        write_document(files[2], done)
+        return done
 
 
 def _prepared(request: MapRequest, folder: Path) -> MapWork:
@@ -496,16 +476,11 @@ def _copy(
     return catalog, name if name in names else None, place
 
 
-def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
-    """Return where map, table and result go."""
-    place = folder / "maps" if request.folder is None else check_output(request.folder, key="--folder")
-    name = f"{safe_name(request.class_name)}-{request.what}"
-    return place / f"{name}.fits", place / f"{name}-hats", place / f"{name}.json"
-
-
 def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequence[FractionSums]) -> MapResult:
     request = work.request
     trial, success = survey.counts(request.what)
+    columns = {c.name: c.unit for c in work.copies[0][0].columns}
+    units = columns | {name: m.unit for name, m in work.maps.items()}
     over = []
     for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
         place = bin_of(survey.labelled["X"][:, j], edges)
@@ -514,7 +489,8 @@ def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequenc
             inside = place == b
             shown = _fraction(fractions, b, k=success & inside, n=trial & inside)
             bins.append({**shown, "start": float(edges[b]), "stop": float(edges[b + 1])})
-        over.append(MappedQuantity(expression=text, unit=_unit(work, j), bins=tuple(bins)))
+        unit = work.over[j].unit({name: units.get(name) for name in work.over[j].names})
+        over.append(MappedQuantity(expression=text, unit=unit, bins=tuple(bins)))
     return MapResult(
         status="planned",
         model=work.manifest.model,
@@ -534,25 +510,13 @@ def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequenc
     )
 
 
-def _unit(work: MapWork, j: int) -> str | None:
-    """Return the unit of a quantity, None where it has none or nobody says."""
-    columns = work.copies[0][0].columns
-    units = {c.name: c.unit for c in columns} | {name: m.unit for name, m in work.maps.items()}
-    expression = work.over[j]
-    return expression.unit({name: units.get(name) for name in expression.names})
-
-
 def _fraction(fractions: FractionSums, i: int, *, k: Mask, n: Mask) -> MappedFraction:
-    values = [x[i] for x in (fractions.expected, *fractions.corrected)]
-    expected, fraction, low, high = (float(x) if np.isfinite(x) else None for x in values)
+    values = [float(x[i]) for x in (fractions.expected, *fractions.corrected)]
+    expected, fraction, low, high = (x if math.isfinite(x) else None for x in values)
+    n_k, n_n = int(k.sum()), int(n.sum())
+    objects = float(fractions.whole[i])
     return MappedFraction(
-        objects=float(fractions.whole[i]),
-        k=int(k.sum()),
-        n=int(n.sum()),
-        expected=expected,
-        fraction=fraction,
-        low=low,
-        high=high,
+        objects=objects, k=n_k, n=n_n, expected=expected, fraction=fraction, low=low, high=high
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.scoring import Scorer, check_copies, settled
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
-    LocalSource,
     Source,
     check_apart,
     check_no_copies_below,
@@ -111,7 +110,7 @@ def _classified(
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    where = chosen_engine(request.engine, stated)
+    where, verify = chosen_engine(request.engine, stated), request.verify
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
@@ -123,13 +122,9 @@ def _classified(
         )
         if limit is not None:
             return trial(sources, loaded, settings, limit)
-        verify = request.verify
+        staging = Staging.of(folder, loaded.label, specification_hash(settings))
         work = Work(
-            model=stored,
-            specification=settings,
-            asked=asked,
-            threads=request.threads,
-            staging=Staging.of(folder, loaded.label, specification_hash(settings)),
+            model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
 
         def plan() -> Plan:
@@ -163,19 +158,13 @@ def _reprocessed(
     request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
 ) -> ReleaseResult:
     """Bring the copies in a folder of this machine up to date."""
-    verify = request.verify
     place = Store.named(request.store)
     stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)
-    settings = settled(loaded, wanted)
-    work = Work(
-        model=stored,
-        specification=settings,
-        asked=census_asked(loaded, wanted),
-        threads=request.threads,
-        staging=Staging.of(folder, loaded.label, specification_hash(settings)),
-    )
-    where = chosen_engine(request.engine, wanted)
+    settings, asked = settled(loaded, wanted), census_asked(loaded, wanted)
+    staging = Staging.of(folder, loaded.label, specification_hash(settings))
+    work = Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)
+    where, verify = chosen_engine(request.engine, wanted), request.verify
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
@@ -186,9 +175,16 @@ def _reprocessed(
         def plan() -> Plan:
             sources = _inputs(wanted, folder)
             before = Manifest.read(folder)
-            _check_same_name(before, stored.name, folder)
-            unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
-            writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
+            if before is not None and before.model_name != stored.name:  # all its outputs would be retired
+                raise OutputExistsError(
+                    f"{folder}: got a folder with outputs of the model {before.model}, expected outputs of "
+                    f"'{stored.name}'; choose another output.folder"
+                )
+            # Files that are not as they were at the last release may be still in the making.
+            known = {o.input_path: o.input for o in before.outputs} if before else {}
+            files = [] if dry_run else [file for one in local_sources(sources) for file in one.files()]
+            new = [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, folder)))]
+            writing = still_written(new, quiet=request.quiet_seconds, patience=request.patience)
             brought = brought_for(mirror, sources, work, verify=verify)
             return make_plan(brought, loaded, work, engine, policy="release", verify=verify, deferred=writing)
 
@@ -209,19 +205,3 @@ def _inputs(specification: Specification, out: Path) -> tuple[Source, ...]:
     sources = resolve_sources(target or specification.catalog.paths, Path(specification.base_folder), key=key)
     check_apart(sources, out, key=key)
     return with_whole_paths(sources)
-
-
-def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out: Path) -> list[Path]:
-    """Return the files that are not as they were at the last release: those may be still in the making."""
-    known = {o.input_path: o.input for o in before.outputs} if before else {}
-    files = (file for source in sources for file in source.files())
-    return [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, out)))]
-
-
-def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
-    """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
-    if before is not None and before.model_name != name:
-        raise OutputExistsError(
-            f"{out}: got a folder with outputs of the model {before.model}, expected outputs of '{name}'; "
-            "choose another output.folder"
-        )
