@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from blr.arrays import Floats, Places
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK, most_probable
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, Column
@@ -45,8 +47,6 @@ from flows.runs.results import (
     summed,
 )
 from flows.specification.specification import Specification
-
-Floats = NDArray[np.float64]
 
 
 def object_columns(specification: Specification) -> ObjectColumns:
@@ -162,39 +162,30 @@ def summarise(
     """
     shared = np.var(np.array(tally.draws), axis=0, ddof=1) if len(tally.draws) > 1 else np.zeros(len(classes))
     n = max(1, tally.n_rows)
-    flags = {str(flag.name): (flag, tally.flags[str(flag.name)]) for flag in FLAG_MEANINGS}
     return Counts(
         n_rows=tally.n_rows,
         n_classified=tally.n_classified,
         classes={
-            name: _estimate(tally, k, float(shared[k]) if no_error is None else None)
+            name: ClassEstimate(
+                assigned=tally.assigned[k],
+                expected=tally.expected[k],
+                error=math.sqrt(tally.variance[k] + float(shared[k])) if no_error is None else None,
+                error_objects=math.sqrt(tally.variance[k]) if no_error is None else None,
+                error_weights=math.sqrt(float(shared[k])) if no_error is None else None,
+            )
             for k, name in enumerate(classes)
         },
         no_error=no_error,
         flags={
-            name: FlagCount(
-                bit=int(flag.value).bit_length() - 1,
-                meaning=FLAG_MEANINGS[flag],
-                count=count,
-                share=count / n,
+            str(flag.name): FlagCount(
+                bit=int(flag.value).bit_length() - 1, meaning=meaning, count=count, share=count / n
             )
-            for name, (flag, count) in flags.items()
+            for flag, meaning in FLAG_MEANINGS.items()
+            for count in [tally.flags[str(flag.name)]]
         },
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
         sets=sets and sets.counted(tally.set_sizes, tally.in_sets),
         marks=dict(sorted(tally.marks.items(), key=lambda one: -one[1])),
-    )
-
-
-def _estimate(tally: Tally, k: int, weights: float | None) -> ClassEstimate:
-    """Return the number of objects of a class; `weights` is the variance by the weights, None for unknown errors."""
-    own, unknown = tally.variance[k], weights is None
-    return ClassEstimate(
-        assigned=tally.assigned[k],
-        expected=tally.expected[k],
-        error=None if weights is None else math.sqrt(own + weights),
-        error_objects=None if unknown else math.sqrt(own),
-        error_weights=None if weights is None else math.sqrt(weights),
     )
 
 
@@ -313,14 +304,9 @@ class ObjectSurvey:
                 flags=int(flags[i]),
             )
             if features is not None:
-                one["features"] = _values(features, i)
+                pairs = zip(features.X[i].tolist(), features.missing[i].tolist(), strict=True)
+                one["features"] = tuple(None if gone else float(f"{value:.9g}") for value, gone in pairs)
             yield one
-
-
-def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:
-    """Return the features of a row, None where one is missing."""
-    pairs = zip(features.X[row].tolist(), features.missing[row].tolist(), strict=True)
-    return tuple(None if missing else float(f"{value:.9g}") for value, missing in pairs)
 
 
 def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:
@@ -329,11 +315,9 @@ def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ..
     for one in sorted(
         objects, key=lambda o: (-o["mutual_information"], o["id"], o["ra"] or 0.0, o["dec"] or 0.0)
     ):
-        if len(chosen) == MOST_OBJECTS:
-            break
         if one["id"] not in ("", "--"):
             chosen.setdefault(one["id"], one)
-    return tuple(chosen.values())
+    return tuple(islice(chosen.values(), MOST_OBJECTS))
 
 
 def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
@@ -382,88 +366,59 @@ MOST_ROWS = 20_000
 """Most rows of all files together; more would not change the intervals, since the labelled rows are far fewer."""
 FEWEST_OF_FILE = 20
 
-Singles = NDArray[np.float32]
-
-
 UNKNOWN = -1
 """Class of a row that has no label."""
 LARGEST = 1e18
 """Largest feature of a row that is kept: of larger ones, such as numbers in the wrong byte order, squares overflow."""
 
 
-@dataclass(frozen=True, eq=False)
-class CensusRows:
-    """Rows as a `matrix` (n, 2 + K + F): weight, known class, probabilities of the K `classes`, and features.
+CensusRows = NDArray[np.float32]
+"""Rows (n, 2 + K + F): weight, known class, probabilities of the K classes, and features.
 
-    The probabilities are at the training's class shares, and a missing feature is NaN.  The weight is how many
-    classified rows a row stands for.  The known class is the place of the class by the row's label, -1 without one; a
-    row with a label stands for rows with this label.
-    """
+The probabilities are at the training's class shares, and a missing feature is NaN.  The weight is how many classified
+rows a row stands for.  The known class is the place of the class by the row's label, -1 without one; a row with a label
+stands for rows with this label.
+"""
 
-    matrix: Singles
-    classes: int
 
-    @classmethod
-    def of(
-        cls,
-        probability: NDArray[np.float64],
-        X: NDArray[np.float64],
-        step: int,
-        known: NDArray[np.intp] | None = None,
-    ) -> CensusRows:
-        """Return every so many rows of a batch, of those that have probabilities; `known` (n,) are classes by label."""
-        labels = np.full(len(probability), UNKNOWN) if known is None else known
-        classified = ~np.isnan(probability[:, 0])
-        groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
-        chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
-        each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
-        rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])
-        features = np.clip(X[rows], -LARGEST, LARGEST)
-        matrix = np.column_stack([weight, labels[rows], probability[rows], features])
-        return cls(matrix.astype(np.float32), probability.shape[1])
+def census_rows(probability: Floats, X: Floats, step: int, known: Places | None = None) -> CensusRows:
+    """Return every so many rows of a batch, of those that have probabilities; `known` (n,) are classes by label."""
+    labels = np.full(len(probability), UNKNOWN) if known is None else known
+    classified = ~np.isnan(probability[:, 0])
+    groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
+    chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
+    each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
+    rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])
+    features = np.clip(X[rows], -LARGEST, LARGEST)
+    return np.column_stack([weight, labels[rows], probability[rows], features]).astype(np.float32)
 
-    @property
-    def weight(self) -> Singles:
-        """How many rows each one stands for, (n,)."""
-        return self.matrix[:, 0]
 
-    @property
-    def known(self) -> Singles:
-        """The classes by label, (n,)."""
-        return self.matrix[:, 1]
+def thinned_rows(rows: CensusRows, most: int) -> CensusRows:
+    """Return about `most` rows at most, evenly spaced, whose weights represent all rows of each known class."""
+    if len(rows) <= most:
+        return rows
+    parts = []
+    for k in np.unique(rows[:, 1]):
+        some = rows[rows[:, 1] == k]
+        few = max(1, round(most / len(rows) * len(some)))
+        chosen = some[np.linspace(0, len(some) - 1, few).round().astype(np.intp)]
+        chosen[:, 0] *= some[:, 0].sum(dtype=np.float64) / chosen[:, 0].sum(dtype=np.float64)
+        parts.append(chosen)
+    return np.concatenate(parts)
 
-    def sorted(self) -> CensusRows:
-        """Return the rows sorted by their values, since threads add batches in any order."""
-        return CensusRows(self.matrix[np.lexsort(self.matrix.T[::-1])], self.classes)
 
-    def thinned(self, most: int) -> CensusRows:
-        """Return about `most` rows at most, evenly spaced, whose weights represent all rows of each known class."""
-        n = len(self.weight)
-        if n <= most:
-            return self
-        parts = []
-        for k in np.unique(self.known):
-            rows = self.matrix[self.known == k]
-            few = max(1, round(most / n * len(rows)))
-            chosen = rows[np.linspace(0, len(rows) - 1, few).round().astype(np.intp)]
-            chosen[:, 0] *= rows[:, 0].sum(dtype=np.float64) / chosen[:, 0].sum(dtype=np.float64)
-            parts.append(chosen)
-        return CensusRows(np.concatenate(parts), self.classes)
+def rows_text(rows: CensusRows) -> str:
+    """Return the rows as a text, for a record in JSON."""
+    return base64.b64encode(zlib.compress(rows.astype("<f4").tobytes())).decode("ascii")
 
-    def text(self) -> str:
-        """Return the rows as a text, for a record in JSON."""
-        values = zlib.compress(self.matrix.astype("<f4").tobytes())
-        return base64.b64encode(values).decode("ascii")
 
-    @classmethod
-    def of_text(cls, text: str, *, classes: int, features: int) -> CensusRows | None:
-        """Return the rows of a text; None where it holds no rows of so many classes and features."""
-        width = 2 + classes + features
-        try:
-            values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f4")
-        except (ValueError, zlib.error):
-            return None
-        return None if len(values) % width else cls(values.reshape(-1, width), classes)
+def rows_of_text(text: str, width: int) -> CensusRows | None:
+    """Return the rows of a text; None where it holds no rows of so many numbers."""
+    try:
+        values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f4")
+    except (ValueError, zlib.error):
+        return None
+    return None if len(values) % width else values.reshape(-1, width)
 
 
 def rows_a_file(n_files: int) -> int:
@@ -471,20 +426,12 @@ def rows_a_file(n_files: int) -> int:
     return max(FEWEST_OF_FILE, MOST_ROWS // max(n_files, 1))
 
 
-def joined(parts: Sequence[CensusRows]) -> CensusRows:
-    """Return the rows of one part or more together."""
-    return CensusRows(np.concatenate([part.matrix for part in parts]), parts[0].classes)
-
-
 def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
     """Write the rows of each file, by the hash of its copy; if there are too many rows, fewer of each file."""
-    total = sum(len(part.weight) for part in rows.values())
-    share = min(1.0, MOST_ROWS / max(total, 1))
-    kept = {
-        name: part.thinned(max(1, round(share * len(part.weight)))) for name, part in sorted(rows.items())
-    }
-    names = [name for name, part in kept.items() for _ in range(len(part.weight))]
-    matrix = joined(list(kept.values())).matrix
+    share = min(1.0, MOST_ROWS / max(sum(map(len, rows.values())), 1))
+    kept = {name: thinned_rows(part, max(1, round(share * len(part)))) for name, part in sorted(rows.items())}
+    names = [name for name, part in kept.items() for _ in range(len(part))]
+    matrix = np.concatenate([*kept.values()])
     table = pa.table(
         {
             "copy_sha256": pa.array(names, pa.string()).dictionary_encode(),
@@ -498,7 +445,7 @@ def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
         pq.write_table(table, temporary)
 
 
-def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, CensusRows]:
+def read_census_rows(folder: Path, width: int) -> dict[str, CensusRows]:
     """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
     check_links(folder / CENSUS_ROWS_FILE, folder)
     try:
@@ -508,9 +455,9 @@ def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, 
         names = np.asarray(table["copy_sha256"].to_pylist(), dtype=str)
     except (OSError, pa.ArrowException, KeyError, ValueError, AttributeError):
         return {}
-    if matrix.shape[1] != 2 + classes + features:
+    if matrix.shape[1] != width:
         return {}
     order = np.argsort(names, kind="stable")
     matrix, (unique, first) = matrix[order], np.unique(names[order], return_index=True)
     parts = np.split(matrix, first[1:]) if len(unique) else []
-    return {str(name): CensusRows(part, classes) for name, part in zip(unique, parts, strict=True)}
+    return {str(name): part for name, part in zip(unique, parts, strict=True)}

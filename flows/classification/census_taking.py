@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import catalogs
-from blr.arrays import Places
+from blr.arrays import Floats
 from blr.census.bins import (
     BinShares,
     bin_selection,
@@ -46,7 +46,13 @@ from flows.classification._class_shares import (
     of_features,
     row_thresholds,
 )
-from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
+from flows.classification._tally import (
+    CensusRows,
+    read_census_rows,
+    rows_a_file,
+    rows_of_text,
+    write_census_rows,
+)
 from flows.classification.scoring import annotation_settings, rows_at_once, scorer_for
 from flows.documents import read_document, write_document
 from flows.errors import ModelError, OutputFolderError, UsageError
@@ -265,12 +271,11 @@ def folder_census(
     `keep` says whether the rows are to be written, those of staged outputs too.  Margins of HATS are left out, since
     they repeat rows.
     """
-    sizes = {"classes": len(model.classes), "features": len(model.features)}
+    width = 2 + len(model.classes) + len(model.features)
     counted = [o for o in without_margins(outputs) if o.summary.tally.n_classified]
-    kept = read_census_rows(out, **sizes)
+    kept = read_census_rows(out, width)
     rows = {
-        o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
-        for o in counted
+        o.sha256: rows_of_text(o.census_rows, width) if o.census_rows else kept.get(o.sha256) for o in counted
     }
     known = {name: part for name, part in rows.items() if part is not None}
     if keep and known:
@@ -309,8 +314,12 @@ def census_of(
     lacking = _lacking(model, labelled)
     if labelled is None or lacking or not parts:
         return unsaid(model, n_objects, assumes, lacking or "no object was classified")
-    target, known = _target(joined(parts), n_objects)
-    counted = count_with_labels(labelled, target, known, assumes=assumes)
+    values = np.concatenate(parts).astype(np.float64)
+    weight, p, X = values[:, 0], values[:, 2 : 2 + len(model.classes)], values[:, 2 + len(model.classes) :]
+    known = np.isfinite(p).all(axis=1) & (weight > 0)
+    p = np.maximum(p[known], 0.0)
+    target = TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
+    counted = count_with_labels(labelled, target, values[known, 1].astype(np.intp), assumes=assumes)
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
@@ -340,17 +349,6 @@ def _lacking(model: Model, unseen: LabelledRows | None) -> str:
     if unseen is None:
         return f"{model.label} has lost its labelled rows; restore its folder, or train it again"
     return ""
-
-
-def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, Places]:
-    """Return the rows of the target, and their classes (N,) by label, -1 without one."""
-    K = rows.classes
-    values = rows.matrix.astype(np.float64)
-    weight, p, X = values[:, 0], values[:, 2 : 2 + K], values[:, 2 + K :]
-    known = np.isfinite(p).all(axis=1) & (weight > 0)
-    p = np.maximum(p[known], 0.0)
-    target = TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
-    return target, rows.known[known].astype(np.intp)
 
 
 def _census(
@@ -401,26 +399,21 @@ def _selections(
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
     name = model.classes[k]
     labelled = parts[0][0]
-
-    def found(chosen: np.ndarray, n: int) -> Selection:
-        numbers = {"n_selected": n, "n_objects": target.n_objects}
-        return selection(parts, chosen, k, **numbers, n_seen=target.n_effective)
-
-    for threshold in THRESHOLDS:
-        n = n_selected(target, k, threshold)
-        if n:
-            yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
+    p, n_objects, n_seen = labelled.probability[:, k], target.n_objects, target.n_effective
+    rules: list[tuple[float | Floats, float | Floats, float | None, str, str]] = [
+        (threshold, threshold, threshold, "", "") for threshold in THRESHOLDS
+    ]
     for key, column in selected.items():
         if column.class_name == name:
-            n = n_selected(target, k, row_thresholds(column, model.features, target.X))
-            chosen = labelled.probability[:, k] >= row_thresholds(column, model.features, labelled.X)
-            if n:
-                yield said_selection(found(chosen, n), column.threshold, column.stated, key)
-    for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
-        if name in stated:
-            best = threshold_for(parts, target, k, (what, stated[name]))
-            if best is not None:
-                yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")
+            own, ours = (row_thresholds(column, model.features, rows.X) for rows in (target, labelled))
+            rules.append((own, ours, column.threshold, column.stated, key))
+    for here, there, threshold, stated, key in rules:
+        if n := n_selected(target, k, here):
+            found = selection(parts, p >= there, k, n_selected=n, n_objects=n_objects, n_seen=n_seen)
+            yield said_selection(found, threshold, stated, key)
+    for what, wanted in (("purity", asked.purity), ("completeness", asked.completeness)):
+        if name in wanted and (best := threshold_for(parts, target, k, (what, wanted[name]))) is not None:
+            yield said_selection(best[1], best[0], f"{what} {wanted[name]:g}")
 
 
 # A new census of an output folder, and the census of a table in memory.
@@ -429,14 +422,8 @@ def _selections(
 def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResult:
     """Return the census of an output folder; write it into summary, report and manifest unless `dry_run`.
 
-    Raises
-    ------
-    UsageError
-        If nothing was classified into the folder.
-    OutputFolderError
-        If another run works in the folder, or its census is from an audit.
-    ModelError
-        If the store has not the model that the folder was made by.
+    UsageError if nothing was classified into the folder; OutputFolderError if another run works in it, or its census is
+    from an audit; ModelError if the store has not the model that the folder was made by.
     """
     with output_folder(request.out, key="out", publish=not dry_run) as out:
         manifest = annotated_manifest(out)
@@ -453,7 +440,11 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
                     raise OutputFolderError(
                         f"{out}: another run changed this folder during the census; run the same command again"
                     )
-                report = _write(out, manifest, census, asked)
+                summary = read_document(Summary, out / SUMMARY).with_census(census)
+                write_document(out / SUMMARY, summary)
+                report = rewrite_census(out, census)
+                totals = manifest.totals.with_census(census)
+                replace(manifest, totals=totals, census_asked=asked).write(out)  # the manifest last, as ever
     return CensusResult(
         out=out,
         model=manifest.model,
@@ -527,12 +518,3 @@ def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAs
             "--edges: got edges without --by, expected the expression whose bins they limit; add --by"
         )
     return asked
-
-
-def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) -> Path | None:
-    """Write the census into summary, report and manifest, the manifest last as ever; return where the report is."""
-    summary = read_document(Summary, out / SUMMARY).with_census(census)
-    write_document(out / SUMMARY, summary)
-    report = rewrite_census(out, census)
-    replace(manifest, totals=manifest.totals.with_census(census), census_asked=asked).write(out)
-    return report

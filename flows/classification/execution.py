@@ -37,7 +37,7 @@ from flows.classification._publishing import (
     repeats,
     summary_of,
 )
-from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
+from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, rows_text, with_few_digits
 from flows.classification.release_changes import compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, rows_at_once, scorer_for
 from flows.documents import utc_now
@@ -204,7 +204,7 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
         inode=seen.st_ino,
         summary=counts,
         difference=difference,
-        census_rows=scorer.census_rows().text() if counted else "",
+        census_rows=rows_text(scorer.census_rows()) if counted else "",
     )
 
 

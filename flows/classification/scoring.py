@@ -45,8 +45,8 @@ from flows.classification._class_shares import (
 from flows.classification._tally import (
     CensusRows,
     ObjectSurvey,
+    census_rows,
     counted_by_input,
-    joined,
     map_input,
     object_columns,
     tally_of,
@@ -68,7 +68,7 @@ from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, unseen_rows
 from flows.runs.drift import feature_counts
-from flows.runs.results import ClassSetRule, FeatureCounts, PredictionSets, ShiftRecord, Tally, summed
+from flows.runs.results import ClassSetRule, FeatureCounts, PredictionSets, Tally, summed
 from flows.specification.catalog import Target
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable
@@ -180,7 +180,7 @@ def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule 
 def _record(
     model: Model, rule: SetRule, source: Literal["left-out", "held-out", "stated"], reason: str
 ) -> PredictionSets:
-    stated = source == "stated"
+    stated, needed = source == "stated", math.ceil(rule.level / (1 - rule.level) - 1e-9)
     classes: dict[str, ClassSetRule] = {}
     for k, name in enumerate(model.classes):
         classes[name] = ClassSetRule(
@@ -191,26 +191,11 @@ def _record(
             spread=0.0 if stated else float(rule.spread[k]),
         )
         if not rule.least[k] > 0:
-            classes[name]["remark"] = STATED_ZERO if stated else _too_few(rule, k)
+            why = f"{rule.effective[k]:.3g} labelled rows, at least {needed} are needed at {rule.level:g}"
+            if rule.effective[k] >= needed:
+                why = "too many labelled rows of the class have probability zero for it"
+            classes[name]["remark"] = STATED_ZERO if stated else f"in every set: {why}"
     return PredictionSets(level=rule.level, source=source, reason=reason, classes=classes)
-
-
-def _too_few(rule: SetRule, k: int) -> str:
-    needed = int(np.ceil(rule.level / (1 - rule.level) - 1e-9))
-    if rule.effective[k] >= needed:
-        return "in every set: too many labelled rows of the class have probability zero for it"
-    return (
-        f"in every set: {rule.effective[k]:.3g} labelled rows, at least {needed} are needed at {rule.level:g}"
-    )
-
-
-def _set_entries(record: PredictionSets, classes: tuple[str, ...]) -> dict[str, str]:
-    """Return the entries of a file's metadata on the sets: the level, its source, the class of each bit."""
-    always = [name for name, rule in record.classes.items() if rule["least"] is None]
-    entries = {"set_level": f"{record.level:g}", "set_source": record.source, "set_reason": record.reason}
-    if always:
-        entries["set_always"] = ", ".join(always)
-    return entries | {f"set_bit_{k}": name for k, name in enumerate(classes)}
 
 
 @lru_cache(maxsize=2)
@@ -336,9 +321,9 @@ class Scorer:
 
     def census_rows(self) -> CensusRows:
         """Return the rows kept for the census so far, in an order that does not depend on the threads."""
-        F = len(self.model.features)
-        nothing = CensusRows.of(np.empty((0, len(self.model.classes))), np.empty((0, F)), 1)
-        return joined([nothing, *self.census]).sorted()
+        width = 2 + len(self.model.classes) + len(self.model.features)
+        rows = np.concatenate([np.empty((0, width), np.float32), *self.census])
+        return rows[np.lexsort(rows.T[::-1])]
 
     def _keep_for_census(self, batch: pa.RecordBatch, probability: Floats, X: Floats, inside: Mask) -> None:
         """Keep some of the rows inside, with probabilities (n, K) at the class shares of the training."""
@@ -351,7 +336,7 @@ class Scorer:
         if shift is not None:
             moved = probability * np.exp(-shift)
             probability = moved / moved.sum(axis=1, keepdims=True)
-        self.census.append(CensusRows.of(probability, X, self.census_step, known))
+        self.census.append(census_rows(probability, X, self.census_step, known))
 
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
@@ -502,27 +487,32 @@ def provenance(
     model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
 ) -> Provenance:
     """Return the entries on the model for a file's metadata, which are the same in two equal runs."""
-    sets = sets_of(model, specification)
+    shift, sets = shift_record(model, specification), sets_of(model, specification)
     entries = {
         "model": model.label,
         "model_id": str(model.id),
         "specification_hash": specification_hash(specification),
         "version": code_version(),
         "input_sha256": input_sha256,
-        **_shift_entries(shift_record(model, specification)),
-        **({} if sets is None else _set_entries(sets[0], model.classes)),
-        **selection_entries(selections_of(model, specification)),
-        "columns_read": ", ".join(read),
     }
-    return Provenance(entries, flag_names())
-
-
-def _shift_entries(record: ShiftRecord) -> dict[str, str]:
-    """Return the entries of a file's metadata on class shares and weights."""
-    shares = ((key, getattr(record, key)) for key in ("class_priors", "class_priors_training"))
-    listed = {key: ", ".join(f"{c} {x:.6g}" for c, x in by.items()) for key, by in shares if by}
-    texts = ((key, getattr(record, key)) for key in ("class_priors_source", "training_weights"))
-    return listed | {key: text for key, text in texts if text is not None}
+    for key in ("class_priors", "class_priors_training"):
+        if shares := getattr(shift, key):
+            entries[key] = ", ".join(f"{name} {share:.6g}" for name, share in shares.items())
+    for key in ("class_priors_source", "training_weights"):
+        if (text := getattr(shift, key)) is not None:
+            entries[key] = text
+    if sets is not None:
+        record = sets[0]
+        entries |= {
+            "set_level": f"{record.level:g}",
+            "set_source": record.source,
+            "set_reason": record.reason,
+        }
+        if always := [name for name, rule in record.classes.items() if rule["least"] is None]:
+            entries["set_always"] = ", ".join(always)
+        entries |= {f"set_bit_{k}": name for k, name in enumerate(model.classes)}
+    entries |= selection_entries(selections_of(model, specification))
+    return Provenance(entries | {"columns_read": ", ".join(read)}, flag_names())
 
 
 # The settings of a classification, which copies depend on: the class shares may be estimated from the catalogues.
