@@ -60,7 +60,10 @@ def chosen_shift(
     trained, stated = (s.model_copy(update={"assumes": None}) for s in (model.specification.shift, stated))
     if asked is None and (stated == trained or (stated.class_prior is None and not stated.density_weights)):
         return trained
-    wanted = stated if asked is None else _asked(asked)
+    try:
+        wanted = stated if asked is None else Shift.model_validate({"class_prior": asked})
+    except ValidationError as error:
+        raise UsageError(f"class_prior: {error.errors()[0]['ctx']['error']}") from error
     if wanted.density_weights and not trained.density_weights:
         raise UsageError(
             f"shift.density_weights: got true for {model.label}, whose training rows had no such weights, "
@@ -68,19 +71,8 @@ def chosen_shift(
         )
     if wanted.class_prior is None:
         return trained
-    if model.specification.label.noise is not None:
-        raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose labels may be wrong, expected a model "
-            "with correct labels, since the true class shares of its training rows are not those of the "
-            "labels; leave class_prior out"
-        )
-    if trained.density_weights:
-        raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose training rows were weighted by density "
-            "ratio, expected one of the two, since both would correct the same shift; leave class_prior out, "
-            "or train without weights"
-        )
-    _check_classes(model, wanted.class_prior)
+    if why := _why_no_shares(model, wanted.class_prior, weighted=trained.density_weights):
+        raise UsageError(f"shift.class_prior: got shares {why}")
     if not isinstance(wanted.class_prior, str):
         return Shift(class_prior=wanted.class_prior, class_prior_source=wanted.class_prior_source)
     if estimate is None:
@@ -91,31 +83,23 @@ def chosen_shift(
     return estimate()
 
 
-def _asked(asked: Asked) -> Shift:
-    try:
-        return Shift.model_validate({"class_prior": asked})
-    except ValidationError as error:
-        raise UsageError(f"class_prior: {error.errors()[0]['ctx']['error']}") from error
-
-
-def _check_classes(model: Model, prior: Asked) -> None:
-    if isinstance(prior, Mapping) and set(prior) != set(model.classes):
-        raise UsageError(
-            f"shift.class_prior: got shares of {', '.join(prior)}, expected one share for each class of "
-            f"{model.label}: {', '.join(model.classes)}; correct the names"
-        )
-    if model.specification.label.votes is not None:
-        raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, which was trained on votes, expected a model "
-            "with one label for each object: an object with votes for one class may be of another class, so "
-            "votes change when the class shares change; leave class_prior out"
-        )
-    links = {m.posterior.link for m in model.classifier.members} - {"logistic"}
-    if links:
-        raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected "
-            'the logistic link, since shares are applied to logits; train with likelihood = "logistic"'
-        )
+def _why_no_shares(model: Model, prior: Asked, *, weighted: bool) -> str:
+    """Return why other class shares cannot be used with a model; '' where they can."""
+    label = model.specification.label
+    if label.noise is not None:
+        why = "whose labels may be wrong, expected a model with correct labels, as these do not tell the true shares"
+    elif weighted:
+        why = "whose training rows were weighted by density ratio, expected one of the two, as both correct one shift"
+    elif isinstance(prior, Mapping) and set(prior) != set(model.classes):
+        known = ", ".join(model.classes)
+        return f"of {', '.join(prior)}, expected one share for each class of {model.label}: {known}; correct the names"
+    elif label.votes is not None:
+        why = "which was trained on votes, expected a model with one label for each object, as votes depend on shares"
+    elif links := {m.posterior.link for m in model.classifier.members} - {"logistic"}:
+        why = f"whose link is {', '.join(links)}, expected the logistic link, since shares are applied to logits"
+    else:
+        return ""
+    return f"for {model.label}, {why}; leave class_prior out, or train it again"
 
 
 def shift_record(model: Model, specification: Specification) -> ShiftRecord:

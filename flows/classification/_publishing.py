@@ -54,7 +54,6 @@ from flows.runs.manifest import (
     Manifest,
     Output,
     Problem,
-    SelectedColumn,
     folder_status,
     without_margins,
     write_labelled_names,
@@ -69,7 +68,7 @@ from flows.runs.results import (
     drifted,
     summed,
 )
-from flows.specification.specification import Specification, specification_hash
+from flows.specification.specification import specification_hash
 from flows.version import code_version
 
 # The content of a classification's report, from its counts, and the report itself.
@@ -93,11 +92,19 @@ def write_classification_report(
     counts = [o.summary for o in without_margins(manifest.outputs)]
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     names, n_labelled = [o.name for o in manifest.outputs], model.training.training_counts
+    tally, by_input, flagged = total(of_file.tally for of_file in counts), map_input(model), None
+    if by_input is not None and any(tally.by_input[:-1]):
+        flagged = FlaggedByInput(
+            name=model.features[by_input[0]],
+            edges=tuple(by_input[1].tolist()),
+            n=tally.by_input,
+            flagged=tally.flagged_by_input,
+        )
     report = ClassificationReport(
-        catalogue=names[0] if len(names) == 1 else f"{counted(len(names), 'file')}",
+        catalogue=names[0] if len(names) == 1 else counted(len(names), "file"),
         summary=summary.totals,
         sky=total_sky([of_file.sky for of_file in counts if of_file.sky is not None]),
-        flagged=_flagged(model, total(of_file.tally for of_file in counts)),
+        flagged=flagged,
         features=_features(model, counts),
         label_shares={
             name: n / max(1, sum(n_labelled)) for name, n in zip(model.classes, n_labelled, strict=True)
@@ -125,20 +132,6 @@ def write_classification_report(
     write_classification(report, plan.out)
 
 
-def _flagged(model: Model, tally: Tally) -> FlaggedByInput | None:
-    """Return how many rows are flagged by an input of the model; None where no row has that input."""
-    by_input = map_input(model)
-    if by_input is None or not any(tally.by_input[:-1]):
-        return None
-    j, edges = by_input
-    return FlaggedByInput(
-        name=model.features[j],
-        edges=tuple(edges.tolist()),
-        n=tally.by_input,
-        flagged=tally.flagged_by_input,
-    )
-
-
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
     """Return the features of which the model kept how they are distributed, in two bins or more."""
     bins = summed([counts.drift for counts in files]).bins
@@ -161,8 +154,7 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
 def _notable(one: DoubtfulObject) -> NotableObject:
     (first, second), (p, q) = one["classes"], one["probabilities"]
     flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one["flags"] & int(flag))
-    given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
-    why = f"{given}; {flags}"
+    why = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}; {flags}"
     return NotableObject(name=one["id"], ra=one["ra"], dec=one["dec"], why=why)
 
 
@@ -196,13 +188,12 @@ def publish(
         staging.out,
         outputs,
         asked=work.asked,
-        selected=_selected(model, work.specification),
+        selected={name: column for name, (column, _) in selections_of(model, work.specification).items()},
         keep=True,
     )
     summary = summary_of(model, outputs, census)
     write_document(staging.out / SUMMARY, summary)
-    manifest = _manifest(model, plan, done, outputs, summary.totals)
-    manifest = replace(manifest, quarantined=tuple(bad[name] for name in sorted(bad)))
+    manifest = _manifest(model, plan, done, outputs, [bad[name] for name in sorted(bad)], summary.totals)
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
@@ -228,11 +219,6 @@ def publish(
     manifest.write(staging.out)
     staging.close()
     return done
-
-
-def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
-    """Return the columns of selections in the copies."""
-    return {name: column for name, (column, _) in selections_of(model, specification).items()}
 
 
 def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:
@@ -271,21 +257,23 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
     def read(tally: Tally) -> Counts:
         return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
 
-    shown = {} if len(counted) > MOST_SHOWN else counted
+    shown = () if len(counted) > MOST_SHOWN else counted.items()
     summary = Summary(
         **vars(replace(read(total(counts.tally for counts in once)), model=model.label)),
         shift=shift,
         drift=drift(summed([counts.drift for counts in once]), model.training.distribution, model.features),
-        files={
-            name: replace(read(counts.tally), left_behind=counts.left_behind)
-            for name, counts in shown.items()
-        },
+        files={name: replace(read(own.tally), left_behind=own.left_behind) for name, own in shown},
     )
     return summary.with_census(census)
 
 
 def _manifest(
-    model: Model, plan: Plan, done: ReleaseResult, outputs: tuple[Output, ...], totals: Summary
+    model: Model,
+    plan: Plan,
+    done: ReleaseResult,
+    outputs: tuple[Output, ...],
+    bad: Sequence[Problem],
+    totals: Summary,
 ) -> Manifest:
     work, specification = plan.work, plan.work.specification
     columns = Scorer.of(model, specification).columns
@@ -298,7 +286,7 @@ def _manifest(
         specification_hash=specification_hash(specification),
         versions={"blr": code_version()},
         outputs=outputs,
-        quarantined=(),
+        quarantined=tuple(bad),
         table=None,
         release=done.release or 1,
         totals=totals,
@@ -311,7 +299,7 @@ def _manifest(
             str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
         },
         position=object_columns(specification),
-        selected=_selected(model, specification),
+        selected={name: column for name, (column, _) in selections_of(model, specification).items()},
         census_asked=work.asked,
         store=Path(os.path.relpath(work.model.folder.parents[1], plan.out)).as_posix(),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from blr.arrays import Array, Floats, Mask, Places
+from blr.arrays import Array, Floats, Places
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
@@ -94,14 +94,8 @@ def feature_space(out: Path, store: Path | None, specification: Path | None = No
     """Return the space of the model that wrote a folder of annotated copies.
 
     The `store` is by default the one that the folder's manifest names.  `specification` has the [target] that the
-    copies were classified with, where it was not the model's own.
-
-    Raises
-    ------
-    UsageError
-        If the folder has no manifest.
-    ModelError
-        If the model is not in the store.
+    copies were classified with, where it was not the model's own.  UsageError if the folder has no manifest; ModelError
+    if the model is not in the store.
     """
     with output_folder(out, key="out", publish=False) as folder:
         manifest = annotated_manifest(folder)
@@ -138,21 +132,19 @@ def feature_contributions(
     model: Model, classifier: Classifier, parts: Contributions, x: Floats
 ) -> tuple[FeatureContribution, ...]:
     """Return the contributions of the features x (F,), the largest first, those of missing features last."""
-    mean = classifier.moments.mean
+    mean, known = classifier.moments.mean, ~np.isnan(parts.value)
     found = [
         FeatureContribution(
-            name=name,
-            expression=model.specification.features[name],
-            value=None if math.isnan(parts.value[j]) else float(x[j]),
+            name=model.features[j],
+            expression=model.specification.features[model.features[j]],
+            value=float(x[j]) if known[j] else None,
             usual=float(mean[j]),
-            contribution=None if math.isnan(parts.value[j]) else float(parts.value[j]),
-            std=None if math.isnan(parts.value[j]) else float(parts.std[j]),
+            contribution=float(parts.value[j]) if known[j] else None,
+            std=float(parts.std[j]) if known[j] else None,
         )
-        for j, name in enumerate(model.features)
+        for j in np.argsort(-np.abs(parts.value), kind="stable").tolist()  # NaN last
     ]
-    return tuple(
-        sorted(found, key=lambda c: -abs(c["contribution"]) if c["contribution"] is not None else math.inf)
-    )
+    return tuple(found)
 
 
 def nearest_objects(
@@ -184,25 +176,19 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-# Why some objects of a classification have their class: examples for the report.
-#
-# They are the objects whose features the survey has kept, so that no catalogue is read again.
-
-
 def class_examples(
     model: Model, specification: Specification, folder: Path, objects: Iterable[DoubtfulObject]
 ) -> tuple[ClassExample, ...]:
-    """Return why those objects have their class whose features are known; `folder` is the model's."""
+    """Return why those objects have their class whose features were kept; `folder` is the model's."""
     F = len(model.features)
     pairs = [(one, one.get("features", ())) for one in objects]
     known = [(one, values) for one, values in pairs if len(values) == F and {*values} != {None}]
-    known = known[:EXPLAINED]  # each file keeps as many
     if not known:
         return ()
     labelled, classifier = _labelled(model, folder), with_shares(model, specification)
     examples = []
     with single_threaded_blas():
-        for one, values in known:
+        for one, values in known[:EXPLAINED]:  # each file keeps as many
             x = np.array([math.nan if value is None else value for value in values])
             of, against = (model.classes.index(name) for name in one["classes"])
             parts = contributions(classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
@@ -224,10 +210,7 @@ def class_examples(
 def explain(request: ExplainRequest) -> Explanation:
     """Return why an object of a catalogue has its class by a stored model, or by the one that annotated it.
 
-    Raises
-    ------
-    UsageError
-        If no row has the identifier, no column names objects, or no model is named.
+    UsageError if no row has the identifier, no column names objects, or no model is named.
     """
     label, folder = _maker(request)
     store = Store.named(folder)
@@ -331,11 +314,21 @@ def _of_class(
     against, of = np.argsort(scores.probability[0], kind="stable")[-2:].tolist()
     parts = contributions(classifier, x, missing, of=of, against=against)
     known = np.where(missing, np.nan, x)
+    sampled, error = sampled_probability(classifier, x, missing)
     return replace(
         found,
         name=model.classes[of],
         runner_up=model.classes[against],
-        probabilities=_probabilities(scorer, scores, x, missing),
+        probabilities=tuple(
+            ClassProbabilities(
+                name=name,
+                plugin=float(scores.plugin[0, k]),
+                moderated=float(scores.probability[0, k]),
+                sampled=float(sampled[k]),
+                sampled_error=float(error[k]),
+            )
+            for k, name in enumerate(model.classes)
+        ),
         logit=parts.logit,
         logit_std=parts.logit_std,
         reference=parts.reference,
@@ -343,20 +336,4 @@ def _of_class(
         contributions=feature_contributions(model, classifier, parts, x),
         nearest=nearest_objects(model, classifier, known, labelled, identifier=found.identifier),
         remarks=() if len(labelled) else (LOST,),
-    )
-
-
-def _probabilities(
-    scorer: Scorer, scores: Scores, x: Floats, missing: Mask
-) -> tuple[ClassProbabilities, ...]:
-    sampled, error = sampled_probability(scorer.classifier, x, missing)
-    return tuple(
-        ClassProbabilities(
-            name=name,
-            plugin=float(scores.plugin[0, k]),
-            moderated=float(scores.probability[0, k]),
-            sampled=float(sampled[k]),
-            sampled_error=float(error[k]),
-        )
-        for k, name in enumerate(scorer.model.classes)
     )

@@ -28,7 +28,7 @@ from flows.documents import utc_now, write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
 from flows.request import PromoteRequest
-from flows.runs.manifest import Manifest, Output, Problem, annotated_manifest
+from flows.runs.manifest import Manifest, Problem, annotated_manifest
 from flows.runs.references import check_inside
 from flows.runs.results import (
     Difference,
@@ -161,20 +161,18 @@ def _by_id(
     held = [rows[rows["hash"] % np.uint64(passes) == residue] for rows, _ in before]
     old = np.concatenate(held) if held else np.zeros(0, [("hash", "u8")])
     keys, first = np.unique(old["hash"], return_index=True)
-    met = np.zeros(len(keys), dtype=bool)
+    met, nothing = np.zeros(len(keys), dtype=bool), total_difference(())
     for rows, ids in after:
         mine = np.flatnonzero(rows["hash"] % np.uint64(passes) == residue)
         new = rows[mine]
         place = np.minimum(np.searchsorted(keys, new["hash"]), max(len(keys) - 1, 0))
         there = keys[place] == new["hash"] if len(keys) else np.zeros(len(new), dtype=bool)
         met[place[there]] = True
-        appeared = int(np.count_nonzero(~there))
+        found = nothing
         if there.any():
             found = _difference(old[first[place[there]]], new[there], ids[mine[there]], names)
-            yield replace(found, appeared=appeared)
-        else:
-            yield replace(total_difference(()), appeared=appeared)
-    yield replace(total_difference(()), vanished=int(np.count_nonzero(~met)))
+        yield replace(found, appeared=int(np.count_nonzero(~there)))
+    yield replace(nothing, vanished=int(np.count_nonzero(~met)))
 
 
 def total_difference(parts: Sequence[Difference]) -> Difference:
@@ -338,7 +336,10 @@ def in_release(request: PromoteRequest, champion: Model, challenger: Model) -> S
     manifest = annotated_manifest(check_inside(folder, key="release"))
     n_files = len(manifest.outputs)
     spread = np.linspace(0, n_files - 1, min(n_files, MOST_FILES)).round().astype(int)
-    inputs = [path for i in spread if (path := _input(manifest.outputs[i], folder)) is not None]
+    places = [
+        folder / manifest.outputs[i].input_path for i in spread if "://" not in manifest.outputs[i].input_path
+    ]
+    inputs = [check_inside(path, key="release") for path in places if path.exists()]
     transitions: Counter[tuple[str, str]] = Counter()
     compared = files = 0
     troubles: list[str] = []
@@ -367,14 +368,6 @@ def in_release(request: PromoteRequest, champion: Model, challenger: Model) -> S
         ),
         troubles=tuple(troubles),
     )
-
-
-def _input(output: Output, folder: Path) -> Path | None:
-    """Return the input of a file, where it is still there."""
-    path = folder / output.input_path
-    if "://" in output.input_path or not path.exists():
-        return None
-    return check_inside(path, key="release")
 
 
 def _assigned(model: Model, path: Path, limit: int) -> Iterator[str]:

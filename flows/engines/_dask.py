@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import version
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import dask
@@ -88,19 +87,14 @@ def _shorten(error: BaseException) -> None:
     for _ in range(MOST_CAUSES):
         if one is None:
             return
-        one.__traceback__ = _last_frames(one.__traceback__)
+        frames = [one.__traceback__]
+        while (frame := frames[-1]) is not None:
+            frames.append(frame.tb_next)
+        one.__traceback__ = frames[-MOST_FRAMES - 1 :][0]
         if one.__cause__ is not None:
             one.__context__ = None
         last, one = one, one.__cause__ or one.__context__
     last.__cause__ = last.__context__ = None
-
-
-def _last_frames(trace: TracebackType | None) -> TracebackType | None:
-    frames = []
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    return frames[-MOST_FRAMES:][0] if frames else None
 
 
 def in_batches(work: Callable[[T], R], batch: Sequence[T]) -> tuple[list[R], float]:
@@ -129,7 +123,9 @@ class Waiting(Generic[T]):
         single = [[self._alone.popleft()] for _ in range(min(n, len(self._alone)))]
         size = LARGEST if not self._seconds else int(SECONDS * self._n / self._seconds)
         size = max(1, min(LARGEST, size)) if self._n else 1
-        items = list(islice(chain(_popped(self._again), self.coming), (n - len(single)) * size))
+        most = (n - len(single)) * size
+        again = [self._again.popleft() for _ in range(min(most, len(self._again)))]
+        items = [*again, *islice(self.coming, most - len(again))]
         return [*single, *(items[i : i + size] for i in range(0, len(items), size))]
 
     def done(self, batch: Sequence[T], n: int, seconds: float) -> None:
@@ -141,11 +137,6 @@ class Waiting(Generic[T]):
     def one_by_one(self, items: Iterable[T]) -> None:
         """Take back the items of a batch that no worker outlived: the next time each is alone."""
         self._alone.extend(items)
-
-
-def _popped(items: deque[T]) -> Iterator[T]:
-    while items:
-        yield items.popleft()
 
 
 # Work on the workers of a Dask scheduler; the only module that imports `distributed`.

@@ -7,7 +7,8 @@ catalog.not_detected values, `COLUMN_masked` where one of catalog.masked: any ex
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -83,30 +84,23 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     unit_text = written_unit(error, units)
     if not unit_text or unit_text in written.values():
         return 1.0
-    error_unit = _root(unit_text) if text == "inverse_variance" else unit_text
-    known = flux_unit(error_unit)
+    known, wanted = flux_unit(unit_text) if text == "error" else None, flux
+    if known is None:
+        import astropy  # noqa: PLC0415 -- slow to import, and most units are known
+
+        unit = astropy.units.Unit(unit_text, parse_strict="silent")
+        if text == "inverse_variance":
+            wanted = f"{flux}^-2"
+            with suppress(ValueError, astropy.units.UnitsError):
+                known = flux_unit((unit**-0.5).to_string())
+        if known is None and isinstance(unit, astropy.units.UnrecognizedUnit):
+            return 1.0
     if known is not None:
         return photometry.unit_factor(known, flux)
-    import astropy  # noqa: PLC0415 -- slow to import, and most units are known
-
-    if isinstance(astropy.units.Unit(unit_text, parse_strict="silent"), astropy.units.UnrecognizedUnit):
-        return 1.0
-    wanted = f"{flux}^-2" if text == "inverse_variance" else flux
     raise CatalogError(
         f"photometry.{name}.{text}: got '{error.text}' in '{unit_text}', expected {wanted}, as its flux has; "
         "name the column with the error of this flux, or correct its unit"
     )
-
-
-def _root(unit_text: str) -> str | None:
-    """Return the unit whose inverse square is written; or None."""
-    import astropy  # noqa: PLC0415 -- as above
-
-    unit = astropy.units.Unit(unit_text, parse_strict="silent")
-    try:
-        return str((unit**-0.5).to_string())
-    except (ValueError, astropy.units.UnitsError):
-        return None
 
 
 def written_unit(expression: Expression, units: Units) -> str | None:
@@ -160,20 +154,15 @@ class ColumnMapping:
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
         """Return columns (n,) or (n, ...) of a batch under our names."""
-        wanted = tuple(names)
-        plain = batch_values(batch, {self.columns.get(n, n) for n in wanted if n not in self.expressions})
-        return {
-            name: self._computed(name, batch)
-            if name in self.expressions
-            else plain[self.columns.get(name, name)]
-            for name in wanted
-        }
-
-    def _computed(self, name: str, batch: pa.RecordBatch) -> Array:
-        try:
-            return self.expressions[name].evaluate_batch(batch)
-        except ExpressionError as error:
-            raise ExpressionError(f"target.expressions.{name}: {error}") from error
+        wanted = {name: self.expressions.get(name) for name in names}
+        theirs = {name: self.columns.get(name, name) for name, made in wanted.items() if made is None}
+        plain, found = batch_values(batch, {*theirs.values()}), dict[str, Array]()
+        for name, expression in wanted.items():
+            try:
+                found[name] = expression.evaluate_batch(batch) if expression else plain[theirs[name]]
+            except ExpressionError as error:
+                raise ExpressionError(f"target.expressions.{name}: {error}") from error
+        return found
 
 
 INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
@@ -217,10 +206,6 @@ class DerivedColumns:
         """Return the band that makes a column of that name."""
         return made_by(name, self.bands)
 
-    def without(self, names: Container[str]) -> DerivedColumns:
-        """Return these without the bands of some names, which are columns to a target that says what they are."""
-        return replace(self, bands={name: band for name, band in self.bands.items() if name not in names})
-
     def needs(self, name: str) -> frozenset[str]:
         """Return the catalogue's columns, under our names, that a column is made of: itself, if it is one."""
         return frozenset(column for column, _ in self.cells(name))
@@ -252,16 +237,9 @@ class DerivedColumns:
         if not (not_observed or any(marks.values())):
             return None
         blank = next((state for state, some in marks.items() if BLANK in some), State.NOT_OBSERVED)
-        numbers = {
-            state: as_sentinels(mark for mark in some if mark != BLANK) for state, some in marks.items()
-        }
-        return states(
-            values,
-            not_observed=as_sentinels(not_observed),
-            not_detected=numbers[State.NOT_DETECTED],
-            masked=numbers[State.MASKED],
-            otherwise=blank,
-        )
+        unseen = as_sentinels(not_observed)
+        undetected, masked = (as_sentinels(m for m in some if m != BLANK) for some in marks.values())
+        return states(values, not_observed=unseen, not_detected=undetected, masked=masked, otherwise=blank)
 
     def indicator(self, name: str, values: Array, state: State) -> Mask:
         """Return which rows (n,) of a column are in a state."""
@@ -294,51 +272,39 @@ class DerivedColumns:
     def make(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return a magnitude or its error (n,) from the columns that it needs."""
         band = self.bands[str(self.band_of(name))]
-        return (
-            self._errors(band, values, name)
-            if name not in self.bands
-            else self._magnitudes(band, values, name)
-        )
+        return (self._magnitudes if name in self.bands else self._errors)(band, values, name)
 
     def _evaluate(self, text: str, values: Mapping[str, Array]) -> Floats:
         return np.asarray(self._parsed[text].evaluate(values), dtype=np.float64)
 
     def _magnitudes(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
-        known = self._known(name, values, self._evaluate(str(band.magnitude or band.flux), values))
+        known = self._evaluate(str(band.magnitude or band.flux), values)
+        if band.error is not None or band.inverse_variance is not None:
+            # An infinite error, of an inverse variance of 0, says not measured.
+            known = np.where(np.isposinf(self.sigma(name, values)), np.nan, known)
         freed = self._freed(band, values, known)
         if band.magnitude is not None:
             return freed
         zero = ZERO_POINT[self.units[name]]
-        return (
-            photometry.asinh_magnitude(freed, self._softening(band, name), zero)
-            if band.scale == "asinh"
-            else photometry.magnitude(freed, zero)
-        )
-
-    def _known(self, name: str, values: Mapping[str, Array], measured: Floats) -> Floats:
-        """Return a flux or magnitude, NaN where its error is infinite: an inverse variance of 0 says not measured."""
-        band = self.bands[name]
-        if band.error is None and band.inverse_variance is None:
-            return measured
-        return np.where(np.isposinf(self.sigma(name, values)), np.nan, measured)
+        if band.scale == "asinh":
+            return photometry.asinh_magnitude(freed, self._softening(band, name), zero)
+        return photometry.magnitude(freed, zero)
 
     def _freed(self, band: Band, values: Mapping[str, Array], known: Floats) -> Floats:
         """Return a magnitude, a flux or its error without extinction: of fluxes, before the logarithm (or asinh)."""
         taken = None if band.dereddened else band.extinction
         if taken is None:
             return known
-        through = None if taken.transmission is None else self._evaluate(taken.transmission, values)
-        if through is not None:
-            return (
-                known - photometry.magnitude(through, 0.0)
-                if band.magnitude
-                else photometry.dereddened_flux(known, through)
-            )
-        absorbed = self._evaluate(taken.e_bv or str(taken.magnitudes), values)
+        if taken.transmission is not None:
+            through = self._evaluate(taken.transmission, values)
+            if band.magnitude:
+                return known - photometry.magnitude(through, 0.0)
+            return photometry.dereddened_flux(known, through)
         factor = taken.factor if taken.e_bv is not None else 1.0
-        return np.asarray(
-            known - factor * absorbed if band.magnitude else known * 10 ** (0.4 * factor * absorbed)
-        )
+        absorbed = self._evaluate(taken.e_bv or str(taken.magnitudes), values)
+        if band.magnitude:
+            return known - factor * absorbed
+        return np.asarray(known * 10 ** (0.4 * factor * absorbed))
 
     def sigma(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""

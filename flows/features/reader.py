@@ -99,7 +99,7 @@ def held_out(
 
     The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
     """
-    asked, by, refusal, order = specification.split.held_out, specification.split.by, "", None
+    asked, by, order = specification.split.held_out, specification.split.by, None
     shares: dict[int, float] = {}
     if asked and by == "healpix":
         stated = specification.split.healpix_order
@@ -112,11 +112,12 @@ def held_out(
         n_places=len(np.unique(group)),
         healpix_order=order,
     )
-    if order is not None and not split.is_about(shares[order], asked):
-        refusal = _far_off(specification, group, shares[order], order)
-    elif order is None and asked and by != "id" and summary.n_places < FEW_VALUES:
-        refusal = _far_off(specification, group, summary.share, None)
-    return chosen, group, summary, "" if trial else refusal
+    if order is None:
+        share, doubtful = summary.share, asked and by != "id" and summary.n_places < FEW_VALUES
+    else:
+        share, doubtful = shares[order], not split.is_about(shares[order], asked)
+    refused = doubtful and not trial
+    return chosen, group, summary, _far_off(specification, group, share, order) if refused else ""
 
 
 def sides(
@@ -212,22 +213,15 @@ class FeatureReader:
 
     def check(self, catalog: Catalog) -> None:
         """Raise `ColumnNotFoundError` where the catalogue lacks a column, saying who wants it."""
-        for key, expression in self._keyed():
-            for name in sorted(expression.names):
-                self._check_columns(
-                    catalog, self.derived.needs(name), wanted_by=f"{key} = '{expression.text}'"
-                )
-        for name, key in self.also.items():
-            self._check_columns(catalog, self.derived.needs(name), wanted_by=key)
+        wanted = [(name, f"{key} = '{e.text}'") for key, e in self._keyed() for name in sorted(e.names)]
+        for name, by in [*wanted, *self.also.items()]:
+            for column in sorted(self.derived.needs(name)):
+                self.mapping.check(catalog, column, wanted_by=by, target=self.stated is not None)
         self.derived.in_units_of(catalog, self.mapping, self.stated)
 
     def of(self, catalog: Catalog) -> FeatureReader:
         """Return the reader for one catalogue, whose units of flux are known."""
-        return (
-            replace(self, derived=self.derived.in_units_of(catalog, self.mapping, self.stated))
-            if self.derived.bands
-            else self
-        )
+        return replace(self, derived=self.derived.in_units_of(catalog, self.mapping, self.stated))
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Return the columns under our names, the derived ones too, sentinels made missing."""
@@ -301,9 +295,12 @@ class FeatureReader:
         """Return the features of a batch."""
         values = self.values(batch)
         X = self._matrix(self.features, values, batch.num_rows)
-        errors = self._error_matrix(values, X.shape)
         missing = ~np.isfinite(X)
+        errors = np.zeros(X.shape) if self.errors else None  # one sigma, 0 where a feature states none
         if errors is not None:
+            stated = [j for j, name in enumerate(self.features) if name in self.errors]
+            ordered = {name: self.errors[name] for name in self.features if name in self.errors}
+            errors[:, stated] = self._matrix(ordered, values, len(X))
             missing |= np.isposinf(errors)  # of an infinite error, or no weight at all, nothing is known
         if any(expression.tells_presence for expression in self.features.values()):
             missing |= self._unmeasured(values, missing)[:, None]
@@ -337,25 +334,11 @@ class FeatureReader:
             X[:, j] = result
         return X
 
-    def _error_matrix(self, values: Mapping[str, Array], shape: tuple[int, ...]) -> Floats | None:
-        """Return one-sigma errors (n, F), as they are: 0 where a feature states none."""
-        if not self.errors:
-            return None
-        sigma = np.zeros(shape)
-        for j, name in enumerate(self.features):
-            if name in self.errors:
-                sigma[:, j] = self._matrix({name: self.errors[name]}, values, len(sigma))[:, 0]
-        return sigma
-
     def _keyed(self) -> list[tuple[str, Expression]]:
         """Return the expressions, each with the specification's key for it."""
         keyed = [(f"features.{name}", e) for name, e in self.features.items()]
         keyed += [(f"errors.{name}", e) for name, e in self.errors.items()]
         return keyed + ([("where", self.where)] if self.where else [])
-
-    def _check_columns(self, catalog: Catalog, names: Iterable[str], *, wanted_by: str) -> None:
-        for name in sorted(names):
-            self.mapping.check(catalog, name, wanted_by=wanted_by, target=self.stated is not None)
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:
@@ -402,14 +385,15 @@ def training_reader(specification: Specification, *, split_by: Iterable[str] = (
     also = {catalog.id: "catalog.id"} if catalog.id else {}
     also |= {name: "split.by" for name in split_by if name not in also}
     also |= dict.fromkeys(parse(catalog.weight).names if catalog.weight else (), "catalog.weight")
-    also |= _label_columns(specification)
     return FeatureReader(
         features=_parsed(specification.features),
         errors=_parsed(specification.errors),
         where=parse(catalog.where) if catalog.where else None,
         sentinels=catalog.sentinels,
-        also=also,
-        derived=derived_columns(specification),
+        also=also | _label_columns(specification),
+        derived=DerivedColumns(
+            specification.photometry, catalog.not_detected, catalog.masked, catalog.limits
+        ),
     )
 
 
@@ -435,28 +419,18 @@ def _label_columns(specification: Specification) -> dict[str, str]:
     return wanted
 
 
-def derived_columns(specification: Specification) -> DerivedColumns:
-    """Return what a specification makes of the labelled catalogue's columns."""
-    catalog = specification.catalog
-    return DerivedColumns(specification.photometry, catalog.not_detected, catalog.masked, catalog.limits)
-
-
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
     """Return the reader of a catalogue to classify, for a model of those features."""
     wanted, target, marks = tuple(features), specification.target, specification.target_marks()
     mapping = ColumnMapping(target.columns, _parsed(target.expressions))
-    derived = replace(
-        derived_columns(specification).without(mapping.expressions),
-        not_detected=marks["not_detected"],
-        masked=marks["masked"],
-    )
+    bands = {name: b for name, b in specification.photometry.items() if name not in mapping.expressions}
     return FeatureReader(
         features=_parsed({name: specification.features[name] for name in wanted}),
         errors=_parsed({name: e for name, e in specification.errors.items() if name in wanted}),
         where=parse(target.where) if target.where else None,
         sentinels=marks["sentinels"],
         mapping=mapping,
-        derived=derived,
+        derived=DerivedColumns(bands, marks["not_detected"], marks["masked"], specification.catalog.limits),
         limits=target.limits,
     )
 
@@ -687,12 +661,8 @@ def found_leaks(
     measured = []
     for name in columns:
         column = seen.columns[name].column
-        of_the_survey = (
-            quality.bookkeeping(seen, name)
-            or quality.about_an_error(column)
-            or quality.about_the_observation(column)
-        )
-        if name not in (*place, *names, *copies) and not of_the_survey:
+        about = quality.about_an_error(column) or quality.about_the_observation(column)
+        if name not in (*place, *names, *copies) and not (quality.bookkeeping(seen, name) or about):
             measured.append(name)
     fluxes = [n for n in measured if quality.about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)

@@ -70,11 +70,6 @@ class Origin:
         """Where it is written down in which state the file was that is whole there."""
         return self.local.with_name(f".blr-{self.local.name}.tag")
 
-    def is_here(self) -> bool:
-        """Say whether a run that was killed has fetched the file as it is."""
-        there = bool(self.tag) and self.local.is_file() and self.mark.is_file()
-        return there and self.mark.read_text("utf-8") == self.tag
-
 
 @dataclass(frozen=True)
 class InputFile:
@@ -254,19 +249,15 @@ def copy_name(name: str, form: str | None, path: Path | None = None) -> str:
 
     Where the file is at a `path`, its content says it.
     """
-    if form is None and path is not None and path.is_file() and _is_ascii(path):
-        form = USUAL[ascii_tables.ASCII]
+    if form is None and path is not None and path.is_file():
+        try:
+            is_ascii = format_of(path) is FORMATS[ascii_tables.ASCII]
+        except (FormatError, OSError):
+            is_ascii = path.name.lower().endswith(ascii_tables.SUFFIXES)
+        form = USUAL[ascii_tables.ASCII] if is_ascii else None
     if form is None or (form in FORMATS and name.lower().endswith(FORMATS[form].suffixes)):
         return name
     return converted_key(name, form)
-
-
-def _is_ascii(path: Path) -> bool:
-    """Say whether a file is a blank-separated or fixed-width table; by its name, where its content does not say it."""
-    try:
-        return format_of(path) is FORMATS[ascii_tables.ASCII]
-    except (FormatError, OSError):
-        return path.name.lower().endswith(ascii_tables.SUFFIXES)
 
 
 def check_links(catalog: Catalog, source: LocalSource, *, key: str | None = None) -> Catalog:
@@ -293,7 +284,13 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
             # One spelling for all ways to write a path; links stay what they are.
             once = os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100
             distinct.setdefault(once, place)
-    _check_told_apart([place for place in distinct.values() if isinstance(place, str)], key)
+    first: dict[str, str] = {}
+    for url in (place for place in distinct.values() if isinstance(place, str)):
+        if first.setdefault(shown(url), url) != url:
+            raise UsageError(
+                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that differ "
+                "elsewhere, since queries and users are not kept; classify the files one by one, or fetch them"
+            )
     return tuple(
         RemoteSource(place) if isinstance(place, str) else LocalSource.at(place)
         for place in distinct.values()
@@ -343,39 +340,24 @@ def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
 
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
     if is_remote(pattern):
-        return _at_url(pattern, folder, key)
+        if is_chained(pattern):
+            raise UsageError(
+                f"{key}: got '{shown(pattern)}', which is a file inside an archive, expected the URL of a plain "
+                "file; unpack it, or use catalogs.annotate in Python"
+            )
+        here = local_path(pattern)
+        return [check_url(pattern, key=key)] if here is None else _matches(str(here), folder, key)
     path = check_inside(folder / Path(pattern).expanduser(), key=key)
     if path.exists():
         return [path]
+    why = "does not exist"
     if not WILD.isdisjoint(pattern):
         # A glob below an absolute folder starts at its root, one below a relative folder here.
         start = Path(path.anchor)
-        matches = sorted(start.glob(str(path.relative_to(start))))
-        if matches:
+        if matches := sorted(start.glob(str(path.relative_to(start)))):
             return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
-        raise UsageError(f"{key}: got '{path.absolute()}', which no file matches; {what_is_there(path)}")
-    raise UsageError(f"{key}: got '{path.absolute()}', which does not exist; {what_is_there(path)}")
-
-
-def _at_url(url: str, folder: Path, key: str) -> Iterable[Path | str]:
-    if is_chained(url):
-        raise UsageError(
-            f"{key}: got '{shown(url)}', which is a file inside an archive, expected the URL of a plain "
-            "file; unpack it, or use catalogs.annotate in Python"
-        )
-    here = local_path(url)
-    return _matches(str(here), folder, key) if here is not None else [check_url(url, key=key)]
-
-
-def _check_told_apart(urls: Sequence[str], key: str) -> None:
-    """Raise UsageError where URLs differ only in what is not written down."""
-    first: dict[str, str] = {}
-    for url in urls:
-        if first.setdefault(shown(url), url) != url:
-            raise UsageError(
-                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that differ "
-                "elsewhere, since queries and users are not kept; classify the files one by one, or fetch them"
-            )
+        why = "no file matches"
+    raise UsageError(f"{key}: got '{path.absolute()}', which {why}; {what_is_there(path)}")
 
 
 # Files that are still being written: waited for a while, then left for the next run.
@@ -393,35 +375,26 @@ def still_written(files: Sequence[Path], *, quiet: float, patience: float) -> di
     Files that go away while they are waited for do not count.
     """
     looks: dict[Path, tuple[int, int, float]] = {}  # size, time, and since when both are so
-    for file in files:
-        _look(file, looks)
-
-    def quiet_for(file: Path) -> float:
-        """Return for how many seconds nothing was written, as far as is known."""
-        _, mtime_ns, since = looks[file]
-        return max(time.time() - mtime_ns / 1e9, time.monotonic() - since)
-
-    end = time.monotonic() + max(patience, quiet)
+    writing, end = list(files), time.monotonic() + max(patience, quiet)
     while True:
-        writing = [file for file in looks if quiet_for(file) < quiet]
+        for file in writing:
+            old = looks.pop(file, (0, 0, 0.0))
+            with suppress(
+                OSError
+            ):  # a link in a circle, a folder that is closed: whoever opens the file says so
+                seen = file.stat()
+                now = (seen.st_size, seen.st_mtime_ns)
+                looks[file] = old if old[:2] == now else (*now, time.monotonic())
+        writing = [
+            file
+            for file, (_, mtime_ns, since) in looks.items()
+            if max(time.time() - mtime_ns / 1e9, time.monotonic() - since) < quiet
+        ]
         if not writing or time.monotonic() >= end:
             return dict.fromkeys(
                 writing, f"it changed less than {quiet:g} s ago, so it is left for the next run"
             )
         time.sleep(min(BETWEEN_LOOKS, quiet))
-        for file in writing:
-            _look(file, looks)
-
-
-def _look(file: Path, looks: dict[Path, tuple[int, int, float]]) -> None:
-    try:
-        seen = file.stat()
-    except OSError:  # a link in a circle, a folder that is closed: whoever opens the file says so
-        looks.pop(file, None)
-        return
-    now = (seen.st_size, seen.st_mtime_ns)
-    if file not in looks or looks[file][:2] != now:
-        looks[file] = (*now, time.monotonic())
 
 
 FETCHED = ".blr-fetched"
@@ -463,7 +436,10 @@ class Mirror:
                 f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
                 "them into different folders"
             )
-        _fetch([w for w in wanted if not w.is_here()], brought)
+        # What a run that was killed has fetched is there, if the server's word for it is the same.
+        there = (bool(w.tag) and w.local.is_file() and w.mark.is_file() for w in wanted)
+        known = [here and w.mark.read_text("utf-8") == w.tag for w, here in zip(wanted, there, strict=True)]
+        _fetch([w for w, whole in zip(wanted, known, strict=True) if not whole], brought)
         brought.origins = {w.local: w for w in wanted if w.local.is_file()}
         for a in asked:
             if isinstance(a, LocalSource):

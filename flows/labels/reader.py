@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -322,24 +322,24 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
             answers.setdefault(name, []).append(named.get(text, text))
             if weight is not None:
                 weights.setdefault(name, []).append(weight / float(np.mean(drawn)))
-    labels, votes = _counted(answers, _same(label))
+    labels, votes = _counted(answers, label)
     return Reviews(labels, votes, {name: float(np.mean(some)) for name, some in weights.items()})
 
 
-def _same(label: Label) -> Callable[[str], str | int]:
-    """Return what two answers of one class have in common."""
-    if label.classes is not None:
-        reader = LabelReader.of_lists(label.classes, label.exclude, case_sensitive=label.case_sensitive)
-        return lambda text: k if (k := reader.index(text)) >= 0 else text
-    return str if label.case_sensitive else str.casefold
-
-
 def _counted(
-    answers: Mapping[str, Sequence[str]], same: Callable[[str], str | int]
+    answers: Mapping[str, Sequence[str]], label: Label
 ) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
     """Return the label of each object that most answers give, the first of equals, and the shares where they differ."""
     labels: dict[str, str] = {}
     votes: dict[str, dict[str, float]] = {}
+    reader = LabelReader.of_lists(label.classes or {}, label.exclude, case_sensitive=label.case_sensitive)
+
+    def same(text: str) -> str | int:
+        """Return what two answers of one class have in common."""
+        if label.classes is None:
+            return text if label.case_sensitive else text.casefold()
+        return k if (k := reader.index(text)) >= 0 else text
+
     for name, texts in answers.items():
         said = [text for text in texts if not is_doubtful(text)]
         first = {same(text): text for text in reversed(said)}

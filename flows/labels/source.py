@@ -9,6 +9,7 @@ Shapes: n rows of a batch, L labels.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,11 +90,10 @@ class LabelSource:
 
         So the label of a row depends neither on the rows before it nor on who reads it.
         """
-        if self.by_id is None or self.identifier is None:
-            return
-        types = [catalog.column(self.identifier).datatype for catalog in opened]
-        if any(pa.types.is_integer(one) or pa.types.is_floating(one) for one in types):
-            self._number_the_names()
+        if self.by_id is not None and self.identifier is not None:
+            types = [catalog.column(self.identifier).datatype for catalog in opened]
+            if any(pa.types.is_integer(one) or pa.types.is_floating(one) for one in types):
+                self._number_the_names()
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where it is missing, from the columns under our names."""
@@ -127,10 +127,8 @@ class LabelSource:
 
     def counts_alone(self) -> LabelSource:
         """Return the counts, without the tables that labels come from; of places, those that are taken alone."""
-        taken = None
-        if self.taken is not None:
-            numbers = np.flatnonzero(self.taken)
-            taken = np.stack([numbers, self.taken[numbers]])
+        numbers = np.empty(0, np.intp) if self.taken is None else np.flatnonzero(self.taken)
+        taken = None if self.taken is None else np.stack([numbers, self.taken[numbers]])
         return replace(self, by_id=None, by_place=None, reviews=Reviews(), taken=taken)
 
     def add(self, other: LabelSource) -> None:
@@ -139,8 +137,7 @@ class LabelSource:
         self.n_joined += other.n_joined
         self.first_met = self.first_met or other.first_met
         if other.taken is not None and self.by_place is not None:
-            numbers, rows = other.taken
-            self._take(self.by_place, numbers, rows)
+            self._take(self.by_place, *other.taken)
         if other.numbered:
             self._number_the_names()
 
@@ -199,9 +196,8 @@ class LabelSource:
 
     def _number_the_names(self) -> None:
         """Make '0001234' of the table the number that it is in the catalogue; two names of one may be in conflict."""
-        if self.numbered or self.by_id is None:
-            return
-        self.by_id, self.numbered = self.by_id.numbered(), True
+        if not self.numbered and self.by_id is not None:
+            self.by_id, self.numbered = self.by_id.numbered(), True
 
     def _join_by_place(self, specification: Specification, table: Catalog) -> None:
         columns = specification.label.table
@@ -431,14 +427,14 @@ def label_reader(
     for catalog in catalogs:
         general.check(catalog)
     readings = [
-        (in_units_of_the_first(general, catalog, catalogs[0]), position_unit(specification, catalog))
-        for catalog in catalogs
+        (in_units_of_the_first(general, one, catalogs[0]), position_unit(specification, one))
+        for one in catalogs
     ]
     if workers is None:
         read = first_batches(catalogs, general, limit)
         return LabelReader.of(label, _count_labels(specification, source, readings, read))
     seen: Counter[str] = Counter()
-    for _, found in workers(partial(_labels_of_piece, specification, source, readings, general)):
+    for _, found in workers(partial(_labels_of_piece, specification, source, readings, general.read)):
         n_labels = len(seen)
         seen.update(found)
         if len(seen) > n_labels:
@@ -454,11 +450,11 @@ def _labels_of_piece(
     specification: Specification,
     source: LabelSource,
     readings: Readings,
-    general: FeatureReader,
+    columns: tuple[str, ...],
     piece: Piece,
 ) -> Counter[str]:
-    batches = piece.partition.batches(general.read, BATCH_ROWS)
-    return _count_labels(specification, source, readings, ((piece.catalog, batch) for batch in batches))
+    batches = ((piece.catalog, batch) for batch in piece.partition.batches(columns, BATCH_ROWS))
+    return _count_labels(specification, source, readings, batches)
 
 
 def _count_labels(
@@ -488,26 +484,24 @@ def check_names(specification: Specification, classes: Sequence[str]) -> None:
         return
     try:
         specification.check_sets(len(classes))
-    except ValueError as error:
-        raise TrainingError(str(error)) from error
-    try:
         standard_columns(classes, output.prefix, columns=output.columns)
     except NameClashError as error:
         raise TrainingError(
             f"label.column: {error}; to join classes that differ only in upper and lower case, set "
             "case_sensitive = false under [label]"
         ) from error
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
 
 
 def first_batches(
     catalogs: Iterable[Catalog], reader: FeatureReader, limit: int | None
 ) -> Iterable[tuple[int, pa.RecordBatch]]:
     """Yield what a reader reads of catalogues, of so many rows at most: batches with the catalogues' numbers."""
-    left = limit
+    left = math.inf if limit is None else limit
     for number, catalog in enumerate(catalogs):
-        for batch in catalog.batches(reader.read, min(BATCH_ROWS, left or BATCH_ROWS)):
-            yield number, batch if left is None else batch.slice(0, left)
-            if left is not None:
-                left -= batch.num_rows
-                if left <= 0:
-                    return
+        for batch in catalog.batches(reader.read, int(min(BATCH_ROWS, left))):
+            yield number, batch.slice(0, int(min(left, batch.num_rows)))
+            left -= batch.num_rows
+            if left <= 0:
+                return
