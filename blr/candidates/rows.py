@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,9 @@ class LabelledRows:
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None where labels are right
     confusion: Matrix | None = None
 
-    def of(self, some: Mask) -> LabelledRows:
+    def of(self, some: Mask) -> Self:
         """Return the rows in a mask (N,) alone, where the confusion is not by row."""
-        by_row = {name: x[some] for name, x in vars(self).items() if x is not None and name != "confusion"}
+        by_row = {name: x[some] for name, x in vars(self).items() if np.ndim(x) and name != "confusion"}
         return replace(self, **by_row)
 
     @property

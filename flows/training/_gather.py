@@ -607,10 +607,10 @@ def _check_rows(
                     "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
     for j, name in enumerate(specification.features):
-        if counts.missing_in_training[j] == counts.n_training:
+        if counts.missing_in_training[j] == counts.training.sum():
             text = specification.features[name]
             raise TrainingError(
-                f'features.{name}: got no value of "{text}" in any of the {counts.n_training} training '
+                f'features.{name}: got no value of "{text}" in any of the {counts.training.sum()} training '
                 "rows, expected values in some rows; check the expression and the sentinels, or leave the "
                 "feature out"
             )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,19 +61,11 @@ def rows_of(data: TrainingSet) -> TrainingRows:
     return rows
 
 
-def rows_at(rows: TrainingRows, chosen: Mask) -> TrainingRows:
-    """Return the rows in a mask (N,)."""
-    arrays = {name: array for name, array in vars(rows).items() if isinstance(array, np.ndarray)}
-    of_all = {"confusion", "magnitude_name"}
-    return replace(rows, **{name: array[chosen] for name, array in arrays.items() if name not in of_all})
-
-
 def write_rows(rows: TrainingRows, folder: Path) -> None:
     """Write the rows, a file for each array, whole or not at all."""
-    for part in fields(rows):
-        array = getattr(rows, part.name)
+    for name, array in vars(rows).items():
         if array is not None:
-            atomic_write_array(folder / f"{part.name}.npy", array)
+            atomic_write_array(folder / f"{name}.npy", array)
 
 
 def read_rows(folder: Path) -> TrainingRows:
@@ -119,11 +112,10 @@ class ArrayWriter:
 
     def append(self, rows: Array) -> None:
         """Add rows; all get the type of the first ones.  StorageError if there is no room on the disk."""
-        first = self._like is None
-        like = self._like = np.empty_like(rows[:0]) if self._like is None else self._like
+        like = np.empty_like(rows[:0]) if self._like is None else self._like
         try:
-            with self._path.open("wb" if first else "ab") as stream:
-                if first:
+            with self._path.open("wb" if self._like is None else "ab") as stream:
+                if self._like is None:
                     self._write_header(stream, like)
                 stream.write(np.ascontiguousarray(rows, dtype=like.dtype).tobytes())
         except OSError as error:
@@ -131,7 +123,7 @@ class ArrayWriter:
                 f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected enough space "
                 "for all of them; free some space, or choose a model store on another disk with --store"
             ) from error
-        self._n += len(rows)
+        self._n, self._like = self._n + len(rows), like
 
     def close(self) -> None:
         """Write the header with the final number of rows; without rows, no file is made."""
@@ -186,6 +178,7 @@ class StoredRows:
         return self.read(name, shard) if self.has(name) else np.ones(shard[1] - shard[0])
 
     def _mapped(self, name: str) -> Array:
+        check_seen(self.folder)
         mapped: Array = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return mapped
 
@@ -210,34 +203,23 @@ class StoredRows:
 
     def add(self, name: str, of: Callable[[Shard], Array]) -> None:
         """Write an array, shard by shard; it replaces an array of the same name."""
-        path = self.folder / f"{name}.npy"
-        unfinished = path.with_suffix(".part")
+        unfinished = self.folder / f"{name}.part"
         written = ArrayWriter(unfinished)
         for shard in self.shards:
             written.append(of(shard))
         written.close()
-        unfinished.replace(path)
-
-    def remove(self, name: str) -> None:
-        """Remove an array that is not needed any more."""
-        (self.folder / f"{name}.npy").unlink()
+        unfinished.replace(unfinished.with_suffix(".npy"))
 
 
-_M_MMAP_THRESHOLD = -3
+M_MMAP_THRESHOLD = -3
 """The name of the bound in glibc's malloc.h."""
-_LARGE = 1 << 20
 
 
 @cache
 def return_freed_arrays() -> None:
-    """Have the C library give arrays of a megabyte or more back to the system when they are freed.
-
-    glibc raises this bound to 32 megabytes by itself, and keeps what smaller arrays leave between others.  A training
-    of 300,000 rows with the default candidates took 640 MB so, and takes 530.  Where the C library has no such bound,
-    nothing changes.
-    """
+    """Have glibc give arrays of a megabyte or more back to the system when they are freed: 530 MB in place of 640."""
     with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,17 +262,7 @@ class RowCounts:
     @property
     def n_rows(self) -> int:
         """N, the number of all rows."""
-        return self.n_training + self.n_held_out
-
-    @property
-    def n_training(self) -> int:
-        """The number of training rows of all classes."""
-        return int(self.training.sum())
-
-    @property
-    def n_held_out(self) -> int:
-        """The number of held-out rows of all classes."""
-        return int(self.held_out.sum())
+        return int(self.training.sum() + self.held_out.sum())
 
     @property
     def class_share(self) -> tuple[float, ...]:
@@ -350,15 +322,16 @@ class Collected:
         self.n_rows += n
         if self.most is None or self.folder is None or self.n_rows <= self.most:
             return
-        new = self.parts if self._place is None else [part]
+        new = [part]
         if self._place is None:
-            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
+            new, self._place = (
+                self.parts,
+                self.folder().absolute() / "rows",
+            )  # workers may be in another folder
             self._place.mkdir()
-        for one in new:
-            for name in ON_DISK:
-                if name in one:
-                    path = self._place / f"{name}.npy"
-                    self._files.setdefault(name, ArrayWriter(path)).append(one[name])
+        for one, name in product(new, ON_DISK):
+            if name in one:
+                self._files.setdefault(name, ArrayWriter(self._place / f"{name}.npy")).append(one[name])
         if sum(len(key) for key in self._keys) > 2 * self.most:
             self._draw(self.most)
 
@@ -384,10 +357,8 @@ class Collected:
             chosen[order[out][:n_out]] = True
             chosen[order[~out][: n - n_out]] = True
         masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
-        kept = [
-            {name: array[mask] for name, array in part.items()}
-            for part, mask in zip(self.parts, masks, strict=True)
-        ]
+        pairs = [*zip(self.parts, masks, strict=True)]
+        kept = [{name: array[mask] for name, array in part.items()} for part, mask in pairs]
         # They become one part: many small arrays would keep the system from reusing the memory of large ones.
         whole = {name: joined(kept, name) for name in kept[0]}
         self.parts = [{name: array for name, array in whole.items() if array is not None}]
@@ -437,18 +408,14 @@ def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:
     for piece in range(n):
         found = []
         for shard in stored.shards:
-            hashes = stored.read(name, shard)
-            mine = hashes % np.uint64(n) == piece
-            found.append(_distinct(hashes[mine], stored.read("target", shard)[mine]))
+            hashes, target = stored.read(name, shard), stored.read("target", shard)
+            mine = np.flatnonzero(hashes % np.uint64(n) == piece)
+            order = mine[np.lexsort((target[mine], hashes[mine]))]
+            h, t = hashes[order], target[order]
+            first = np.ones(len(h), dtype=bool)  # of equal ones
+            first[1:] = (h[1:] != h[:-1]) | (t[1:] != t[:-1])
+            found.append((h[first], t[first]))
         yield np.concatenate([h for h, _ in found]), np.concatenate([t for _, t in found])
-
-
-def _distinct(hashes: NDArray[np.uint64], target: NDArray[np.integer]) -> NamedRows:
-    order = np.lexsort((target, hashes))
-    h, t = hashes[order], target[order]
-    first = np.ones(len(h), dtype=bool)
-    first[1:] = (h[1:] != h[:-1]) | (t[1:] != t[:-1])
-    return h[first], t[first]
 
 
 # Fits to rows on the disk, by sums over shards that the workers of an engine compute.
@@ -485,9 +452,9 @@ def read_shard(
     return X, *fit_targets(t, weight, n_classes, binary=n_classes == 2, confusion=of_row)
 
 
-def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
+def _summed(read: ShardReader, basis: Basis | None, function: ChunkFunction, shard: Shard) -> Terms | None:
     """Return the sum of a function over rows, whose design matrix is computed in pieces; None without rows."""
-    X, t, weight = chunk
+    X, t, weight = read(shard)
     size = chunk_rows(X.shape[1] if basis is None else basis.n_functions)
     pieces = [slice(start, start + size) for start in range(0, len(X), size)]
 
@@ -497,14 +464,6 @@ def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms
 
     with single_threaded_blas():
         return added(map(of, pieces)) if pieces else None
-
-
-def _sum_over(
-    read: ShardReader, folder: Path, basis: Basis | None, function: ChunkFunction, shard: Shard
-) -> Terms | None:
-    """Return the sum of a function over a shard; None where no row of it counts."""
-    check_seen(folder)
-    return _summed(function, read(shard), basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -522,14 +481,9 @@ class SampledDesign:
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over the rows."""
-        total = _summed(function, self.chunk, self.basis)
+        total = _summed(lambda _: self.chunk, self.basis, function, (0, 0))
         assert total is not None  # noqa: S101  there are many rows
         return total
-
-
-def _added(parts: Sequence[Terms | None]) -> Terms | None:
-    some = [part for part in parts if part is not None]
-    return added(some) if some else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -542,7 +496,6 @@ class DesignShards:
     """
 
     read: ShardReader
-    stored: StoredRows
     shards: list[Shard]
     engine: Engine
     basis: Basis | None
@@ -553,8 +506,12 @@ class DesignShards:
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
-        work = partial(_sum_over, self.read, self.stored.folder, self.basis, function)
-        total = self.engine.reduce(work, self.shards, add=_added)
+
+        def add(parts: Sequence[Terms | None]) -> Terms | None:
+            some = [part for part in parts if part is not None]
+            return added(some) if some else None
+
+        total = self.engine.reduce(partial(_summed, self.read, self.basis, function), self.shards, add=add)
         if total is None:
             raise ValueError("there are no rows to sum over; give at least one")
         return total
@@ -625,7 +582,5 @@ class TrainingShards:
     def _design(self, columns: tuple[int, ...]) -> DesignShards:
         stored, confusion = self.stored, self.confusion
         read = partial(read_shard, stored, columns, self.n_classes, self.held_out_too, confusion)
-        mislabelled = confusion is not None
-        return DesignShards(
-            read, stored, stored.shards, self.engine, None, len(columns), mislabelled=mislabelled
-        )
+        wrong = confusion is not None
+        return DesignShards(read, stored.shards, self.engine, None, len(columns), mislabelled=wrong)

@@ -6,7 +6,6 @@ model.  Shapes: N labelled rows, T rows of the target, n rows of a shard, F feat
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -157,13 +156,6 @@ def _read(
     return known, np.concatenate(missing), origin
 
 
-def version_content(content_hash: str, specification: Specification, target: TargetRows | None) -> str:
-    """Return the hash of all rows that a model depends on; those of the target count if the model needs them."""
-    if target is None or not model_needs_target(specification):
-        return content_hash
-    return hashlib.sha256(f"{content_hash}\n{target[2]['content_hash']}".encode()).hexdigest()
-
-
 def compared(
     specification: Specification,
     data: TrainingSet,
@@ -278,12 +270,6 @@ TARGET, SCORE = "target_filled", "score"
 """Arrays, for the time of the comparison, of the target's features and of the scores of the labelled rows."""
 
 
-def _shards_of_both(stored: StoredRows, n_target: int) -> list[Shard]:
-    """Return the shards of the labelled rows, then those of the target's."""
-    N = stored.n_rows
-    return [*stored.shards, *((N + start, N + stop) for start, stop in shards_of(n_target))]
-
-
 def _read_of_both(stored: StoredRows, fold: int | None, mean_weight: float | None, shard: Shard) -> Chunk:
     """Return features (n, F), 1 for a row of the target and 0 for a labelled one (n,), and weights (n,) or None.
 
@@ -309,55 +295,41 @@ def compare_shards(
     `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
     polynomial that distinguishes the sets.  ValueError if there are too few rows.
     """
-    require_enough_rows(stored.n_rows, len(target))
+    N, n_target = stored.n_rows, len(target)
+    require_enough_rows(N, n_target)
     atomic_write_array(stored.folder / f"{TARGET}.npy", target)
-    basis = _basis(stored, filled, target, engine, degree)
-    fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
+    shards: list[Shard] = [*stored.shards, *((N + start, N + stop) for start, stop in shards_of(n_target))]
+    some = np.concatenate([filled, target])
+    raw = DesignShards(partial(_read_of_both, stored, None, None), shards, engine, None, some.shape[1])
+    standardisation = Standardisation.learn_by_sums(raw.accumulate, some)
+    basis: Basis = replace(fit_basis("polynomial", some, degree=degree), standardisation=standardisation)
+    weight_sums = np.zeros(FOLDS)
+    for shard in stored.shards:
+        weight_sums += np.bincount(np.arange(*shard) % FOLDS, stored.weights(shard), FOLDS)
+    mean = weight_sums.sum() / N
+
+    def fit(fold: int) -> LaplacePosterior:
+        """Return the fit, to the rows of both sets outside a fold, of which set a row is in."""
+        outside = (weight_sums.sum() - weight_sums[fold]) / mean
+        mine = rows.numbers % FOLDS != fold
+        own = (np.ones(len(mine)) if rows.weight is None else rows.weight)[mine]
+        theirs = target[np.arange(N, N + n_target) % FOLDS != fold]
+        weight = np.concatenate([own * (outside / own.sum()), np.ones(len(theirs))])
+        is_target = np.concatenate([np.zeros(len(own)), np.ones(len(theirs))])
+        sample = SampledDesign((np.concatenate([filled[mine], theirs]), is_target, weight), basis)
+        read = partial(_read_of_both, stored, fold, mean)
+        n_effective = outside + len(theirs)
+        design = DesignShards(read, shards, engine, basis, basis.n_functions, n_effective, sample)
+        return fit_evidence(design, None, classes=range(2))
+
+    fits = [fit(fold) for fold in range(FOLDS)]
     stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))
-    theirs = _scores(fits, basis, target, stored.n_rows)
+    theirs = _scores(fits, basis, target, N)
     area, highest = compare_scores(lambda: (stored.read(SCORE, shard) for shard in stored.shards), theirs)
     stored.add(RATIO, lambda shard: clipped_ratio(stored.read(SCORE, shard), highest))
     for name in (SCORE, TARGET):
-        stored.remove(name)
+        (stored.folder / f"{name}.npy").unlink()
     return area
-
-
-def _basis(stored: StoredRows, filled: Floats, target: Floats, engine: Engine, degree: int) -> Basis:
-    """Return the polynomials of the features, standardised as in both sets together."""
-    some = np.concatenate([filled, target])
-    basis = fit_basis("polynomial", some, degree=degree)
-    read, shards = partial(_read_of_both, stored, None, None), _shards_of_both(stored, len(target))
-    raw = DesignShards(read, stored, shards, engine, None, some.shape[1])
-    return replace(basis, standardisation=Standardisation.learn_by_sums(raw.accumulate, some))
-
-
-def _fit(
-    stored: StoredRows,
-    rows: TrainingRows,
-    filled: Floats,
-    target: Floats,
-    basis: Basis,
-    engine: Engine,
-    fold: int,
-) -> LaplacePosterior:
-    """Return the fit, to the rows of both sets outside a fold, of which set a row is in."""
-    N = stored.n_rows
-    total = outside = 0.0
-    for shard in stored.shards:
-        weight = stored.weights(shard)
-        total += float(weight.sum())
-        outside += float(weight[np.arange(*shard) % FOLDS != fold].sum())
-    mean = total / N
-    mine = rows.numbers % FOLDS != fold
-    own = (np.ones(len(mine)) if rows.weight is None else rows.weight)[mine]
-    theirs = target[np.arange(N, N + len(target)) % FOLDS != fold]
-    weight = np.concatenate([own * (outside / mean / own.sum()), np.ones(len(theirs))])
-    is_target = np.concatenate([np.zeros(len(own)), np.ones(len(theirs))])
-    sample = SampledDesign((np.concatenate([filled[mine], theirs]), is_target, weight), basis)
-    read, shards = partial(_read_of_both, stored, fold, mean), _shards_of_both(stored, len(target))
-    n_effective = outside / mean + len(theirs)
-    design = DesignShards(read, stored, shards, engine, basis, basis.n_functions, n_effective, sample)
-    return fit_evidence(design, None, classes=range(2))
 
 
 def _scores(fits: list[LaplacePosterior], basis: Basis, X: Floats, first: int) -> Floats:

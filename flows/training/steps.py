@@ -11,6 +11,7 @@ classes, and are counted.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
 import tempfile
@@ -83,7 +84,7 @@ from flows.runs.references import ModelReference
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
 from flows.training._gather import gather, reading_workers, with_learned_photometry
-from flows.training._rows import TrainingRows, rows_at, rows_of
+from flows.training._rows import TrainingRows, rows_of
 from flows.training._staging import INGESTED, StagedDescription
 from flows.version import code_version
 
@@ -121,9 +122,10 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
         needed = _target.model_needs_target(asked)
         target = _target.read_target(specification, columns, limit=limit) if needed else None
-        version = make_version(
-            asked, _target.version_content(gathered.sample.content_hash, asked, target), code_version()
-        )
+        content = gathered.sample.content_hash
+        if target is not None:  # the model depends on these rows too
+            content = hashlib.sha256(f"{content}\n{target[2]['content_hash']}".encode()).hexdigest()
+        version = make_version(asked, content, code_version())
         exists, folder = store.contains(asked.name, version), None
         if dry_run or (exists and not request.overwrite):
             sample = gathered.sample
@@ -400,7 +402,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     tell().advance(1)
     # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
-    losses, objects = log_losses(p, trained.outcome), rows_at(rows, seen)
+    losses, objects = log_losses(p, trained.outcome), rows.of(seen)
     report = TrainReport.of(
         store.described(model, "trained"),
         boundary=picture,

@@ -33,7 +33,7 @@ from flows.reports.data import TrainReport, quality_remarks
 from flows.runs.lock import exclusive
 from flows.tables import classify_table
 from flows.training import steps
-from flows.training._rows import TrainingRows, rows_at
+from flows.training._rows import TrainingRows
 from flows.training.steps import (
     REVIEWED,
     THRESHOLDS,
@@ -427,7 +427,7 @@ def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
 
 
 def test_few_objects_or_missing_columns_give_no_bins() -> None:
-    few = judged_pictures(P[:50], rows_at(OBJECTS, np.arange(N) < 50))
+    few = judged_pictures(P[:50], OBJECTS.of(np.arange(N) < 50))
     assert "magnitude" not in few["binned"]
     assert judged_pictures(P, NAMELESS)["binned"] == {}
 
