@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray

@@ -309,8 +309,8 @@ class Shift(SpecificationTable):
     def _check(self) -> Shift:
         if self.density_weights and self.class_prior is not None:
             raise ValueError(
-                "got density_weights and class_prior, expected one of them: density_weights if equal features mean equal "
-                "probabilities in both catalogues, class_prior if only shares differ; remove the other"
+                "got density_weights and class_prior, expected one of them: density_weights if equal features mean "
+                "equal probabilities in both catalogues, class_prior if only shares differ; remove the other"
             )
         return self
 

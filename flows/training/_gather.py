@@ -113,23 +113,21 @@ class ContentHash:
         for pair in also:
             listed.update(f"{', ' if n else ''}{pair!r}".encode())
             n += 1
-        if n:
-            listed.update(b"]")
-            digests[""] = listed.hexdigest()
+        listed.update(b"]")
+        digests |= {"": listed.hexdigest()} if n else {}
         return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
 
 
 def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
     """Return columns as bytes, which are the same whatever the format of the file."""
-    found = {}
-    for name, values in batch_values(batch, names).items():
+
+    def of(values: Array) -> bytes:
         if values.dtype.kind in "OUS":
-            found[name] = b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
-        else:
-            plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
-            one_nan = np.where(np.isnan(plain), np.nan, plain)  # NaN has many bit patterns
-            found[name] = one_nan.tobytes()
-    return found
+            return b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
+        plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
+        return np.where(np.isnan(plain), np.nan, plain).tobytes()  # NaN has many bit patterns
+
+    return {name: of(values) for name, values in batch_values(batch, names).items()}
 
 
 CONTENT = "content-"
@@ -159,11 +157,8 @@ class RowReading:
         specification, label = self.specification, self.specification.label
         selected, values = self.reader.select(batch), self.reader.values(batch)
         counts = vote_counts(label, values) if label.votes else None
-        texts = (
-            source.texts(values, self.unit)
-            if counts is None
-            else most_voted(counts, tuple(label.votes or ()))
-        )
+        votes = (*(label.votes or ()),)
+        texts = source.texts(values, self.unit) if counts is None else most_voted(counts, votes)
         chosen = selected & (labels.read(texts) >= 0)
         row, given, reviewed, shared = _row_labels(
             specification, source.reviews, labels, values, texts, chosen
@@ -173,10 +168,10 @@ class RowReading:
         weight = _weights(specification, own)
         if weight is not None and not weight.all():  # rows of weight zero would move ranges and knots
             some = np.flatnonzero(weight)
-            rows, row, weight = rows.take(pa.array(some)), row[some], weight[some]
-            own = self.reader.values(rows)
-            given, shared = given[some], shared[some]
+            row, given, shared, weight = row[some], given[some], shared[some], weight[some]
             reviewed = None if reviewed is None else reviewed[some]
+            rows = batch.take(pa.array(row))
+            own = self.reader.values(rows)
         features = self.reader.evaluate(rows)
         if reviewed is not None:
             weight = reviewed if weight is None else weight * reviewed
@@ -189,9 +184,15 @@ class RowReading:
             "votes": None if counts is None else counts[row],
             "errors": features.errors,
             "annotators": None if label.annotator is None else plain_texts(own[label.annotator]).astype(str),
-            "position": self._places(own),
-            "magnitude": self._magnitudes(own),
         }
+        if self.place is not None:
+            ra, dec, unit = self.place
+            sky = positions(own[ra], own[dec], unit)
+            part["position"] = np.stack([sky.ra, sky.dec], axis=1)
+        for name in self.brightness:
+            if own[name].dtype.kind in "iuf":
+                known = (magnitude := floats(own[name])) > BRIGHTEST
+                part["magnitude"] = np.where(known & (magnitude < FAINTEST), magnitude, np.nan)
         if identifier in own:
             part["name"] = name_keys([own[identifier]])
             shown = (text.encode()[:LONGEST_IDENTIFIER] for text in plain_texts(own[identifier]).tolist())
@@ -202,21 +203,6 @@ class RowReading:
         met = Counter(texts[selected].tolist())
         counted = (batch.num_rows, int(selected.sum()), met, self.reader.count_states(rows))
         return {name: array for name, array in part.items() if array is not None}, counted
-
-    def _places(self, values: Mapping[str, Array]) -> Floats | None:
-        """Return right ascension and declination (m, 2) in degrees; None without such columns."""
-        if self.place is None:
-            return None
-        ra, dec, unit = self.place
-        place = positions(values[ra], values[dec], unit)
-        return np.stack([place.ra, place.dec], axis=1)
-
-    def _magnitudes(self, values: Mapping[str, Array]) -> Floats | None:
-        """Return the magnitudes (m,), NaN where missing; None without a column of numbers."""
-        if not self.brightness or values[self.brightness[0]].dtype.kind not in "iuf":
-            return None
-        magnitude = floats(values[self.brightness[0]])
-        return np.where((magnitude > BRIGHTEST) & (magnitude < FAINTEST), magnitude, np.nan)
 
 
 def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list[RowReading]:
@@ -229,7 +215,11 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
     # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
     # [photometry] makes another one is not read a second time.
     featured = {name for expression in plain.features.values() for name in expression.names}
-    magnitude = _magnitude_column(catalogs, featured={*specification.features.values()})
+    # One that features use goes before others, as in the catalogue's order.
+    used = {name for text in specification.features.values() for name in parse(text).names}
+    common = set[str].intersection(*(set(c.names) for c in catalogs))
+    found = [c.name for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
+    magnitude = sorted(found, key=lambda name: name not in used)[:1]
     brightness = tuple(name for name in magnitude if name in featured or name not in plain.names)
     more = dict.fromkeys((places[0] or ())[:2], "catalog.ra and catalog.dec")
     more |= dict.fromkeys(set(brightness) - featured, "the report")
@@ -247,15 +237,6 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
         )
         for catalog, place in zip(catalogs, places, strict=True)
     ]
-
-
-def _magnitude_column(catalogs: Sequence[Catalog], *, featured: set[str]) -> tuple[str, ...]:
-    """Return a column of magnitudes that all catalogues have, one that the expressions `featured` use before others."""
-    common = set[str].intersection(*(set(c.names) for c in catalogs))
-    used = {name for text in featured for name in parse(text).names}
-    found = [c for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
-    best = sorted(found, key=lambda c: c.name not in used)  # a stable sort keeps the catalogue's order
-    return (best[0].name,) if best else ()
 
 
 def _is_magnitude(column: Column) -> bool:
@@ -307,8 +288,7 @@ def _weights(specification: Specification, values: Mapping[str, Array]) -> Float
     weight = parse(text).evaluate(values)
     if weight.dtype.kind not in "biuf":
         raise TrainingError(
-            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; choose '
-            "another column"
+            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; choose another column'
         )
     weight = np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))
     bad = int((~(np.isfinite(weight) & (weight >= 0))).sum())
@@ -344,7 +324,7 @@ def read_piece(
     for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
         part, met = reading.read(batch, labels, source)
         # At once to its final name: another worker may have begun this file, or may still write it.
-        path = _file(folder, piece, len(counted))
+        path = folder / f"{piece.number:06d}-{len(counted):04d}.npz"
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
             np.savez(stream, **part)
         counted.append(met)
@@ -382,15 +362,11 @@ def read_by_workers(
     for piece, (batches, counted) in workers(partial(read_piece, readings, labels, source, folder)):
         source.add(counted)
         for j, met in enumerate(batches):
-            path = _file(folder, piece, j)
+            path = folder / f"{piece.number:06d}-{j:04d}.npz"
             with np.load(path, allow_pickle=False) as stored:
                 part = {name: stored[name] for name in stored.files}
             path.unlink()
             yield part, met
-
-
-def _file(folder: Path, piece: Piece, batch: int) -> Path:
-    return folder / f"{piece.number:06d}-{batch:04d}.npz"
 
 
 # All rows together, and what has to hold of them.
@@ -422,14 +398,12 @@ def gather(
     without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
     place = None if folder is None else cache(folder)
-    seen: Counter[str] = Counter()
-    states: Counter[tuple[str, State]] = Counter()
+    seen, states = Counter[str](), Counter[tuple[str, State]]()
     source = LabelSource.of(specification)
     collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     readings = _readings(specification, catalogs)
-    first = readings[0]
-    content = ContentHash(first.names)
+    first, content = readings[0], ContentHash(readings[0].names)
     check_marks(specification, catalogs)
     source.compare_with(catalogs)
     if workers is not None:
@@ -451,7 +425,14 @@ def gather(
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     held, group, split, refusal = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows = _joined(parts, held, group, "".join(first.brightness))
+    alike = ("X", "missing", "weight", "votes", "errors", "name", "identifier", "position", "magnitude")
+    rows = TrainingRows(
+        target=joined(parts, "target").astype(np.intp),
+        held_out=held,
+        group=group,
+        magnitude_name=np.array("".join(first.brightness)),
+        **{name: joined(parts, name) for name in alike},
+    )
     if stored is not None:
         split = write_split(specification, stored, split)
         rows = replace(rows, number=joined(parts, "number").astype(np.intp))
@@ -548,19 +529,6 @@ def _features(
     )
 
 
-def _joined(parts: Sequence[Part], held: Mask, group: NDArray[np.uint64], magnitude: str) -> TrainingRows:
-    alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
-    return TrainingRows(
-        X=joined(parts, "X"),
-        missing=joined(parts, "missing"),
-        target=joined(parts, "target").astype(np.intp),
-        held_out=held,
-        group=group,
-        magnitude_name=np.array(magnitude),
-        **{name: joined(parts, name) for name in alike},
-    )
-
-
 def _with_annotators(
     rows: TrainingRows, who: NDArray[np.int32] | None, met: Mapping[str, int], stored: StoredRows | None
 ) -> tuple[TrainingRows, tuple[str, ...]]:
@@ -590,7 +558,7 @@ def _check_rows(
     if specification.catalog.weight is not None:
         named = labels.read(np.array([*seen], dtype=object))
         for k in np.flatnonzero(of_class == 0):
-            if (named == k).any():
+            if k in named:
                 raise TrainingError(
                     f"catalog.weight: got 0 for all training rows of class '{labels.classes[k]}', expected a positive "
                     "weight for some rows of each class; correct the weight, or leave the class out"
@@ -608,11 +576,10 @@ def _check_rows(
                 )
     for j, name in enumerate(specification.features):
         if counts.missing_in_training[j] == counts.training.sum():
-            text = specification.features[name]
             raise TrainingError(
-                f'features.{name}: got no value of "{text}" in any of the {counts.training.sum()} training '
-                "rows, expected values in some rows; check the expression and the sentinels, or leave the "
-                "feature out"
+                f'features.{name}: got no value of "{specification.features[name]}" in any of the '
+                f"{counts.training.sum()} training rows, expected values in some; check the expression and the "
+                "sentinels, or leave the feature out"
             )
 
 
@@ -639,49 +606,50 @@ def with_learned_photometry(
         general.check(catalog)
     readers = [in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs]
     units = readers[0].derived.units
-    _check_stated(specification, [reader.derived.units for reader in readers])
+    for name, band in specification.photometry.items():
+        said = [r.derived.units[name] for r in readers if name in r.derived.units]
+        if band.unit is not None and said and band.unit not in said:
+            factor = unit_factor(band.unit, said[0])
+            raise SpecificationError(
+                f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in '{said[0]}'; "
+                f'remove unit, or, if the catalogue is wrong, scale the flux and its error: flux = "{factor:g} * '
+                f'({band.flux})"'
+            )
     rows = [catalog.n_rows if limit is None else min(limit, catalog.n_rows) for catalog in catalogs]
     learned: dict[str, dict[str, float]] = {}
-    wanted = tuple(  # the bands whose softening has to be learned
-        name
-        for name, band in specification.photometry.items()
-        if band.flux is not None and band.scale == "asinh" and band.softening is None
-    )
-    if wanted and any(rows):
-        first = readers[0].derived.units
+    bands = specification.photometry.items()
+    wanted = [n for n, b in bands if b.flux is not None and b.scale == "asinh" and b.softening is None]
+    if wanted and any(rows):  # softenings have to be learned
         # Flux errors need the bands and the condition alone.  The first catalogue's unit is that of all errors, so that
         # their median has a meaning.
         own = [replace(r, features={}, errors={}, also=dict.fromkeys(wanted, "photometry")) for r in readers]
-        factors = [{n: unit_factor(r.derived.units[n], first[n]) for n in wanted} for r in readers]
-        work = partial(_flux_errors, own, factors, -(-sum(rows) // MOST_ROWS))
+        factors = [{n: unit_factor(r.derived.units[n], units[n]) for n in wanted} for r in readers]
+        step = -(-sum(rows) // MOST_ROWS)
         if workers is None:
             starts = np.cumsum([0, *rows]).tolist()
             parts = [
-                work(number, start, first_rows(catalog, own[number].read, n))
-                for number, (catalog, n, start) in enumerate(zip(catalogs, rows, starts, strict=False))
+                _flux_errors(reader, factor, step, start, first_rows(catalog, reader.read, n))
+                for reader, factor, catalog, n, start in zip(
+                    own, factors, catalogs, rows, starts, strict=False
+                )
             ]
         else:
-            parts = [errors for _, errors in workers(partial(_errors_of_piece, work, own))]
+            parts = [errors for _, errors in workers(partial(_errors_of_piece, own, factors, step))]
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
-    bands = {
-        name: band.model_copy(update={"unit": units.get(name, band.unit), **learned.get(name, {})})
-        for name, band in specification.photometry.items()
-    }
-    return specification.model_copy(update={"photometry": bands})
+    told = {n: b.model_copy(update={"unit": units.get(n, b.unit), **learned.get(n, {})}) for n, b in bands}
+    return specification.model_copy(update={"photometry": told})
 
 
 def _flux_errors(
-    readers: Sequence[FeatureReader],
-    factors: Sequence[Mapping[str, float]],
+    reader: FeatureReader,
+    factor: Mapping[str, float],
     step: int,
-    catalog: int,
     start: int,
     batches: Iterable[pa.RecordBatch],
 ) -> dict[str, Floats]:
     """Return the errors (n,) of each band, of every `step`-th row of a catalogue; `start` is the first row's number."""
-    reader, factor = readers[catalog], factors[catalog]
     found = {name: [np.empty(0)] for name in factor}
     for batch in thinned(batches, step, start=start):
         chosen = batch.filter(pa.array(reader.select(batch)))
@@ -692,19 +660,7 @@ def _flux_errors(
 
 
 def _errors_of_piece(
-    work: Callable[..., dict[str, Floats]], readers: Sequence[FeatureReader], piece: Piece
+    readers: Sequence[FeatureReader], factors: Sequence[Mapping[str, float]], step: int, piece: Piece
 ) -> dict[str, Floats]:
-    return work(piece.catalog, piece.first, piece.partition.batches(readers[piece.catalog].read))
-
-
-def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[str, str]]) -> None:
-    """Raise SpecificationError where the stated unit of a flux differs from that of every catalogue."""
-    for name, band in specification.photometry.items():
-        said = [units[name] for units in by_catalogue if name in units]
-        if band.unit is not None and said and band.unit not in said:
-            factor = unit_factor(band.unit, said[0])
-            raise SpecificationError(
-                f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in "
-                f"'{said[0]}'; remove unit, or, if the catalogue is wrong, scale the flux: flux = "
-                f'"{factor:g} * ({band.flux})", and its error likewise'
-            )
+    reader, factor = readers[piece.catalog], factors[piece.catalog]
+    return _flux_errors(reader, factor, step, piece.first, piece.partition.batches(reader.read))

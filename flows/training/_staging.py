@@ -32,7 +32,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_write_array, scratch_folder, sweep
-from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
+from catalogs.profile.columns import as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import about_the_distance, is_magnitude, quality
 from catalogs.text.table import commented_out
@@ -103,16 +103,15 @@ def training_set(
         return TrainingSet.of(rows, features, classes)
     training, weight = rows.training, rows.weight
     own = np.ones(int(training.sum())) if weight is None else weight[training]
-    parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each(held_out_too=held_out_too))
-    moments = FeatureMoments.estimate_of_parts(parts, (rows.X[training], rows.missing[training], own))
+
+    def incomplete() -> Iterator[tuple[Floats, Mask, Floats]]:
+        for part in stored.each(held_out_too=held_out_too):
+            chosen = part.training | held_out_too
+            weight = np.ones(len(chosen)) if part.weight is None else part.weight
+            yield part.X[chosen], part.missing[chosen], weight[chosen]
+
+    moments = FeatureMoments.estimate_of_parts(incomplete(), (rows.X[training], rows.missing[training], own))
     return TrainingSet(rows, moments.impute(rows.X, rows.missing), features, classes, moments)
-
-
-def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, Mask, Floats]:
-    """Return features, their mask of missing values, and weights of the rows that the moments are estimated from."""
-    training = np.ones(len(rows.target), bool) if held_out_too else rows.training
-    weight = np.ones(int(training.sum())) if rows.weight is None else rows.weight[training]
-    return rows.X[training], rows.missing[training], weight
 
 
 @contextmanager
@@ -206,33 +205,25 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
     again: Callable[[], TrainingSet] | None = None
     refit = specification.split.refit and bool(rows.held_out.any())
     if (folder / SHARDS).is_dir():
-        stored = StoredRows((folder / SHARDS).absolute())
+        stored, by_annotator = StoredRows((folder / SHARDS).absolute()), rows.confusion_by_annotator
         engine = current_engine(default_threads() if threads is None else threads)
-
-        def streamed(*, held_out_too: bool) -> TrainingShards:
-            by_annotator = rows.confusion_by_annotator
-            return TrainingShards(stored, len(described.classes), engine, held_out_too, by_annotator)
+        streamed = partial(TrainingShards, stored, len(described.classes), engine, confusion=by_annotator)
 
         def of_all() -> TrainingSet:
-            refilled = folder / REFILLED
+            refilled, every = folder / REFILLED, streamed(held_out_too=True)
             filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else data.filled
-            whole, every = _of_all(rows, stored), streamed(held_out_too=True)
-            return replace(data, rows=whole, filled=filled, streamed=every)
+            return replace(data, rows=_of_all(rows, stored), filled=filled, streamed=every)
 
         data = replace(data, streamed=streamed(held_out_too=False))
         again = of_all if refit else None
     elif refit:
         again = partial(data.of_all, ratio if specification.shift.density_weights else None)
-    flags = specification.flags
+    select, flags = specification.select.model_dump(), specification.flags
     return Training(
         tuple(candidate.fitted for candidate in specification.candidate),
         data,
         again,
-        Selection(
-            **specification.select.model_dump(),
-            low_confidence=flags.low_confidence,
-            close_call=flags.close_call,
-        ),
+        Selection(**select, low_confidence=flags.low_confidence, close_call=flags.close_call),
         specification.seed,
         threads,
         tell(),
@@ -336,11 +327,10 @@ def label_confusion(
         except ValueError as error:
             raise TrainingError(f"label.{error}") from error
         confusion = stated_confusion(noise, list(classes))
-        wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
+        wrong = zip(classes, (1 - np.diag(confusion)).tolist(), strict=True)
+        rates = {name: WrongLabelShare(rate=rate) for name, rate in wrong}
         return confusion, WrongLabels(
-            by="stated",
-            rates={name: WrongLabelShare(rate=rate) for name, rate in wrong.items()},
-            confusion=tuple(map(tuple, confusion.tolist())),
+            by="stated", rates=rates, confusion=tuple(map(tuple, confusion.tolist()))
         )
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
@@ -383,8 +373,8 @@ def with_recorded_losses(
     confusion = rows.confused(seen)
     if confusion is None:
         return noise
-    back: Floats = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
-    p = np.clip(np.asarray(recorded_probability(recorded, back)), 0.0, None)
+    back = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
+    p = np.clip(recorded_probability(recorded, back), 0.0, None)
     p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), class_shares)
     recorded = np.where(np.isfinite(recorded), recorded, class_shares)
     truth = rows.target[seen]
@@ -415,7 +405,15 @@ def catalog_quality(
         labels = read(seen.chosen)
         leaks, _ = found_leaks(catalog, seen, specification.label.column or "", labels)
         alone = {leak.columns[0] for leak in leaks if len(leak.columns) == 1}
-        suspects = _suspects(seen, labels, [n for n in seen.chosen if n in used - alone])
+        # Columns that may tell how objects were chosen, by their presence or as distances: suspects of `blr init` too.
+        values = {n: without_sentinels(seen, n) for n in seen.chosen if n in used - alone}
+        uneven = uneven_presence(values, labels)
+        for name, value in values.items():
+            column = seen.columns[name].column
+            why = [uneven[name]] if name in uneven else []
+            if about_the_distance(column) and not is_magnitude(column, as_numbers(value)):
+                why.append("a distance")
+            suspects |= {name: "; ".join(why)} if why else {}
     return CatalogueQuality(
         **vars(measured),
         leaks=tuple(SuspectedLeak(**vars(leak), used=used.issuperset(leak.columns)) for leak in leaks),
@@ -424,20 +422,6 @@ def catalog_quality(
         suspects=suspects,
         repeated_rows=seen.repeated_rows,
     )
-
-
-def _suspects(seen: Profile, labels: Array, names: Sequence[str]) -> dict[str, str]:
-    """Return the columns that may tell how objects were chosen, by their presence or as distances, each with why.
-
-    `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
-    """
-    values = {n: without_sentinels(seen, n) for n in names}
-    why = uneven_presence(values, labels)
-    for name in names:
-        column = seen.columns[name].column
-        if about_the_distance(column) and not is_magnitude(column, as_numbers(values[name])):
-            why[name] = "; ".join([*([why[name]] if name in why else []), "a distance"])
-    return {name: why[name] for name in names if name in why}
 
 
 def _class_reader(

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Floats, Mask, Places, Vector
+from blr.arrays import Floats, Places
 from blr.calibration import (
     calibration_error,
     log_loss,
@@ -276,9 +276,8 @@ def _fitted(
         for index in range(n):
             stop()
             fitted.append(step(fit)(folder, index, threads))
-            left = (
-                (time.monotonic() - began) / (index + 1) * (n - index)
-            )  # the rest takes as long as a candidate
+            each = (time.monotonic() - began) / (index + 1)
+            left = each * (n - index)  # the rest takes as long as a candidate
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         table = step(choose)(folder, fitted)
         finals = {
@@ -313,8 +312,7 @@ def expectation(planned: TrainingPlan, candidates: int) -> Iterator[str]:
     expected = seconds(rows, candidates)
     yield (
         f"{counted(rows, 'row')}, {counted(features, 'feature')}, {counted(len(planned.classes), 'class')}, "
-        f"{counted(candidates, 'candidate')}: "
-        f"some {expected:,.0f} s of a processor"
+        f"{counted(candidates, 'candidate')}: some {expected:,.0f} s of a processor"
     )
     if expected > LONG:
         half, tenth = max(1, candidates // 2), max(1, rows // 10)
@@ -416,19 +414,15 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     write_rows(_stored_rows(model, training, trained, p, losses), folder)
     tell().advance(1)
-    return store.save(model, card=model_card(model, report), interval=_interval(losses, trained.group))
+    mean = paired_gain(np.zeros(len(losses)), losses, group=trained.group)
+    # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
+    interval = (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
+    return store.save(model, card=model_card(model, report), interval=interval)
 
 
 def _places(training: Training, classifier: Classifier) -> list[int]:
     """Return the positions of a classifier's features among those of the rows."""
     return [training.judged.features.index(name) for name in classifier.features]
-
-
-def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of losses (n,), from 0 on; None where it cannot be computed."""
-    mean = paired_gain(np.zeros(len(losses)), losses, group=group)
-    # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
-    return (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
 
 
 def _stored_rows(
@@ -500,11 +494,14 @@ def evaluate(
     # An object without any measured feature gets the shares of the classes, so that every model is judged on all rows.
     p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
     wrong = p.argmax(axis=1) != truth
-    said, happened, what = _statement(p, outcome, wrong, classes)
+    K = len(classes)
+    said, happened, what = p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
+    if K == 2:
+        said, what = p[:, 1], f"probability of {classes[1]}"
+        happened = (outcome[:, 1] if outcome.ndim == 2 else outcome == 1).astype(float)
     curve = reliability_curve(said, happened, bins=BINS)
     columns = (curve[name] for name in ("predicted", "observed", "low", "high", "count"))
     caught, caught_by_plugin = (errors_caught(x.max(axis=1), wrong, REVIEWED).tolist() for x in (p, q))
-    K = len(classes)
     confusion = np.bincount(truth * K + p.argmax(axis=1), minlength=K**2).reshape(K, K)
     return Metrics(
         n=len(truth),
@@ -534,16 +531,6 @@ def evaluate(
         confusion=tuple(map(tuple, confusion.tolist())),
         grouping=group_classes(p, truth) if K > 2 and votes is None else None,
     )
-
-
-def _statement(
-    p: Floats, outcome: Places | Floats, wrong: Mask, classes: tuple[str, ...]
-) -> tuple[Floats, Floats, str]:
-    """Return the probability whose reliability is drawn (N,), whether its class is the true one (N,), and its name."""
-    if len(classes) == 2:
-        happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
-        return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
-    return p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
 
 
 THRESHOLDS: Final = np.linspace(0.0, 1.0, 101)
@@ -595,23 +582,18 @@ def _binned(
 
     The counts are of objects by true class, by assigned class, and by both where they agree.
     """
-    known = None if x is None else np.isfinite(x)
-    if x is None or known is None or known.sum() < FEWEST:
+    if x is None or (known := np.isfinite(x)).sum() < FEWEST:
         return None
     edges = np.unique(np.quantile(x[known], np.linspace(0, 1, OBJECT_BINS + 1)))
     if len(edges) < 3:
         return None
     place = np.clip(np.searchsorted(edges, x[known], side="right") - 1, 0, len(edges) - 2)
     t, a = truth[known], assigned[known]
-    shape = (len(edges) - 1, n_classes)
-
-    def counts(rows: Any, classes: Places) -> NDArray[np.int64]:
-        cells = np.bincount(place[rows] * n_classes + classes[rows], minlength=shape[0] * n_classes)
-        return cells.reshape(shape)
-
-    every = np.ones(len(t), dtype=bool)
+    counts = np.zeros((3, len(edges) - 1, n_classes), dtype=np.int64)
+    for i, (classes, some) in enumerate(((t, 1), (a, 1), (t, t == a))):
+        np.add.at(counts[i], (place, classes), some)
     means = np.bincount(place, weights=x[known]) / np.maximum(np.bincount(place), 1)
-    return means, np.stack([counts(every, t), counts(every, a), counts(t == a, t)])
+    return means, counts
 
 
 def notable_objects(
