@@ -545,7 +545,7 @@ class Specification(SpecificationTable):
             )
         if both := sorted({*purity} & {*completeness}):
             raise ValueError(
-                f"output.selected: got a purity and a completeness of '{both[0]}', expected one; remove the other"
+                f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two"
             )
         if label.votes is not None or label.noise is not None:
             what = "[label.votes]" if label.votes is not None else "label.noise"
@@ -587,7 +587,7 @@ class Specification(SpecificationTable):
                     "[target.columns]"
                 )
             if name in target.columns:
-                raise ValueError(f"{key}: got it under [target.columns] too, expected one; remove the other")
+                raise ValueError(f"{key}: got '{name}' under [target.columns] too; remove one of the two")
             if stem != name and stem in bands and stem not in target.expressions:
                 raise ValueError(
                     f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both; add {stem}"
@@ -603,7 +603,7 @@ class Specification(SpecificationTable):
             for name in getattr(theirs, key):
                 if name not in known and f"{name}_{key}" in self._columns_named():
                     raise ValueError(
-                        f"target.{key}: got '{name}', but the model uses a column '{name}_{key}', expected it in the "
+                        f"target.{key}: got '{name}', but the model uses the column '{name}_{key}', expected it in the "
                         f"target; state catalog.{key} of '{name}' and train again, or remove it here"
                     )
         marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}

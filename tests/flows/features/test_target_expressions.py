@@ -215,7 +215,7 @@ def test_an_element_of_what_is_made_is_refused() -> None:
     text = SPECIFICATION.format(catalog="", target="expressions = { r = 'a' }").replace(
         '"g - r"', '"g - r[1]"'
     )
-    with pytest.raises(SpecificationError, match="for a vector column whose elements are features"):
+    with pytest.raises(SpecificationError, match="got an expression for a vector"):
         parse_specification(text, source="x")
 
 

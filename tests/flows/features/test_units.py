@@ -224,7 +224,7 @@ def test_a_targets_own_limit_is_in_its_own_unit(
 
 def test_a_targets_limit_needs_one_in_training() -> None:
     with pytest.raises(
-        SpecificationError, match=r"target.limits: got 'mag', which the model treats as missing"
+        SpecificationError, match=r"target.limits: got 'mag', expected a column of catalog.limits"
     ):
         parse_specification(
             HEAD + LABEL + "[features]\nf = 'mag'\n[target]\nlimits = { mag = 22 }\n", source="x"
