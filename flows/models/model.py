@@ -8,7 +8,7 @@ import math
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -77,13 +77,11 @@ class Model:
     def _repr_html_(self) -> str:
         """Return what the model is and how good it is, with the table of its candidates."""
         metrics, training = self.metrics, self.training
+        losses = f"{metrics.log_loss:.4f} (class shares alone {metrics.log_loss_baseline:.4f})"
         facts = [
             ["classes", ", ".join(self.classes)],
             ["features", ", ".join(self.features)],
-            [
-                "log loss, nats an object",
-                f"{metrics.log_loss:.4f} (class shares alone {metrics.log_loss_baseline:.4f})",
-            ],
+            ["log loss, nats an object", losses],
             ["accuracy", f"{metrics.accuracy:.1%}"],
             ["judged on", f"{metrics.n:,} {metrics.judged_by} rows"],
             ["labelled rows", f"{sum(training.training_counts) + sum(training.held_out_counts):,}"],
@@ -131,28 +129,21 @@ class Model:
         self, status: Literal["trained", "exists", "stored"], *, path: str | None, champion: str | None
     ) -> ModelDescription:
         """Return what people ask of a model that lies in a folder, all but what predicts."""
+        specification = self.specification
+        known = {field.name for field in fields(ModelDescription)} & vars(self).keys()
+        of_class = specification.label.classes or {}
+        spellings = () if specification.label.votes else tuple(of_class.get(c, (c,)) for c in self.classes)
         return ModelDescription(
+            **{name: getattr(self, name) for name in known},
             status=status,
             path=path,
             champion=champion,
             model=self.label,
-            name=self.name,
-            version=self.version,
             model_id=self.id,
-            classes=self.classes,
-            spellings=()
-            if self.specification.label.votes
-            else tuple((self.specification.label.classes or {}).get(c, (c,)) for c in self.classes),
-            features=self.features,
-            candidates=self.candidates,
-            selected=self.selected,
-            selected_by=self.specification.select.by,
-            trust=self.trust,
-            metrics=self.metrics,
-            training=self.training,
-            seed=self.specification.seed,
-            specification_hash=specification_hash(self.specification),
-            code_version=self.code_version,
+            spellings=spellings,
+            selected_by=specification.select.by,
+            seed=specification.seed,
+            specification_hash=specification_hash(specification),
         )
 
     def to_tree(self) -> Tree:
@@ -320,7 +311,15 @@ def read_model(path: Path) -> Model:
 def _read_model(path: Path, state: tuple[int, ...]) -> Model:
     del state
     tree = read_tree(path)
-    _check_version(path, tree)
+    if tree.get("format") != "blr-model":
+        raise ModelError(
+            f"{path}: got an ASDF file that is not a model, expected one that `blr train` wrote; correct the path"
+        )
+    if isinstance(version := tree.get("schema_version"), int) and version > SCHEMA_VERSION:
+        raise ModelError(
+            f"{path}: got a model of schema {version} from a newer version of blr, expected at most {SCHEMA_VERSION}; "
+            "upgrade blr, or train the model again"
+        )
     try:
         model = Model.from_tree(tree)
     except Exception as error:  # as below
@@ -471,19 +470,6 @@ def _copied(node: Any) -> Any:
     if isinstance(node, list):
         return [_copied(value) for value in node]
     return node.astype(node.dtype.newbyteorder("=")) if isinstance(node, np.ndarray) else node
-
-
-def _check_version(path: Path, tree: Tree) -> None:
-    if tree.get("format") != "blr-model":
-        raise ModelError(
-            f"{path}: got an ASDF file that is not a model, expected one that `blr train` wrote; correct the path"
-        )
-    version = tree.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ModelError(
-            f"{path}: got a model file of schema {version}, which a newer version of blr wrote, expected at "
-            f"most {SCHEMA_VERSION}; upgrade blr, or train the model again"
-        )
 
 
 def _damaged(path: Path, reason: str) -> ModelError:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from flows.errors import ModelError, UsageError
@@ -119,7 +118,7 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
 
 
 def _report(stored: StoredModel) -> str | None:
-    path: Path = stored.folder / REPORT_FILE
+    path = stored.folder / REPORT_FILE
     return str(path) if path.is_file() else None
 
 
@@ -174,14 +173,14 @@ def losses_words(comparison: Comparison, what: str = "log loss") -> str:
 
 def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
-    spec = model.specification
+    spec, split = model.specification, model.training.split
     inputs = tuple(file["sha256"] for file in model.training.inputs)
-    by_place = model.training.split.healpix_order if spec.split.by == "healpix" else None
-    asked = spec.split.model_copy(update={"healpix_order": by_place})
-    label = spec.label.model_copy(
+    order = split.healpix_order if spec.split.by == "healpix" else None
+    asked = spec.split.model_copy(update={"healpix_order": order})
+    right = spec.label.model_copy(
         update={"noise": None, "annotator": None}
     )  # rows are the same however labels err
-    return (inputs, spec.catalog.where, spec.catalog.id, label, asked)
+    return (inputs, spec.catalog.where, spec.catalog.id, right, asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,18 +243,17 @@ def promote(
                 f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, with which "
                 f"{comparison.challenger} was compared: another version was promoted in the meantime; compare again"
             )
-        done = place.promote(stored, why=request.why or _reason(comparison, request), who=_who(request))
+        common, before = comparison.common, comparison.champion_log_loss
+        if before is None:
+            why = "the first of its name"
+        elif request.how != "better":
+            why = "by hand"
+        elif common is not None:
+            why = f"log loss on {common.n:,} objects new to both smaller by {gain_words(common)}"
+        else:
+            why = f"{losses_words(comparison)} {comparison.log_loss:.4f} against {before:.4f}"
+        done = place.promote(stored, why=request.why or why, who=request.by or user_name())
     return replace(result, status="promoted", who=done.who, why=done.why)
-
-
-def _reason(comparison: Comparison, request: PromoteRequest) -> str:
-    if comparison.champion_log_loss is None:
-        return "the first of its name"
-    if request.how != "better":
-        return "by hand"
-    if comparison.common is not None:
-        return f"log loss on {comparison.common.n:,} objects new to both smaller by {gain_words(comparison.common)}"
-    return f"{losses_words(comparison)} {comparison.log_loss:.4f} against {comparison.champion_log_loss:.4f}"
 
 
 def reject(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
@@ -269,7 +267,7 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult
         raise UsageError(
             f"--why: got no reason to reject {stored.label}, expected one for the champion's log; add --why"
         )
-    champion = place.champion(stored.name)
+    champion, who = place.champion(stored.name), request.by or user_name()
     if champion == stored.version:
         raise UsageError(
             f"{stored.label}: got the champion, which cannot be rejected, expected a challenger; `blr models "
@@ -277,12 +275,12 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult
         )
     if not dry_run:
         with exclusive(place.root / stored.name):
-            place.reject(stored, why=request.why, who=_who(request))
+            place.reject(stored, why=request.why, who=who)
     previous = None if champion is None else ModelReference(stored.name, champion).label
     return PromotionResult(
         model=stored.label,
         previous=previous,
-        who=_who(request),
+        who=who,
         why=request.why,
         status="planned" if dry_run else "rejected",
         kind="rejected",
@@ -305,7 +303,7 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
                 f"champion to go back to; choose a version with `blr models promote {name}@VERSION`"
             )
         restored = place.at(name, before)
-        who, why = _who(request), request.why or f"the promotion of {champion.label} was undone"
+        who, why = request.by or user_name(), request.why or f"the promotion of {champion.label} was undone"
         if not dry_run:
             place.promote(restored, why=why, who=who, kind="undone")
         return PromotionResult(
@@ -316,8 +314,3 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
             status="planned" if dry_run else "undone",
             kind="undone",
         )
-
-
-def _who(request: PromoteRequest) -> str:
-    """Return who decides: the person named, or the user of this process."""
-    return request.by or user_name()

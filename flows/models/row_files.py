@@ -60,22 +60,18 @@ def _read(
         raise ModelError(
             f"{path}: cannot be read as the table of labelled rows ({error}); train the model again"
         ) from error
-    of_classes = classes is None or _n_classes(columns, classes) == classes
-    if not of_classes or (features is not None and columns["X"].shape[1] != features):
+    of_model = features is None or columns["X"].shape[1] == features
+    if classes is not None and "probability" in columns:
+        of_model &= columns["probability"].shape[1] == classes
+    elif classes is not None:
+        target = columns["target"]
+        of_model &= bool(0 <= target.min(initial=0) <= target.max(initial=0) < classes)
+    if not of_model:
         raise ModelError(
             f"{path}: got labelled rows of another model, expected {classes} classes and {features} features; "
             "train the model again"
         )
     return found
-
-
-def _n_classes(columns: Mapping[str, Array], classes: int) -> int:
-    """Return of how many classes rows are: as many as are wanted where the rows' classes may be of these."""
-    if "probability" in columns:
-        return int(columns["probability"].shape[1])
-    target = columns["target"]
-    least, most = int(target.min(initial=0)), int(target.max(initial=0))
-    return classes if 0 <= least <= most < classes else most + 1
 
 
 def _stored(column: Array) -> Any:
@@ -130,7 +126,14 @@ def compare_losses(challenger: Array, champion: Array) -> Skill | None:
     name, ours, theirs = np.intersect1d(challenger["name"], champion["name"], return_indices=True)
     if not len(name):
         return None
-    losses = (_mean_by_name(rows, name) for rows in (challenger, champion))
+
+    def mean_loss(rows: Array) -> Floats:
+        place = np.searchsorted(name, rows["name"])
+        known = (place < len(name)) & (name[np.minimum(place, len(name) - 1)] == rows["name"])
+        total = np.bincount(place[known], rows["log_loss"][known], minlength=len(name))
+        return np.asarray(total / np.bincount(place[known], minlength=len(name)))
+
+    losses = (mean_loss(rows) for rows in (challenger, champion))
     # Objects that a split keeps together may have correlated errors: the groups of the coarser split are used.
     groups = (challenger["group"][ours], champion["group"][theirs])
     return paired_gain(*losses, group=min(groups, key=lambda g: len(np.unique(g))))
@@ -161,33 +164,20 @@ def compare_classes(challenger: Array, champion: Array, names: Sequence[str]) ->
     changes = []
     for k in np.unique(new["label"]).tolist():
         here = new["label"] == k
-        completeness, purity = zip(
-            *(_shares(rows["assigned"] == k, here) for rows in (new, old)), strict=True
-        )
+        given = [rows["assigned"] == k for rows in (new, old)]
+        right = [int((some & here).sum()) for some in given]
+        purity = [r / int(some.sum()) if some.any() else None for r, some in zip(right, given, strict=True)]
         losses = (rows["log_loss"][here] for rows in (new, old))
         change = ClassChange(
             name=names[k],
             gain=SkillSummary.of(paired_gain(*losses, group=new["group"][here])),
-            completeness=completeness[0],
-            champion_completeness=completeness[1],
+            completeness=right[0] / int(here.sum()),
+            champion_completeness=right[1] / int(here.sum()),
             purity=purity[0],
             champion_purity=purity[1],
         )
         changes.append(change)
     return tuple(changes)
-
-
-def _shares(given: Mask, here: Mask) -> tuple[float, float | None]:
-    """Return completeness and purity of the rows (N,) that are `given` a class which those `here` have."""
-    right, n_given = int(np.count_nonzero(given & here)), int(np.count_nonzero(given))
-    return right / int(np.count_nonzero(here)), right / n_given if n_given else None
-
-
-def _mean_by_name(rows: Array, name: Hashes) -> Floats:
-    place = np.searchsorted(name, rows["name"])
-    known = (place < len(name)) & (name[np.minimum(place, len(name) - 1)] == rows["name"])
-    total = np.bincount(place[known], rows["log_loss"][known], minlength=len(name))
-    return np.asarray(total / np.bincount(place[known], minlength=len(name)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -123,7 +122,7 @@ def gain_interval(skill: SkillSummary) -> str:
     """Return the interval of the gain, "0.102 to 0.134", in nats."""
     if skill.low is None or skill.high is None:
         return "not known"
-    return f"{_signed(skill.low)} to {_signed(skill.high)}"
+    return f"{skill.low:z.4f} to {skill.high:z.4f}".replace("-", "−")
 
 
 def skill_words(skill: SkillSummary, rows: str = "held-out") -> str:
@@ -131,21 +130,16 @@ def skill_words(skill: SkillSummary, rows: str = "held-out") -> str:
     gain, baseline = skill.gain, skill.baseline
     much = f"{abs(gain):.4f} nats an object ({abs(gain) / baseline:.1%} of {baseline:.4f})"
     interval = f"{skill.level:.0%} interval of the gain {gain_interval(skill)}"
-    on = f"on {skill.n:,} {rows} objects"
-    if skill.n_groups < skill.n:
-        on += f" in {skill.n_groups:,} groups"
-    if skill.verdict == "better":
-        return f"Skill: {on} it predicts better than the class shares alone, by {much}; {interval}."
-    if skill.verdict == "worse":
-        return f"No skill: {on} it predicts worse than the class shares alone, by {much}; {interval}."
-    return (
-        f"No skill shown: {on} it predicts no better than the class shares alone, within the uncertainty: "
-        f"gain {_signed(gain)} nats an object; {interval}."
-    )
-
-
-def _signed(value: float) -> str:
-    return f"{value:z.4f}".replace("-", "−")
+    groups = f" in {skill.n_groups:,} groups" if skill.n_groups < skill.n else ""
+    on = f"on {skill.n:,} {rows} objects{groups}"
+    if skill.verdict == "none shown":
+        signed = f"{gain:z.4f}".replace("-", "−")
+        return (
+            f"No skill shown: {on} it predicts no better than the class shares alone, within the uncertainty: "
+            f"gain {signed} nats an object; {interval}."
+        )
+    begin = "Skill" if skill.verdict == "better" else "No skill"
+    return f"{begin}: {on} it predicts {skill.verdict} than the class shares alone, by {much}; {interval}."
 
 
 DESCRIPTION_FILE = "description.json"
@@ -168,28 +162,6 @@ class DescriptionFile:
     has_skill: bool
     skill: SkillSummary
     trust: str
-
-    @classmethod
-    def of(
-        cls, model: Model, *, size: int, trained: datetime, interval: tuple[float, float] | None = None
-    ) -> Self:
-        """Return the description of a model; `interval` is that of its log loss, 95 %."""
-        metrics, (low, high) = model.metrics, interval or (None, None)
-        return cls(
-            format="blr-description",
-            model=model.label,
-            size=size,
-            trained=trained.isoformat(timespec="seconds"),
-            code_version=model.code_version,
-            log_loss=metrics.log_loss,
-            log_loss_low=low,
-            log_loss_high=high,
-            judged_on=metrics.n,
-            judged_by=metrics.judged_by,
-            has_skill=metrics.skill.is_shown,
-            skill=metrics.skill,
-            trust=model.trust.verdict,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,8 +362,22 @@ class Store:
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
         write_model(model, folder / MODEL_FILE)
-        size = (folder / MODEL_FILE).stat().st_size
-        described = DescriptionFile.of(model, size=size, trained=datetime.now(UTC), interval=interval)
+        metrics, (low, high) = model.metrics, interval or (None, None)
+        described = DescriptionFile(
+            format="blr-description",
+            model=model.label,
+            size=(folder / MODEL_FILE).stat().st_size,
+            trained=utc_now(),
+            code_version=model.code_version,
+            log_loss=metrics.log_loss,
+            log_loss_low=low,
+            log_loss_high=high,
+            judged_on=metrics.n,
+            judged_by=metrics.judged_by,
+            has_skill=metrics.skill.is_shown,
+            skill=metrics.skill,
+            trust=model.trust.verdict,
+        )
         write_document(folder / DESCRIPTION_FILE, described)
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
