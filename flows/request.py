@@ -59,6 +59,32 @@ __all__ = [
     "read_thresholds",
 ]
 
+
+def read_shares(text: str) -> str | dict[str, float]:
+    """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
+    if text == "em":
+        return text
+    return dict(_numbers(text.split(","), inf, "--class-prior", "em, or shares as in early=0.3,late=0.7"))
+
+
+def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
+    """Return the class and the probability in each text such as quasar=0.9; UsageError for any other text."""
+    return [*_numbers(texts, 1, "--threshold", "a class and a probability between 0 and 1, as in quasar=0.9")]
+
+
+def _numbers(texts: list[str], most: float, option: str, expected: str) -> Iterator[tuple[str, float]]:
+    """Yield the class and the number, above 0 and below `most`, of texts such as quasar=0.9."""
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not (equals and name.strip() and 0 < value < most):
+            raise UsageError(f"{option}: got '{text}', expected {expected}")
+        yield name.strip(), value
+
+
 # Parameters of several commands; those of most are in `flows.runs.parameters`.
 
 LIMIT = Parameter("Look at this many rows only.", "N", least=1)
@@ -67,8 +93,24 @@ TIMEOUT = Parameter("Seconds that the person has for an answer.", least=1, flag=
 A_DAY = 86_400
 
 
-def specification_file(words: str) -> Parameter:
-    """Return the option --spec, which no command requires."""
+MODEL = Parameter(
+    "Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
+    "NAME[@VERSION]",
+)
+SETTINGS = "Specification whose target, flags and output replace those that the model was trained with."
+THRESHOLD = Parameter(
+    "Class and least probability of a selection that is judged too; may be given several times.",
+    "CLASS=P",
+    command_line_type=list[str] | None,
+    parse=read_thresholds,
+)
+
+
+def specification_parameter(words: str, *, positional: bool = False) -> Parameter:
+    """Return the parameter of a TOML file: the option --spec, or SPEC by its position."""
+    if positional:
+        form = f"{words}: a TOML file; in Prefect's form, its content."
+        return Parameter(form, "SPEC", positional=True, command_line_type=Path)
     return Parameter(words, "FILE", flag="--spec", command_line_type=Path | None)
 
 
@@ -81,12 +123,7 @@ class TrainRequest:
 
     specification: Annotated[
         "Specification | Path",
-        Parameter(
-            "Specification of what to train: a TOML file; in Prefect's form, its content.",
-            "SPEC",
-            positional=True,
-            command_line_type=Path,
-        ),
+        specification_parameter("Specification of what to train", positional=True),
     ]
     store: Path = option(Path("models"), STORE)
     overwrite: bool = option(False, "Train again even if the store already has this model.")
@@ -119,37 +156,9 @@ class InitRequest:
     table: str | None = option(None, TABLE)
     columns: Path | None = option(
         None,
-        "TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
-        "the folder of --out, or in this folder.",
+        "TOML file with more names of columns; default: blr-columns.toml in the folder of --out.",
         "FILE",
     )
-
-
-def read_shares(text: str) -> str | dict[str, float]:
-    """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
-    return (
-        text
-        if text == "em"
-        else dict(_numbers(text.split(","), inf, "--class-prior", "em, or shares as in early=0.3,late=0.7"))
-    )
-
-
-def read_thresholds(texts: list[str]) -> list[tuple[str, float]]:
-    """Return the class and the probability in each text such as quasar=0.9; UsageError for any other text."""
-    return [*_numbers(texts, 1, "--threshold", "a class and a probability between 0 and 1, as in quasar=0.9")]
-
-
-def _numbers(texts: list[str], most: float, option: str, expected: str) -> Iterator[tuple[str, float]]:
-    """Yield the class and the number, above 0 and below `most`, of texts such as quasar=0.9."""
-    for text in texts:
-        name, equals, number = text.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if not (equals and name.strip() and 0 < value < most):
-            raise UsageError(f"{option}: got '{text}', expected {expected}")
-        yield name.strip(), value
 
 
 @dataclass(frozen=True)
@@ -171,12 +180,7 @@ class ClassifyRequest:
         published=True,
         required=True,
     )
-    specification: "Specification | Path | None" = option(
-        None,
-        specification_file(
-            "Specification whose target, flags and output replace those that the model was trained with."
-        ),
-    )
+    specification: "Specification | Path | None" = option(None, specification_parameter(SETTINGS))
     class_prior: Literal["em"] | dict[str, float] | None = option(
         None,
         "Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
@@ -185,17 +189,11 @@ class ClassifyRequest:
         parse=read_shares,
     )
     output_format: Literal["same", "parquet", "fits"] | None = option(
-        None,
-        "Format of the copies: same (each input's own), or another; default: the specification's.",
-        flag="--format",
+        None, "Format of the copies, same for each input's; default: the specification's.", flag="--format"
     )
-    overwrite: bool = option(
-        False, "Replace what another model or specification wrote, and any other file that has a copy's name."
-    )
+    overwrite: bool = option(False, "Replace any other file that has a copy's name.")
     verify: bool = option(False, VERIFY)
-    limit: int | None = option(
-        None, "A trial: score only this many rows of each catalogue, and write nothing.", "N", least=1
-    )
+    limit: int | None = option(None, "A trial: score only so many rows a file, write nothing.", "N", least=1)
     threads: int | None = option(None, THREADS)
     engine: str | None = option(None, ENGINE)
 
@@ -206,19 +204,10 @@ class ReprocessRequest:
 
     specification: Annotated[
         "Specification | Path",
-        Parameter(
-            "Specification of target, flags and output folder: a TOML file; in Prefect's form, its content.",
-            "SPEC",
-            positional=True,
-            command_line_type=Path,
-        ),
+        specification_parameter("Specification of target, flags and output folder", positional=True),
     ]
     store: Path = option(Path("models"), STORE)
-    model: str | None = option(
-        None,
-        "Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
-        "NAME[@VERSION]",
-    )
+    model: str | None = option(None, MODEL)
     out: Path | None = option(
         None, "Folder for the annotated copies; default: the specification's.", "DIR", published=True
     )
@@ -226,15 +215,9 @@ class ReprocessRequest:
     threads: int | None = option(None, THREADS)
     engine: str | None = option(None, ENGINE)
     quiet_seconds: float = option(
-        5.0,
-        "Seconds without a change after which a file no longer counts as being written.",
-        "S",
-        least=0,
-        flag="--settle",
+        5.0, "Seconds without a change after which a file is whole.", "S", least=0, flag="--settle"
     )
-    patience: float = option(
-        30.0, "Seconds to wait for files that are being written, before the next run gets them.", "S", least=0
-    )
+    patience: float = option(30.0, "Seconds to wait for files that are being written.", "S", least=0)
 
 
 @dataclass(frozen=True)
@@ -242,26 +225,15 @@ class ExplainRequest:
     """Say why an object has its class: what each feature contributes, and which labelled objects are like it."""
 
     catalogue: Annotated[
-        str,
-        Parameter("Catalogue with the object: a file, folder, pattern or URL.", "CATALOG", positional=True),
+        str, Parameter("Catalogue with the object: file, folder, pattern or URL.", "CATALOG", positional=True)
     ]
     identifier: Annotated[str, Parameter("The object's identifier.", "ID", flag="--id")]
     model: str | None = option(
-        None,
-        "Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
-        "annotated the catalogue.",
-        "NAME[@VERSION]",
+        None, "Model that gives the class; default: the one that annotated the catalogue.", "NAME[@VERSION]"
     )
     store: Path | None = option(None, STORE_OF_COPIES)
-    id_column: str | None = option(
-        None, "Column with the names of the objects; default: the one that looks like it.", "COLUMN"
-    )
-    specification: Path | None = option(
-        None,
-        specification_file(
-            "Specification whose target and flags replace those that the model was trained with."
-        ),
-    )
+    id_column: str | None = option(None, "Column with the names of the objects.", "COLUMN")
+    specification: Path | None = option(None, specification_parameter(SETTINGS))
     table: str | None = option(None, TABLE)
     html: Path | None = option(None, "Write a page of HTML too.", "FILE", written=True)
 
@@ -273,14 +245,10 @@ class MapRequest:
     out: Annotated[Path, OUTPUT_FOLDER]
     class_name: Annotated[str, Parameter("Class to map.", "CLASS", flag="--class")]
     what: Literal["fraction", "contamination", "completeness"] = option(
-        "contamination",
-        "Objects of the class among all; those of other classes among the selected; or the selected ones "
-        "among those of the class.",
+        "contamination", "The class among all; others among the selected; or the selected among the class."
     )
     labels: Path | None = option(
-        None,
-        "Table of objects whose class is known: a review list that was filled in, or any catalogue.",
-        "FILE",
+        None, "Objects whose class is known: a review list, or any catalogue.", "FILE"
     )
     label: str = option("label", "Column of the class in that table; empty: not known.", "COLUMN")
     identifier: str | None = option(
@@ -288,9 +256,7 @@ class MapRequest:
     )
     order: int = option(4, "Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", "N", least=0)
     over: list[str] | None = option(
-        None,
-        "What the fraction may depend on: expressions over columns and maps; may be repeated.",
-        "EXPRESSION",
+        None, "What the fraction may depend on, of columns and maps; may be repeated.", "EXPRESSION"
     )
     sky_map: list[str] | None = option(
         None,
@@ -299,10 +265,7 @@ class MapRequest:
         "NAME=FILE",
     )
     threshold: float | None = option(
-        None,
-        "Select objects with at least this probability; default: those whose likeliest class it is.",
-        "P",
-        least=0,
+        None, "Least probability of the selected; default: those whose likeliest class it is.", "P", least=0
     )
     folder: Path | None = option(None, "Folder for the maps; default: OUT/maps.", "DIR", written=True)
     overwrite: bool = option(False, "Replace maps of the same name.")
@@ -319,15 +282,10 @@ class CensusRequest:
         None, "Assumption that the counts rest on; default: the specification's, or else a test chooses."
     )
     specification: "Specification | Path | None" = option(
-        None,
-        specification_file(
-            "Specification whose [census], purity and completeness are asked for; default: as before."
-        ),
+        None, specification_parameter("Specification whose [census], purity and completeness are asked for.")
     )
     by: str | None = option(
-        None,
-        "Expression over features whose bins are counted one by one; default: the specification's.",
-        "EXPRESSION",
+        None, "Expression whose bins are counted one by one; default: the specification's.", "EXPRESSION"
     )
     bins: int = option(4, BINS)
     edges: list[float] | None = option(None, EDGES)
@@ -340,32 +298,22 @@ class ReviewRequest:
     out: Annotated[Path, OUTPUT_FOLDER]
     budget: int | None = option(
         None,
-        "Number of objects to label, drawn where labels help most and spread over the features; a "
-        "list of outliers is written too.",
+        "Objects to label, drawn where labels help most; a list of outliers is written too.",
         "N",
         least=1,
     )
-    outliers: int = option(
-        20, "Number of objects in the list of outliers that --budget writes.", "N", least=0
-    )
+    outliers: int = option(20, "Objects in the list of outliers that --budget writes.", "N", least=0)
     per_class: bool = option(False, "Share the budget equally between the classes that the model gives.")
-    by: str | None = option(
-        None, "Expression between whose bins the budget is shared equally, such as a magnitude.", "EXPRESSION"
-    )
+    by: str | None = option(None, "Expression whose bins share the budget equally.", "EXPRESSION")
     bins: int = option(3, BINS)
     edges: list[float] | None = option(None, EDGES)
     top: int | None = option(
-        None,
-        "Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
-        "N",
-        least=0,
+        None, "Flagged objects, the least certain first; default: 100, if no budget is given.", "N", least=0
     )
     store: Path | None = option(None, STORE_OF_COPIES)
     specification: Path | None = option(
         None,
-        specification_file(
-            "Specification that the copies were classified with, where it was not the model's own."
-        ),
+        specification_parameter("Specification that the copies were classified with, if not the model's."),
     )
     identifier: str | None = option(None, IDENTIFIER)
     seed: int = option(0, "Seed of the random draw.", "N", least=0)
@@ -383,10 +331,7 @@ class ReviewRequest:
     def check(self) -> None:
         """Raise `UsageError` where options exclude each other."""
         if self.budget is not None and self.n_top:
-            raise UsageError(
-                "--budget: got --top too, expected one way to choose; leave it out, or run twice and keep a copy of "
-                "the first list"
-            )
+            raise UsageError("--budget: got --top too, expected one way to choose; leave one of them out")
         if self.budget is None and (self.per_class or self.by is not None):
             raise UsageError("--per-class, --by: got no --budget, which they divide; add --budget N")
 
@@ -397,18 +342,10 @@ class AuditDrawRequest:
 
     out: Annotated[Path, OUTPUT_FOLDER]
     n: int = option(200, "Objects to draw.", "N", least=10)
-    by: str | None = option(
-        None, "Expression whose bins are judged one by one, such as a magnitude.", "EXPRESSION"
-    )
+    by: str | None = option(None, "Expression whose bins are judged one by one.", "EXPRESSION")
     bins: int = option(3, BINS)
     edges: list[float] | None = option(None, EDGES)
-    threshold: list[tuple[str, float]] | None = option(
-        None,
-        "Class and least probability of a selection that is judged too; may be given several times.",
-        "CLASS=P",
-        command_line_type=list[str] | None,
-        parse=read_thresholds,
-    )
+    threshold: list[tuple[str, float]] | None = option(None, THRESHOLD)
     identifier: str | None = option(None, IDENTIFIER)
     seed: int = option(0, "Seed of the random draw.", "N", least=0)
     overwrite: bool = option(False, "Replace an earlier list, unless answers have been filled in there.")
@@ -421,23 +358,11 @@ class AuditEstimateRequest:
     out: Annotated[Path, OUTPUT_FOLDER]
     answers: Annotated[
         list[Path],
-        Parameter(
-            "Tables with the column of the identifier and `label`: the list, filled in.",
-            "ANSWERS",
-            positional=True,
-        ),
+        Parameter("Lists that were filled in, with the column `label`.", "ANSWERS", positional=True),
     ]
-    threshold: list[tuple[str, float]] | None = option(
-        None,
-        "Class and least probability of a selection that is judged too, besides those of the draw.",
-        "CLASS=P",
-        command_line_type=list[str] | None,
-        parse=read_thresholds,
-    )
+    threshold: list[tuple[str, float]] | None = option(None, THRESHOLD)
     sets: float | None = option(
-        None,
-        "Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
-        "SHARE",
+        None, "Learn prediction sets from the answers: the share of a class's objects that keep it.", "SHARE"
     )
 
 
@@ -455,25 +380,15 @@ class PromoteRequest:
     ]
     store: Path = option(Path("models"), STORE)
     how: Literal["ask", "better", "now"] = option(
-        "ask",
-        "Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
-        flag=None,
+        "ask", "Ask a person on the page of this run; promote by rule, if it is better; or now.", flag=None
     )
     margin: float = option(
-        MARGIN,
-        "Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
-        "NATS",
-        least=0,
+        MARGIN, "Nats an object by which the rule expects it to be better.", "NATS", least=0
     )
     why: str | None = option(None, "Reason, for the champion's log.", "TEXT")
-    by: str | None = option(
-        None, "Name of the person who decides, for the log; default: the user of the command line.", "PERSON"
-    )
+    by: str | None = option(None, "Who decides, for the log; default: the user.", "PERSON")
     release: Path | None = option(
-        None,
-        "Folder of the last release, for what would change in it; default: the specification's, if it is "
-        "there.",
-        "DIR",
+        None, "Folder of the last release, to compare with; default: the specification's.", "DIR"
     )
     timeout: int = option(A_DAY, TIMEOUT)
 
@@ -481,9 +396,7 @@ class PromoteRequest:
 NAME = Parameter("Name of the releases: a folder below --releases.", "NAME", positional=True)
 VERSION = Parameter("Version of the release, such as 2.1.", "VERSION", positional=True)
 RELEASES = Parameter("Folder of all releases, or URL of one in an object store.", "DIR", published=True)
-BY = Parameter(
-    "Who decides; default: BLR_SIGNER, or else the user of the command line, unless that is root.", "PERSON"
-)
+BY = Parameter("Who decides; default: BLR_SIGNER, or else the user, unless that is root.", "PERSON")
 WHY = Parameter("The reason, which the record keeps.", "TEXT")
 RUN = Parameter("Folder that `blr classify` or `blr reprocess` has finished.", "OUT", flag="--run")
 TRUTH = Parameter("Table of objects whose class is known, such as from spectra.", "FILE")
@@ -505,14 +418,9 @@ class DraftRequest(_Version):
 
     run: Path | None = option(None, RUN)
     specification: Path | None = option(
-        None,
-        specification_file(
-            "Specification that the run used, or by which the catalogues are to be classified."
-        ),
+        None, specification_parameter("Specification of the run, or of the classification to make.")
     )
-    model: str | None = option(
-        None, "Model to classify with; default: the champion of the specification's name.", "NAME[@VERSION]"
-    )
+    model: str | None = option(None, MODEL)
     store: Path = option(Path("models"), STORE)
     companion: list[str] | None = option(
         None, "Table that goes with the release and has the same objects; may be given several times.", "FILE"
@@ -539,24 +447,23 @@ class ReleaseRequest(_Version):
 
 
 @dataclass(frozen=True)
-class SignRequest(_Version):
-    """Sign the digest of a checked draft, or refuse it (--refuse)."""
-
-    by: str | None = option(None, BY)
-    why: str | None = option(None, WHY)
-    override: list[str] | None = option(
-        None, "Check that says stop and is overridden, by its name; may be given several times.", "CHECK"
-    )
-    refuse: bool = option(False, "Refuse to sign, with a reason in --why.")
-    digest: str | None = option(None, "Digest that was looked at; another one is not signed.", "SHA256")
-    key: Path | None = option(None, "Private Ed25519 key in PEM, to sign with.", "FILE")
-
-
-@dataclass(frozen=True)
 class PublishRequest(_Version):
     """Make a signed draft visible, for ever, and the latest."""
 
     by: str | None = option(None, BY)
+
+
+@dataclass(frozen=True)
+class SignRequest(PublishRequest):
+    """Sign the digest of a checked draft, or refuse it (--refuse)."""
+
+    why: str | None = option(None, WHY)
+    override: list[str] | None = option(
+        None, "Check that says stop and is overridden; may be given several times.", "CHECK"
+    )
+    refuse: bool = option(False, "Refuse to sign, with a reason in --why.")
+    digest: str | None = option(None, "Digest that was looked at; another one is not signed.", "SHA256")
+    key: Path | None = option(None, "Private Ed25519 key in PEM, to sign with.", "FILE")
 
 
 @dataclass(frozen=True)
@@ -602,7 +509,7 @@ class ReplayRequest:
         None, "Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"
     )
     store: Path = option(Path("models"), STORE)
-    specification: Path | None = option(None, specification_file("Specification of the classification."))
+    specification: Path | None = option(None, specification_parameter("Specification of the classification."))
     rows: int = option(10_000, "Rows to draw.", "N", least=1)
     seed: int = option(0, "Seed of the draw.", "N")
 

@@ -56,7 +56,7 @@ class Parameter:
     flag: str | None = ""
     positional: bool = False
     command_line_type: Any = None
-    parse: Callable[[str], Any] | None = None
+    parse: Callable[[Any], Any] | None = None
     written: bool = False
     published: bool = False
     required: bool = False
