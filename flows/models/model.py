@@ -317,8 +317,8 @@ def _read_model(path: Path, state: tuple[int, ...]) -> Model:
         )
     if isinstance(version := tree.get("schema_version"), int) and version > SCHEMA_VERSION:
         raise ModelError(
-            f"{path}: got a model of schema {version} from a newer version of blr, expected at most {SCHEMA_VERSION}; "
-            "upgrade blr, or train the model again"
+            f"{path}: got a model file of schema {version}, which a newer version of blr wrote, expected at most "
+            f"{SCHEMA_VERSION}; upgrade blr, or train the model again"
         )
     try:
         model = Model.from_tree(tree)
