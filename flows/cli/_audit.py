@@ -62,8 +62,8 @@ def show_audit(audit: Audit) -> None:
     if audit.n_answered < audit.n_drawn:
         say("The intervals assume that objects without an answer are like the others of their stratum")
     for name, judged in audit.classes.items():
-        if judged.model is not None and judged.model["differs"]:
-            say(f"The audit rejects the model's count of {name}: {judged.model['count']:,.0f}")
+        if "model" in judged and judged["model"]["differs"]:
+            say(f"The audit rejects the model's count of {name}: {judged['model']['count']:,.0f}")
     for remark in audit.remarks:
         say(remark)
     say(files_words(audit.files) if audit.files else "Nothing written")
@@ -76,14 +76,10 @@ def _show_classes(parts: Mapping[str, Mapping[str, AuditedClass]]) -> None:
     for title, classes in parts.items():
         rows = []
         for name, judged in classes.items():
-            model = judged.model
-            said = (
-                ""
-                if model is None
-                else f"{model['count']:,.0f} ({model['low']:,.0f} to {model['high']:,.0f})"
-            )
-            shares = (_percent(judged.purity), _percent(judged.completeness))
-            rows.append((name, f"{judged.assigned:,}", _number(judged.count), *shares, said))
+            model = judged.get("model")
+            said = f"{model['count']:,.0f} ({model['low']:,.0f} to {model['high']:,.0f})" if model else ""
+            shares = (_percent(judged["purity"]), _percent(judged["completeness"]))
+            rows.append((name, f"{judged['assigned']:,}", _number(judged["count"]), *shares, said))
         print_table(title, columns, rows)
 
 

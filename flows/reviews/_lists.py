@@ -13,7 +13,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -218,23 +218,36 @@ class Space(Protocol):
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
 
 
-@dataclass(frozen=True, eq=False)
 class ObjectRows:
     """Classified rows of a batch: texts and numbers, (n,) each, probabilities (n, K), and the place of the class given.
 
     `by` has the values of an expression and `points` (n, D) those of a space, where they were asked for.
     """
 
-    classes: tuple[str, ...]
-    names: NDArray[Any]
-    ra: Floats
-    dec: Floats
-    given: Places
-    probability: Floats
-    information: Floats
-    flags: NDArray[np.int64]
-    by: NDArray[Any] | None
-    points: Floats | None
+    def __init__(self, table: ObjectTable, batch: pa.RecordBatch, labelled: pa.Array | None) -> None:
+        """Take the rows that have a class, without those of objects that are `labelled`."""
+        values, place = batch_values(batch, table.plain), table.place
+        require_exact(values[table.identifier], f"{table.catalog.path}: --id", table.identifier)
+        names = plain_texts(values[table.identifier])
+        p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in table.chances])
+        kept = np.isfinite(p).all(axis=1)
+        if labelled is not None:
+            kept &= ~is_labelled(names, labelled)
+        at = positions(values[place[0]][kept], values[place[1]][kept], place[2]) if place else None
+        classes, information, flags = (values[table.prefix + name][kept] for name in SCORES)
+        index = {name: k for k, name in enumerate(table.classes)}
+        given = np.array([index.get(name, -1) for name in plain_texts(classes).tolist()], dtype=np.intp)
+        nowhere = np.full(len(given), np.nan)
+        self.classes, self.names = table.classes, names[kept]
+        self.ra: Floats = at.ra if at else nowhere
+        self.dec: Floats = at.dec if at else nowhere
+        self.given: Places = np.where(given < 0, p[kept].argmax(axis=1), given)
+        self.probability: Floats = p[kept]
+        self.information: Floats = np.maximum(np.asarray(information, dtype=np.float64), 0.0)
+        self.flags = np.asarray(flags, dtype=np.int64)
+        self.rest = batch.filter(pa.array(kept))
+        self.by: NDArray[Any] | None = None
+        self.points: Floats | None = None
 
     def places(self, bins: Bins) -> Places:
         """Return the bin (n,) of each row."""
@@ -244,8 +257,11 @@ class ObjectRows:
 
     def taken(self, rows: Places) -> ObjectRows:
         """Return what lists say of some of the rows."""
-        each = ("names", "ra", "dec", "given", "probability", "information", "flags")
-        return replace(self, by=None, points=None, **{name: getattr(self, name)[rows] for name in each})
+        some = copy(self)
+        for name in ("names", "ra", "dec", "given", "probability", "information", "flags"):
+            setattr(some, name, getattr(self, name)[rows])
+        some.by = some.points = some.rest = None
+        return some
 
     def listed(self, i: int, **more: Any) -> ListedObject:
         """Return what lists say of a row."""
@@ -277,12 +293,15 @@ class ObjectTable:
         self.classes, self.prefix = tuple(manifest.classes), manifest.prefix or ""
         self.catalog, known = annotated_table(self.prefix).open(path), manifest.position
         self.identifier = identifier_column(self.catalog, asked=identifier, stated=known.id, option="--id")
+        self.chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
         self.place: tuple[str, str, PositionUnit] | None = None
         try:
             self.place = known.place(self.catalog)
             self.remark = "" if self.place else f"{self.catalog.path}: no columns of positions, so no links"
         except CatalogError as error:  # a list without links is useful; a link to the wrong place is not
             self.remark = f"no links: {error}, then train and classify again"
+        scores = [self.prefix + name for name in SCORES]
+        self.plain = dict.fromkeys([self.identifier, *(self.place or ())[:2], *scores, *self.chances])
 
     def rows(
         self, *, by: Expression | None = None, space: Space | None = None, labelled: pa.Array | None = None
@@ -299,38 +318,12 @@ class ObjectTable:
                     f"--by: {self.catalog.path}: {error}; slim copies have identifier, position and new columns only; "
                     'write full copies with mode = "annotated" under [output]'
                 ) from error
-        chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
-        place = self.place
-        plain = dict.fromkeys(
-            [self.identifier, *(place or ())[:2], *(self.prefix + name for name in SCORES), *chances]
-        )
-        wanted = [*plain, *(by.names if by else ()), *(space.read if space else ())]
-        index = {name: k for k, name in enumerate(self.classes)}
+        wanted = [*self.plain, *(by.names if by else ()), *(space.read if space else ())]
         for batch in self.catalog.batches(list(dict.fromkeys(wanted))):
-            values = batch_values(batch, plain)
-            require_exact(values[self.identifier], f"{self.catalog.path}: --id", self.identifier)
-            names = plain_texts(values[self.identifier])
-            p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in chances])
-            kept = np.isfinite(p).all(axis=1)
-            if labelled is not None:
-                kept &= ~is_labelled(names, labelled)
-            at = positions(values[place[0]][kept], values[place[1]][kept], place[2]) if place else None
-            nowhere = np.full(int(kept.sum()), np.nan)
-            classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)
-            given = np.array([index.get(name, -1) for name in plain_texts(classes).tolist()], dtype=np.intp)
-            rest = batch.filter(pa.array(kept))
-            yield ObjectRows(
-                self.classes,
-                names[kept],
-                at.ra if at else nowhere,
-                at.dec if at else nowhere,
-                np.where(given < 0, p[kept].argmax(axis=1), given),
-                p[kept],
-                np.maximum(np.asarray(information, dtype=np.float64), 0.0),
-                np.asarray(flags, dtype=np.int64),
-                by.evaluate_batch(rest) if by else None,
-                space.points(rest) if space else None,
-            )
+            rows = ObjectRows(self, batch, labelled)
+            rows.by = by.evaluate_batch(rows.rest) if by else None
+            rows.points = space.points(rows.rest) if space else None
+            yield rows
 
 
 def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> list[ObjectTable]:

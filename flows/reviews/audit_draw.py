@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -133,19 +133,17 @@ class ModelComparison(TypedDict):
     differs: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedClass:
+class AuditedClass(TypedDict):
     """A class: its count, the purity and the completeness of the objects that it was given to, by intervals.
 
-    `assigned` is how many that are.  `model` is what the model says of the count, None of a bin.
+    `assigned` is how many that are.  `model` is what the model says of the count; a bin has none.
     """
 
     assigned: int
     count: AuditedInterval
     purity: AuditedInterval
     completeness: AuditedInterval
-
-    model: ModelComparison | None = None
+    model: NotRequired[ModelComparison]
 
 
 class AuditedBin(TypedDict):

@@ -188,10 +188,10 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
     everywhere = np.ones(len(design.strata), dtype=bool)
-    classes = {
-        name: replace(sample.judged(k, everywhere), model=_compared(sample, k, model))
-        for k, name in enumerate(design.classes)
-    }
+    classes = {name: sample.judged(k, everywhere) for k, name in enumerate(design.classes)}
+    for k, judged in enumerate(classes.values()):
+        if said := _compared(sample, k, model):
+            judged["model"] = said
     tally = Counter(answers.get(name, None) for name in names)
     audit = Audit(
         status="planned" if dry_run else "done",
@@ -266,27 +266,27 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
         looked += "; this assumes that the other ones are like these of their stratum"
     counted = {}
     for name, c in classes.items():
-        said, reason, assigned = c.model, looked, None
+        said, reason, assigned = c.get("model"), looked, None
         if said is not None:
             agrees = "which the audit rejects" if said["differs"] else "which agrees"
             reason += (
                 f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
             )
-        purity, completeness = c.purity["value"], c.completeness["value"]
-        if purity is not None and completeness is not None:
+        count, pure, complete = c["count"], c["purity"], c["completeness"]
+        if pure["value"] is not None and complete["value"] is not None:
             assigned = SelectionQuality(
-                objects=c.assigned,
-                purity=purity,
-                purity_low=c.purity["low"],
-                purity_high=c.purity["high"],
-                completeness=completeness,
-                completeness_low=c.completeness["low"],
-                completeness_high=c.completeness["high"],
+                objects=c["assigned"],
+                purity=pure["value"],
+                purity_low=pure["low"],
+                purity_high=pure["high"],
+                completeness=complete["value"],
+                completeness_low=complete["low"],
+                completeness_high=complete["high"],
             )
         counted[name] = ClassCensus(
-            count=c.count["value"],
-            low=c.count["low"],
-            high=c.count["high"],
+            count=count["value"],
+            low=count["low"],
+            high=count["high"],
             source="audit",
             assumes=None,
             reason=reason,

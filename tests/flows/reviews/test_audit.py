@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -63,18 +62,11 @@ def truth(folder: Path) -> pd.DataFrame:
     return table.assign(truth=table.hubble.map(CLASS_OF).fillna("other")).set_index("name")
 
 
-def answered(folder: Path, answer: Answer | None = None) -> Path:
-    known = truth(folder).truth
-    with (folder / "audit.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    path = folder.parent / "answers.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["name", "label"])
-        writer.writerows(
-            [row["name"], answer(i, known[row["name"]]) if answer else known[row["name"]]]
-            for i, row in enumerate(rows)
-        )
+def answered(folder: Path, answer: Answer = lambda _, label: label) -> Path:
+    known, path = truth(folder).truth, folder.parent / "answers.csv"
+    names = pd.read_csv(folder / "audit.csv").name
+    labels = [answer(i, known[name]) for i, name in enumerate(names)]
+    pd.DataFrame({"name": names, "label": labels}).to_csv(path, index=False)
     return path
 
 
@@ -117,13 +109,10 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Blr) -> None:
         assert stratum["low"] <= row.blr_p_max < stratum["high"] or stratum["high"] == 1
         assert drawn_object["probabilities"] == (row.blr_p_early, row.blr_p_late)
     for stratum in design.strata:
-        inside = (table.blr_class == stratum["class_given"]) & table.blr_p_max.between(
-            stratum["low"], stratum["high"], inclusive="left"
-        )
-        if not stratum["bin"].startswith("bmag <"):
-            continue
-        edge = float(stratum["bin"].removeprefix("bmag < "))
-        assert (inside & (table.bmag < edge)).sum() == stratum["n_rows"]
+        if stratum["bin"].startswith("bmag <"):
+            inside = (table.blr_class == stratum["class_given"]) & (table.bmag < float(stratum["bin"][7:]))
+            inside &= table.blr_p_max.between(stratum["low"], stratum["high"], inclusive="left")
+            assert inside.sum() == stratum["n_rows"]
 
 
 def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
@@ -146,12 +135,14 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
         for name, judged in classes.items():
             assigned, of_class = rows.blr_class == name, rows.truth == name
             both = (assigned & of_class).sum()
-            assert judged.assigned == assigned.sum()
-            for interval, value in (
-                (judged.count, of_class.sum()),
-                (judged.purity, both / assigned.sum()),
-                (judged.completeness, both / of_class.sum()),
-            ):
+            assert judged["assigned"] == assigned.sum()
+            values = {
+                "count": of_class.sum(),
+                "purity": both / assigned.sum(),
+                "completeness": both / of_class.sum(),
+            }
+            for key, value in values.items():
+                interval = judged[key]
                 assert interval["value"] is not None
                 assert interval["low"] < interval["value"] < interval["high"]
                 held.append(interval["low"] <= value <= interval["high"])
@@ -168,17 +159,12 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     assert census == audit.census
     assert Manifest.read(out).totals.census == census
     early = audit.census.classes["early"]
-    assert (early.source, early.assumes, early.count) == (
-        "audit",
-        None,
-        audit.classes["early"].count["value"],
-    )
+    judged = audit.classes["early"]
+    assert (early.source, early.assumes, early.count) == ("audit", None, judged["count"]["value"])
     assert "300 of 300" in early.reason
     assert early.assigned is not None
-    assert (early.assigned.objects, early.assigned.purity) == (
-        audit.classes["early"].assigned,
-        audit.classes["early"].purity["value"],
-    )
+    told = (early.assigned.objects, early.assigned.purity)
+    assert told == (judged["assigned"], judged["purity"]["value"])
     # And in the report.
     page = (out / "report.html").read_text(encoding="utf-8")
     assert audit.files[-1] == out / "report.html"
@@ -186,10 +172,8 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     assert f">{early.assigned.purity:.1%}<" in page
     assert audit.n_other > 15
     # More answers later: the same, from the same design.
-    assert (
-        blr("audit", "estimate", out, path, "--threshold", "late=0.7")["classes"]
-        == json.loads((out / "audit.json").read_text())["classes"]
-    )
+    again = blr("audit", "estimate", out, path, "--threshold", "late=0.7")
+    assert again["classes"] == json.loads((out / "audit.json").read_text())["classes"]
 
 
 def test_rows_without_an_answer_are_said(out: Path, blr: Blr, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,13 +194,8 @@ def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
     slim = tmp_path / "slim.toml"
     slim.write_text((trained / "spec.toml").read_text() + '\n[output]\nmode = "slim"\n')
     make.fits(tmp_path / "big.fits", make.survey(3000, seed=5))
-    classify(
-        [tmp_path / "big.fits"],
-        model="morphology",
-        store=trained / "models",
-        out=tmp_path / "slim",
-        specification=slim,
-    )
+    asked = {"model": "morphology", "store": trained / "models", "specification": slim}
+    classify([tmp_path / "big.fits"], out=tmp_path / "slim", **asked)
     blr("audit", "draw", out, "--n", 60, "--seed", 4)
     blr("audit", "draw", tmp_path / "slim", "--n", 60, "--seed", 4)
     ours, theirs = (read_document(AuditDesign, f / "audit_design.json") for f in (out, tmp_path / "slim"))
@@ -228,6 +207,9 @@ def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
 def test_nothing_is_lost_and_nothing_is_mixed(
     trained: Path, make: SimpleNamespace, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def works(*words: object) -> bool:
+        return run([str(word) for word in words]) == 0
+
     def fails(*words: object, message: str) -> None:
         capsys.readouterr()
         assert run([str(word) for word in words]) == 2
@@ -235,16 +217,16 @@ def test_nothing_is_lost_and_nothing_is_mixed(
 
     draw, estimate = ("audit", "draw", out, "--n", "60"), ("audit", "estimate", out)
     fails(*estimate, out / "none.csv", message="run `blr audit draw` first")
-    assert run([str(word) for word in (*draw, "--dry-run")]) == 0
+    assert works(*draw, "--dry-run")
     assert not (out / "audit.csv").exists()
     fails(*draw, "--by", "nothing", message="there is no column 'nothing'")
     fails(*draw, "--by", "bmag", "--bins", "40", message="strata of class, probability and bin")
     fails(*draw, "--threshold", "round=0.9", message="expected one of early, late")
     fails(*draw, "--threshold", "early=9", message="between 0 and 1")
     fails(*draw, "--by", "bmag", "--edges", "16,15", message="expected numbers in ascending order")
-    assert run([str(word) for word in draw]) == 0
+    assert works(*draw)
     fails(*draw, message="was drawn here already")
-    assert run([str(word) for word in (*draw, "--overwrite")]) == 0
+    assert works(*draw, "--overwrite")
     path = answered(out)
     right = path.read_text(encoding="utf-8")
     first = right.splitlines()[1].split(",")[0]
@@ -263,16 +245,15 @@ def test_nothing_is_lost_and_nothing_is_mixed(
     swapped = "late" if right.splitlines()[1].endswith("early") else "early"
     other.write_text(f"name,label\n{first},{swapped}\n", encoding="utf-8")
     fails(*estimate, path, other, message="a different answer in an earlier row")
-    assert run([str(word) for word in (*estimate, path)]) == 0
+    assert works(*estimate, path)
     # Answers in the list itself are not written over.
     shutil.copy(path, out / "audit.csv")
     fails(*draw, "--overwrite", message="move it to another folder first")
     # Of copies that have changed, the audit says nothing.
     make.parquet(out.parent / "more.parquet", make.survey(50, seed=6))
     classify([out.parent / "more.parquet"], model="morphology", store=trained / "models", out=out)
-    assert read_document(Summary, out / "summary.json").census is None or all(
-        c.source != "audit" for c in read_document(Summary, out / "summary.json").census.classes.values()
-    )
+    census = read_document(Summary, out / "summary.json").census
+    assert census is None or all(c.source != "audit" for c in census.classes.values())
     fails(*estimate, path, message="have changed since")
 
 
@@ -283,27 +264,23 @@ def test_the_models_census_is_tested_and_kept(out: Path, blr: Blr) -> None:
     known = truth(out).truth.replace("other", "late").value_counts()
     summary = read_document(Summary, out / "summary.json")
 
-    def said(count: float | None, reason: str) -> ClassCensus:
-        ends = (None, None) if count is None else (count - 5, count + 5)
-        return ClassCensus(
-            count=count,
-            low=ends[0],
-            high=ends[1],
-            source="model" if count is not None else "cannot be said",
-            assumes="same" if count is not None else None,
-            reason=reason,
-        )
+    def said(count: float | None) -> ClassCensus:
+        if count is None:
+            nothing = dict.fromkeys(("count", "low", "high", "assumes"))
+            return ClassCensus(**nothing, source="cannot be said", reason="x")
+        ends = {"low": count - 5, "high": count + 5}
+        return ClassCensus(count=count, **ends, source="model", assumes="same", reason="x")
 
     n = int(known.sum())
     for early, differs in ((float(known["early"]), False), (known["early"] - 0.2 * n, True), (None, None)):
         late = None if early is None else n - early
-        census = Census(n_rows=n, level=0.95, classes={"early": said(early, "x"), "late": said(late, "x")})
+        census = Census(n_rows=n, level=0.95, classes={"early": said(early), "late": said(late)})
         write_document(out / "summary.json", replace(summary, census=census))
         for _ in range(2):  # of the second time, the summary has the audit's
             audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
             assert audit.model_census == census
             for judged in audit.classes.values():
-                assert (judged.model["differs"] if judged.model else None) is differs
+                assert judged.get("model", {}).get("differs") is differs
         reason = audit.census.classes["early"].reason
         assert ("rejects" in reason, "agrees" in reason) == (differs is True, differs is False)
 
@@ -315,12 +292,8 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     bins = bins_of("r", sample, 2, None)
     assert bins.names == ("r < 3", "r >= 3", "r: missing")
     assert bins.places(values).tolist() == [0, 0, 1, 2, 1, 1]
-    assert bins_of("r", sample, 9, [2.5, 4.5]).names == (
-        "r < 2.5",
-        "2.5 <= r < 4.5",
-        "r >= 4.5",
-        "r: missing",
-    )
+    stated = bins_of("r", sample, 9, [2.5, 4.5])
+    assert stated.names == ("r < 2.5", "2.5 <= r < 4.5", "r >= 4.5", "r: missing")
     texts = ValueSample(np.random.default_rng(0))
     fields = np.array(["B", "", "A", "B"], dtype=object)
     texts.add(fields)
@@ -351,13 +324,8 @@ def test_answers_give_prediction_sets_that_copies_can_have(
     thresholds = ", ".join(f"{name} = {least!r}" for name, least in stated.items())
     text = make.specification + f"\n[output]\nsets = 0.9\nset_thresholds = {{ {thresholds} }}\n"
     (out.parent / "sets.toml").write_text(text)
-    classify(
-        [out / "big.parquet"],
-        model="morphology",
-        store=trained / "models",
-        out=out.parent / "again",
-        specification=out.parent / "sets.toml",
-    )
+    asked = {"model": "morphology", "store": trained / "models", "specification": out.parent / "sets.toml"}
+    classify([out / "big.parquet"], out=out.parent / "again", **asked)
     again = pq.read_table(out.parent / "again" / "big.parquet").to_pandas().set_index("name")
     bits = sum((table[f"blr_p_{name}"] >= least) * 2**k for k, (name, least) in enumerate(stated.items()))
     assert (again.loc[table.index, "blr_set"] == bits).all()
@@ -367,10 +335,4 @@ def test_answers_give_prediction_sets_that_copies_can_have(
     assert run(["audit", "estimate", str(out), str(answers), "--sets", "1.5"]) == 2
     (out.parent / "sets.toml").write_text(text.replace(", late =", ", lat ="))
     with pytest.raises(UsageError, match=r"output\.set_thresholds: got thresholds of early"):
-        classify(
-            [out / "big.parquet"],
-            model="morphology",
-            store=trained / "models",
-            out=out.parent / "third",
-            specification=out.parent / "sets.toml",
-        )
+        classify([out / "big.parquet"], out=out.parent / "third", **asked)
