@@ -134,7 +134,8 @@ def _drawn(
             yield Segment(f" {'  '.join(padded)}  \n", style)
 
     if table.title:
-        yield from console.render(_title(table), inside.update(width=max(whole, cell_len(table.title))))
+        title = Text(printable(table.title), style="bold")
+        yield from console.render(title, inside.update(width=max(whole, cell_len(table.title))))
     yield Segment(" " * whole + "\n")
     yield from lines(table.columns, BOLD, low=True)
     yield Segment(f" {'─' * (whole - 2)} \n")
@@ -150,32 +151,20 @@ def _caption(table: ReportTable) -> Text | None:
     return Text("\n", style="not italic").join(line for line in lines if line) if any(lines) else None
 
 
-def _title(table: ReportTable) -> Text:
-    return Text(printable(table.title), style="bold")
-
-
 def _widths(table: ReportTable, width: int) -> list[int] | None:
     """Return the columns' widths; None where the table is too wide at the least ones."""
-    n = len(table.columns)
-    cells = [[printable(row[i]) for row in table.rows] for i in range(n)]
-    heads = [printable(name) for name in table.columns]
-    widths = [
-        max(map(cell_len, (head, *column)), default=1) for head, column in zip(heads, cells, strict=True)
-    ]
-    least = [
-        max(map(cell_len, (*head.split(), *column)), default=1)
-        if i in table.numeric
-        else min(
-            widths[i],
-            max(
-                LEAST_TEXT,
-                min(LONGEST_WORD, max(map(cell_len, " ".join((head, *column)).split()), default=1)),
-            ),
-        )
-        for i, (head, column) in enumerate(zip(heads, cells, strict=True))
-    ]
-    room = width - 2 * n - 1  # two blanks between columns, and one at each end
-    for shrinking in (sorted(table.numeric), [i for i in range(n) if i not in table.numeric]):
+    columns = [[*map(printable, column)] for column in zip(table.columns, *table.rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = []
+    for i, (head, *cells) in enumerate(columns):
+        words = " ".join((head, *cells)).split()
+        if i in table.numeric:
+            least.append(max(map(cell_len, (*head.split(), *cells)), default=1))
+        else:
+            longest = min(LONGEST_WORD, max(map(cell_len, words), default=1))
+            least.append(min(widths[i], max(LEAST_TEXT, longest)))
+    room = width - 2 * len(columns) - 1  # two blanks between columns, and one at each end
+    for shrinking in (sorted(table.numeric), [i for i in range(len(columns)) if i not in table.numeric]):
         while sum(widths) > room:
             widest = max(shrinking, key=lambda i: widths[i] if widths[i] > least[i] else 0, default=None)
             if widest is None or widths[widest] <= least[widest]:
@@ -186,9 +175,8 @@ def _widths(table: ReportTable, width: int) -> list[int] | None:
 
 def _listed(table: ReportTable) -> RenderableType:
     """Return the table as a list: a line that names the row, then its other cells, each with its column."""
-    n_names = next((i for i in range(len(table.columns)) if i in table.numeric), len(table.columns))
-    n_names = max(1, min(n_names, 2))
-    parts: list[RenderableType] = [_title(table)]
+    n_names = max(1, min(2, *table.numeric)) if table.numeric else 2
+    parts: list[RenderableType] = [Text(printable(table.title), style="bold")]
     for i, row in enumerate(table.rows):
         pairs = zip(table.columns, row, strict=True)
         said = [f"{printable(column)} {printable(cell)}".strip() if cell else "" for column, cell in pairs]
@@ -197,5 +185,4 @@ def _listed(table: ReportTable) -> RenderableType:
         parts.append(Text(f"* {name} (selected)" if chosen else f"* {name}", style="bold" if chosen else ""))
         if rest:
             parts.append(Padding(Text(rest), (0, 0, 0, 4), expand=False))
-    below = _caption(table)
-    return Group(*parts, *([below] if below else []), "")
+    return Group(*parts, *filter(None, [_caption(table)]), "")
