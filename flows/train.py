@@ -14,7 +14,7 @@ from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration import run_page
 from flows.reports.data import TrainReport
-from flows.reports.tables import candidate_table, choice_words, markdown_report, trained_words
+from flows.reports.tables import candidate_table, markdown_report, trained_words
 from flows.request import TrainRequest
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -70,8 +70,8 @@ def _named(specification: Specification) -> dict[Any, Any]:
 
 def _kept(model: ModelDescription) -> ModelDescription:
     """Leave the artifacts of a training; return the model, with its words for the run's final state."""
-    said = [model.skill_words, f"Candidates of {model.model}", choice_words(model)]
-    run_page.keep_table(f"{model.name}-candidates", candidate_table(model), "; ".join(filter(None, said)))
+    said = f"{model.skill_words}; Candidates of {model.model}"
+    run_page.keep_table(f"{model.name}-candidates", candidate_table(model), said)
     run_page.keep_markdown(
         f"{model.name}-report",
         markdown_report(TrainReport.of(model)),

@@ -62,23 +62,6 @@ CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log densi
 """Name of the score that ranks the candidates, by the value of select.by."""
 
 
-def choice_words(model: ModelDescription) -> str:
-    """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
-    losses = [c.log_loss for c in model.candidates]
-    first, judges = losses.index(min(losses)), model.metrics.judged_by
-    if losses[first] >= model.chosen.log_loss:
-        return ""
-    why = (
-        f"candidates are ranked by {CRITERIA.get(model.selected_by, 'log evidence')} on the training objects"
-    )
-    if model.is_mixture:
-        why = f"the model is a mixture of candidates, with a log loss of {model.metrics.log_loss:.4f}"
-    return (
-        f"{model.candidates[first].basis} of {feature_set(model, first)} has the smallest {judges} log loss, "
-        f"{losses[first]:.4f} against the marked one's {model.chosen.log_loss:.4f}: {why}."
-    )
-
-
 def trained_words(model: ModelDescription) -> str:
     """Return what became of a training, and the verdict, for a terminal and for the final state of a run."""
     words = {
@@ -199,6 +182,10 @@ def candidate_table(model: ModelDescription) -> ReportTable:
         row += [fixed(c.effective_parameters, 1), fixed(c.log_loss, 4)]
         row += [_verdict(model, i), probability(c.share if mixture else c.weight)]
         rows.append(row)
+    ranked = CRITERIA.get(model.selected_by, "log evidence")
+    weight = (
+        "share in the model" if mixture else f"probability by the evidence; the first by {ranked} is marked"
+    )
     learnt = (
         "Trees are learnt from the labels: they have no evidence that compares, and left-out rows rank them. "
     )
@@ -207,12 +194,10 @@ def candidate_table(model: ModelDescription) -> ReportTable:
         f"features | basis | > M | > log evidence | > Δ {'| > 2nd order' * with_second} | > BIC | > eff. parameters"
         f" | > {model.metrics.judged_by} log loss | verdict | > weight",
         rows,
-        note="Evidence and BIC in nats, higher is better; Δ against the best. The weight is the "
-        f"{'share in the model' if mixture else 'probability by the evidence'}. "
+        note=f"Evidence and BIC in nats, higher is better; Δ against the best. The weight is the {weight}. "
         f"{'' if all(c.comparable for c in candidates) else learnt}"
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
-        remark=choice_words(model),
         marked=order.index(model.selected) if order else None,
     )
 

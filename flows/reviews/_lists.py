@@ -54,6 +54,7 @@ KINDS: Final = {"flags": int, "stratum": int} | dict.fromkeys(
     ("class_given", "runner_up", "flag_names", "how", "nearest_class"), str
 )
 """Types of the columns; others are numbers."""
+DIGITS: Final = frozenset("0123456789")
 NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
 """Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
 ListedObject = dict[str, Any]
@@ -106,6 +107,11 @@ def write_list(
     """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
     columns = COLUMNS[name]
     key = "id" if identifier in {*columns, "label"} else identifier
+    labels = [*classes, *NO_CLASS[name]]
+    # The key that chooses a label is its number or, where labels are digits, the digit itself.
+    keys = ["?" if label == "?" else label if label in DIGITS else "" for label in labels]
+    if not any(label in DIGITS for label in labels):
+        keys = [str(number) if number <= 9 else "" for number in range(1, len(labels) + 1)]
     names = [key, *columns, MARK, "label"]
     asked = list_hash(title, [row["name"] for row in rows])
     values = [[row["name"], *(row[c] for c in columns), list_mark(asked, row["name"]), ""] for row in rows]
@@ -127,23 +133,13 @@ def write_list(
         columns=names,
         file=f"{name}-answers.csv",
         classes=classes,
-        options=_with_keys([*classes, *NO_CLASS[name]]),
+        options=dict(zip(labels, keys, strict=True)),
         rows=[(r, c, survey_links(r["ra"], r["dec"])) for r, c in zip(rows, cells, strict=True)],
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
     atomic_write_text(paths[2], html)
     return paths
-
-
-DIGITS: Final = frozenset("0123456789")
-
-
-def _with_keys(labels: Sequence[str]) -> dict[str, str]:
-    """Return the key that chooses each label: its number or, where labels are digits, the digit itself; else ''."""
-    if any(label in DIGITS for label in labels):
-        return {label: label if label in {*DIGITS, "?"} else "" for label in labels}
-    return {label: str(number) if number <= 9 else "" for number, label in enumerate(labels, 1)}
 
 
 TYPES: Final = {

@@ -234,7 +234,9 @@ def read_answers(
 
     UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
     """
-    times = Counter(drawn)
+    times, folded = Counter(drawn), Counter(name.casefold() for name in classes)
+    known = {"other": OTHER} | {name.casefold(): k for k, name in enumerate(classes)}
+    known = {name: k for name, k in known.items() if folded[name] < 2} | {c: k for k, c in enumerate(classes)}
     places: dict[str, int] = {}
     for path in paths:
         texts = _texts(path, identifier, tuple(times), asked)
@@ -252,7 +254,9 @@ def read_answers(
                     "remove the others, even if they agree"
                 )
         for name, text in texts:
-            place = _place(text, classes)
+            place = known.get(text, known.get(text.casefold()))
+            if place is None and is_doubtful(text):
+                place = UNDECIDED
             if place is None:
                 raise UsageError(
                     f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, 'other' for an "
@@ -264,18 +268,6 @@ def read_answers(
                     "row, expected one answer for each object; make them equal, or answer '?'"
                 )
     return places
-
-
-def _place(text: str, classes: Sequence[str]) -> int | None:
-    """Return the place of an answer; None where it is no class."""
-    if text in classes:
-        return classes.index(text)
-    folded = [name.casefold() for name in classes]
-    if folded.count(text.casefold()) == 1:
-        return folded.index(text.casefold())
-    if text.casefold() == "other":
-        return OTHER
-    return UNDECIDED if is_doubtful(text) else None
 
 
 def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:

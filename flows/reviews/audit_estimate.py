@@ -132,18 +132,13 @@ class Sample:
         place = self.group[self.stratum]
         weight = (self.strata[0] / np.maximum(self.strata[1], 1))[place]
         rule = learn_sets(self.probability[known], self.answer[known], level=level, weight=weight[known])
-        return AuditedSets(
-            level=level,
-            classes={
-                name: AuditedSetRule(
-                    least=float(rule.least[k]) * SINGLE,
-                    rows=int(rule.rows[k]),
-                    effective=float(rule.effective[k]),
-                    spread=float(rule.spread[k]),
-                )
-                for k, name in enumerate(self.design.classes)
-            },
-        )
+        columns = (rule.least * SINGLE, rule.rows, rule.effective, rule.spread)
+        rules = zip(self.design.classes, *(column.tolist() for column in columns), strict=True)
+        classes = {
+            name: AuditedSetRule(least=least, rows=rows, effective=effective, spread=spread)
+            for name, least, rows, effective, spread in rules
+        }
+        return AuditedSets(level=level, classes=classes)
 
 
 def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> Audit:

@@ -1,4 +1,4 @@
-"""Words and pictures of a report: why a candidate lost, classes that look alike, and models that predict nothing."""
+"""Words and pictures of a report: classes that look alike, and models that predict nothing."""
 
 from __future__ import annotations
 
@@ -29,41 +29,9 @@ from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
 from flows.reports.data import BoundaryPicture, TrainReport, boundary_picture
 from flows.reports.html import render_report
-from flows.reports.tables import choice_words, comparison_tables, model_card
+from flows.reports.tables import comparison_tables, model_card
 from flows.request import PromoteRequest
-from tests.flows.reports.test_report import changed
 from tests.flows.verbs import train
-
-
-@pytest.fixture(scope="module")
-def report(trained: Path) -> Any:
-    store = Store(trained / "models")
-    found = TrainReport.of(store.described(store.load("morphology"), "stored"))
-    assert found.model.selected_by == "evidence"
-    return changed(found, selected=0)
-
-
-def judged(report: Any, *losses: float, selected_by: str = "evidence", **second: object) -> Any:
-    """Return the report with other held-out losses of its two candidates, and other values of the second."""
-    first, other = (replace(c, log_loss=x) for c, x in zip(report.model.candidates, losses, strict=True))
-    return changed(report, candidates=(first, replace(other, **second)), selected_by=selected_by)
-
-
-def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
-    assert choice_words(judged(report, 0.4, 0.5).model) == ""
-    assert choice_words(judged(report, 0.4, 0.4).model) == ""
-
-
-@pytest.mark.parametrize(
-    ("by", "words"),
-    [("evidence", "ranked by log evidence"), ("bic", "ranked by BIC"), ("stack", "a mixture of candidates")],
-)
-def test_the_reason(report: Any, by: str, words: str) -> None:
-    said = choice_words(changed(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out").model)
-    assert words in said
-    assert said.startswith("polynomial, degree 2 of b_j has the smallest left-out log loss, 0.4000 against")
-    assert "eld-out" not in said
-
 
 LINES = {"E/S0": ["E", "S0"], "Sb/Sc": ["Sb", "Sc"]}
 

@@ -367,7 +367,9 @@ def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
     stacked = changed(report, candidates=tuple(replace(c, share=s) for c, s in shares))
     assert weights(stacked)["rbf, 40"] == "0.400"
     assert "share in the model" in tables.candidate_table(stacked.model).note
-    assert weights(changed(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
+    by_bic = changed(stacked, selected_by="bic")
+    assert weights(by_bic)["rbf, 40"] == "0.200"
+    assert "the first by BIC is marked" in tables.candidate_table(by_bic.model).note
     assert weights(make_report())["rbf, 40"] == "0.200"
 
 
