@@ -60,7 +60,7 @@ def page_of_many_classes() -> str:
             n=int(counts.sum()),
             training_counts=per_class,
             held_out_counts=per_class,
-            quality=(quality_of({**suspects, "RadVel": "a distance"}),),
+            quality=(quality_of(suspects={**suspects, "RadVel": "a distance"}),),
             log_loss_logistic=0.55,
         )
     )

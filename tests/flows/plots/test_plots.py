@@ -14,14 +14,7 @@ from astropy_healpix import HEALPix
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from flows.plots.axes import (
-    new_axes,
-    percent_ticks,
-    plain_ticks,
-    readable_feature,
-    rescaled_ticks,
-    svg,
-)
+from flows.plots.axes import new_axes, percent_ticks, plain_ticks, readable_feature, rescaled_ticks, svg
 from flows.plots.pictures import (
     _projected,
     plot_binned_share,
@@ -93,13 +86,10 @@ def test_the_confusion_matrix_shows_shares() -> None:
     assert texts(picture).count("75%") == texts(picture).count("25%") == 2
 
 
-def test_percentages_have_the_decimals_that_they_need() -> None:
+def test_ticks_lie_at_round_numbers_with_the_decimals_that_they_need() -> None:
     for top, first in ((0.04, ["0%", "1%"]), (0.004, ["0.0%", "0.1%"]), (0.025, ["0.0%", "0.5%"])):
         assert percent_ticks(0, top)[1][:2] == first
     assert percent_ticks(0, 1) == ([0, 0.2, 0.4, 0.6, 0.8, 1.0], ["0%", "20%", "40%", "60%", "80%", "100%"])
-
-
-def test_ticks_lie_at_round_numbers_within_the_limits() -> None:
     assert plain_ticks(-0.31, 0.32) == ([-0.2, 0, 0.2], ["−0.2", "0", "0.2"])
     assert plain_ticks(5, 5) == ([5], ["5"])
 
@@ -159,9 +149,7 @@ def test_mollweide_keeps_areas() -> None:
         ("odd", "log(a) + b", None, "odd"),
     ],
 )
-def test_features_have_names_that_a_talk_can_show(
-    name: str, expression: str, unit: str | None, label: str
-) -> None:
+def test_features_have_names_that_a_talk_can_show(name: str, expression: str, unit: str, label: str) -> None:
     assert readable_feature(name, expression, unit)[0] == label
 
 

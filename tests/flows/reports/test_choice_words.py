@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,9 +54,8 @@ def test_groups_are_printed_reported_and_trained(folder: Path, capsys: pytest.Ca
 
 def test_init_groups_classes_that_are_alike(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     specification = folder / "new.toml"
-    assert (
-        run(["init", str(folder / "survey.parquet"), "--label", "hubble", "--out", str(specification)]) == 0
-    )
+    asked = ["init", str(folder / "survey.parquet"), "--label", "hubble", "--out", str(specification)]
+    assert run(asked) == 0
     printed = capsys.readouterr().out
     assert "A quick linear fit cannot tell all classes apart (" in printed
     assert "They stand under [label.classes], ready to use" in printed
@@ -87,25 +83,18 @@ def test_a_class_too_rare_to_be_compared_stays_in_the_groups(
 
 def rows(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     labels = rng.integers(0, 2, n)
-    X = rng.normal(size=(n, 3))
-    X[:, 2] += 2.0 * labels
-    X[:, 0] += 1.0 * labels
+    X = rng.normal(size=(n, 3)) + np.outer(labels, [1.0, 0.0, 2.0])
     missing = np.zeros(X.shape, dtype=bool)
     missing[::9, 2] = True
     X[missing] = 0.0
     return X, missing, labels
 
 
-def fitted(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> Classifier:
-    basis = fit_basis("linear", X)
-    member = Member(basis, fit_evidence(basis(X), labels), tuple(range(X.shape[1])))
-    names = [f"x{j}" for j in range(X.shape[1])]
-    return Classifier.build([member], X, missing, features=names, classes=["a", "b"])
-
-
 def drawn(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> BoundaryPicture:
-    names = ("x0", "x1", "x2")
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=names)
+    basis, names = fit_basis("linear", X), ("x0", "x1", "x2")
+    member = Member(basis, fit_evidence(basis(X), labels), (0, 1, 2))
+    classifier = Classifier.build([member], X, missing, features=names, classes=["a", "b"])
+    picture = boundary_picture(classifier, X, missing, labels, names=names)
     assert picture is not None
     return picture
 
@@ -119,14 +108,9 @@ def test_shows_the_two_features_that_separate_most() -> None:
     # The second class grows along both axes.
     assert np.all(np.diff(picture["moderated"][20, :, 1]) > 0)
     assert np.all(np.diff(picture["moderated"][:, 25, 1]) > 0)
-
-
-def test_points_are_of_objects_that_have_both_features() -> None:
-    X, missing, labels = rows(np.random.default_rng(1))
-    picture = drawn(X, missing, labels)
-    shown = ~missing[:, 2]
-    np.testing.assert_array_equal(picture["point_x"], X[shown, 2])
-    np.testing.assert_array_equal(picture["point_class"], labels[shown])
+    both = ~missing[:, 2]
+    np.testing.assert_array_equal(picture["point_x"], X[both, 2])
+    np.testing.assert_array_equal(picture["point_class"], labels[both])
 
 
 def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
@@ -139,27 +123,16 @@ def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> N
     assert (picture["x_name"], picture["y_name"]) == ("x2", "x1")
 
 
-@pytest.fixture(scope="module")
-def useless_once(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Any:
-    """Return what is told of a model whose labels are shuffled, and its store."""
-    folder = tmp_path_factory.mktemp("useless")
+def test_no_skill_is_said_first_and_in_words(
+    tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a model whose labels are shuffled."""
     columns = make.survey(1500)
     columns["hubble"] = np.random.default_rng(5).permutation(columns["hubble"])
-    make.parquet(folder / "survey.parquet", columns)
-    (folder / "spec.toml").write_text(make.specification)
-    return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
-
-
-@pytest.fixture
-def useless(useless_once: Any, tmp_path: Path) -> Any:
-    """Return the same, with a copy of the store, to be written to."""
-    told, store = useless_once
-    copy = Store(Path(shutil.copytree(store.root, tmp_path / "models")))
-    return replace(told, path=str(copy.folder("morphology", told.version))), copy
-
-
-def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    told, store = useless
+    make.parquet(tmp_path / "survey.parquet", columns)
+    (tmp_path / "spec.toml").write_text(make.specification)
+    told, store = train(tmp_path / "spec.toml", tmp_path / "models"), Store(tmp_path / "models")
+    capsys.readouterr()
     assert told.trust.verdict == "amber"
     assert told.trust.answer("computed").colour == "green"
     assert told.metrics.skill.verdict != "better"
@@ -172,8 +145,8 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert "**Can I use it?** No:" in tables.markdown_report(report)
     page = render_report(report)
     assert "No: it is not known" in page[: page.index("<b>Reliability")]
-    rows = tables.candidate_table(report.model).rows
-    assert "green, no skill" in rows[tables.candidate_table(report.model).marked]
+    table = tables.candidate_table(report.model)
+    assert "green, no skill" in table.rows[table.marked]
     run_list(store=store.root, json=True)
     listed = json.loads(capsys.readouterr().out)
     assert listed["models"][0]["has_skill"] is False
@@ -197,8 +170,7 @@ def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: Si
 )
 def test_words(loss: float, words: str) -> None:
     gain = 0.7 - loss
-    found = SkillSummary.of(
-        Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
-    )
+    ends = {"low": gain - 0.1, "high": gain + 0.1}
+    found = SkillSummary.of(Skill(gain=gain, **ends, baseline=0.7, level=0.95, n=3, n_groups=3))
     assert skill_words(found).startswith(words)
     assert from_document(SkillSummary, to_document(found), source="skill") == found
