@@ -49,16 +49,13 @@ def city_block(Z: Matrix, centres: Matrix) -> Matrix:
     return distance
 
 
-def _euclidean(Z: Matrix, centres: Matrix) -> Matrix:
-    return np.sqrt(squared_distances(Z, centres))
-
-
 def median_distance(
-    Z: Matrix, rng: Generator, distances: Callable[[Matrix, Matrix], Matrix] = _euclidean
+    Z: Matrix, rng: Generator, distances: Callable[[Matrix, Matrix], Matrix] | None = None
 ) -> float:
     """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
-    distance = distances(Z, Z)[np.triu_indices(len(Z), k=1)]
+    between = np.sqrt(squared_distances(Z, Z)) if distances is None else distances(Z, Z)
+    distance = between[np.triu_indices(len(Z), k=1)]
     distinct = distance[distance > _SAME]
     return float(np.median(distinct)) if distinct.size else 1.0
 
@@ -473,8 +470,9 @@ class Sigmoid(Basis):
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         level = (np.arange(count) + 0.5) / count
-        steps = [_steps(z, level) for z in Z.T]
-        widths = [np.full(len(s), width or _spacing(s)) for s in steps]
+        steps = [np.unique(np.quantile(z, level)) if np.ptp(z) > 0 else np.empty(0) for z in Z.T]
+        spacing = [np.ptp(s) / (len(s) - 1) if len(s) > 1 else 1.0 for s in steps]
+        widths = [np.full(len(s), width or apart) for s, apart in zip(steps, spacing, strict=True)]
         feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
         return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
 
@@ -496,10 +494,10 @@ class Sigmoid(Basis):
         above = (self.location - middle[ramp]) / self.width
         return pairs[:, 0].astype(np.int64), middle, pairs[:, 1], ramp, above
 
-    def _steps(self, Z: Matrix, out: Matrix) -> None:
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         feature, middle, width, ramp, above = self._ramps
         if np.abs(above).max(initial=0.0) > _FARTHEST:
-            scipy.special.expit((Z[:, self.feature] - self.location) / self.width, out=out)
+            scipy.special.expit((Z[:, self.feature] - self.location) / self.width, out=out[:, 1:])
             return
         # σ((z - μ)/s) = 1 / (1 + e^((μ - m)/s) e^((m - z)/s)): one exponential for all steps of a feature.
         falling = (middle - np.take(Z, feature, axis=1)) / width
@@ -508,26 +506,14 @@ class Sigmoid(Basis):
         odds = np.take(falling, ramp, axis=1)
         odds *= np.exp(above)
         odds += 1
-        np.divide(1.0, odds, out=out)
-
-    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
-        self._steps(Z, out[:, 1:])
+        np.divide(1.0, odds, out=out[:, 1:])
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
-        steps = np.empty((len(Z), len(self.feature)))
-        self._steps(Z, steps)
-        step = np.arange(len(self.feature))
-        rise = 1 - steps
-        out[:, 1 + step, self.feature] = steps * rise / self.width
+        Phi = np.empty((len(Z), self.n_functions))
+        self._evaluate(Z, Phi)
+        steps = Phi[:, 1:]
+        out[:, 1 + np.arange(len(self.feature)), self.feature] = steps * (1 - steps) / self.width
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:
         counts = np.bincount(self.feature, minlength=len(features))
         return [f"sigmoid({f}, {k})" for f, n in zip(features, counts, strict=True) for k in range(1, n + 1)]
-
-
-def _steps(z: Vector, level: Vector) -> Vector:
-    return np.unique(np.quantile(z, level)) if np.ptp(z) > 0 else np.empty(0)
-
-
-def _spacing(steps: Vector) -> float:
-    return float(np.ptp(steps)) / (len(steps) - 1) if len(steps) > 1 else 1.0

@@ -122,12 +122,8 @@ class Polynomial(Basis):
                 out[:, m, f] = term.count(f) * Phi[:, self._column[tuple(lowered)]]
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:
-        return [" ".join(_powers(term, features)) for term in self._terms[1:]]
-
-
-def _powers(term: tuple[int, ...], features: Sequence[str]) -> list[str]:
-    counts = [(features[f], len(list(group))) for f, group in groupby(term)]
-    return [name if count == 1 else f"{name}^{count}" for name, count in counts]
+        powers = ([(features[f], len(list(group))) for f, group in groupby(term)] for term in self._terms[1:])
+        return [" ".join(name if n == 1 else f"{name}^{n}" for name, n in term) for term in powers]
 
 
 # Principal components of the standardised features, those of large variance favoured by the prior.
@@ -224,14 +220,7 @@ class BSpline(Basis):
             )
 
     @classmethod
-    def fit(
-        cls,
-        X: Matrix,
-        *,
-        weight: Vector | None = None,
-        knots: int = 5,
-        degree: int = 3,
-    ) -> BSpline:
+    def fit(cls, X: Matrix, *, weight: Vector | None = None, knots: int = 5, degree: int = 3) -> BSpline:
         """Return the splines with up to `knots` inner knots a feature, at quantiles of X, shape (N, F)."""
         count = whole(knots, "knots", least=0)
         standardisation = Standardisation.learn(X, weight)

@@ -25,6 +25,7 @@ column and the span of those before it.  Shapes: M columns, K classes, W (K, M).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -115,7 +116,8 @@ def maximise(
         stalled = idle > 0 and decrement < (1e-6 if idle < _IDLE else 1e-4)
         near = tolerance <= decrement < close and not stalled
         if near:
-            value, gradient = value + _gain(gradient, step, hessian), gradient - hessian @ step
+            value += float(gradient @ step - 0.5 * step @ (hessian @ step))  # as the quadratic model says
+            gradient = gradient - hessian @ step
             theta, n_iter = theta + step, n_iter + 1
         if near or decrement < tolerance or stalled:
             return Mode(theta, value, gradient, hessian, True, n_iter, "converged")  # noqa: FBT003
@@ -128,11 +130,6 @@ def maximise(
         theta, (value, gradient, hessian) = accepted
         previous, n_iter = decrement, n_iter + 1
     return Mode(theta, value, gradient, hessian, decrement < 1e-6, n_iter, status)
-
-
-def _gain(gradient: Vector, step: Vector, hessian: Matrix) -> float:
-    """Return what a step adds to the log likelihood in the quadratic model."""
-    return float(gradient @ step - 0.5 * step @ (hessian @ step))
 
 
 def _search(
@@ -155,19 +152,6 @@ def _search(
     return None
 
 
-def _bounded(direction: Vector, scale: Matrix) -> Vector:
-    """Return the direction, shortened where it would move the activations by more than a few units at once."""
-    length = float(np.sqrt(direction @ scale @ direction))
-    return direction if length < 1 else direction / length
-
-
-def _batches(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    for Phi, t, weight in chunks:
-        for i in range(0, len(Phi), _BATCH):
-            part = slice(i, i + _BATCH)
-            yield Phi[part], t[part], None if weight is None else weight[part]
-
-
 def ascend(
     chunks: Iterator[Chunk], likelihood: Likelihood, prior: Gaussian, *, n_rows: float | None = None
 ) -> tuple[Mode, float]:
@@ -177,12 +161,17 @@ def ascend(
     at the mode.  `converged` says that the stream was long enough for averaging, 150 batches and 100 rows a weight: the
     result then lies about half a posterior sd from the mode, root mean square a weight (0.9 at most in 36 problems).
     """
+    batches = (
+        (Phi[i : i + _BATCH], t[i : i + _BATCH], None if weight is None else weight[i : i + _BATCH])
+        for Phi, t, weight in chunks
+        for i in range(0, len(Phi), _BATCH)
+    )
     D = len(prior.mean)
     theta, curvature, average = prior.mean.copy(), np.zeros((D, D)), prior.mean
     seen = log_likelihood = 0.0
     step = 0
     with single_threaded_blas():
-        for batch in _batches(chunks):
+        for batch in batches:
             n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
             if n == 0:
                 continue  # Rows of weight zero are left out.
@@ -196,7 +185,9 @@ def ascend(
             g = gradient / n - prior.precision @ (theta - prior.mean) / total
             scale = curvature + prior.precision / total
             direction, _ = newton_step(g, scale + _RIDGE / step * np.diag(np.diag(scale).clip(min=1e-300)))
-            theta = theta + step**-_DECAY * _bounded(direction, scale)
+            # No step moves the activations by more than a few units at once.
+            length = max(1.0, float(np.sqrt(direction @ scale @ direction)))
+            theta = theta + step**-_DECAY * (direction / length)
             # Later iterates count for more, so that the start is forgotten without a burn-in to choose.
             share = min(1.0, _RECENCY / (step + _RECENCY - 1))
             average = theta if step == 1 else average + share * (theta - average)
@@ -251,23 +242,21 @@ def find_separation(
     likelihood: Likelihood = Categorical(n_classes) if n_classes > 2 or one_hot else Bernoulli()
     D = likelihood.n_outputs * n_functions
     flat = Gaussian(np.zeros(D), np.zeros((D, D)))
-
-    def evaluate(theta: Vector) -> Terms:
-        return data.accumulate(likelihood_terms(likelihood, theta))
-
     if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
         return "none", (), ()
     theta = np.zeros(D) if start is None else start[0]
     n = data.accumulate(lambda Phi, _t, _weight: (len(Phi),))[0]
     if _NEWTON_PASSES * (n * D**2 + D**3) > _LARGEST_SEARCH:
         return "unknown", (), ()
-    try:
-        mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
-    except np.linalg.LinAlgError:  # Without a prior, a direction that changes no activation is undetermined.
-        return _by_program(data, likelihood, theta, n_classes, n_functions)
-    if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
-        return "none", (), ()
-    return _by_program(data, likelihood, mode.theta, n_classes, n_functions)
+    # Without a prior, a direction that changes no activation is undetermined.
+    with suppress(np.linalg.LinAlgError):
+        mode = maximise(
+            lambda at: data.accumulate(likelihood_terms(likelihood, at)), flat, theta, max_iter=_NEWTON_PASSES
+        )
+        theta = mode.theta
+        if _overlaps(data, likelihood, theta, mode.gradient, mode.hessian):
+            return "none", (), ()
+    return _by_program(data, likelihood, theta, n_classes, n_functions)
 
 
 def _overlaps(
@@ -301,18 +290,16 @@ def _outside(likelihood: Likelihood, theta: Vector, step: Vector, U: Matrix) -> 
     covariances = class_covariances(U, C)
 
     def terms(Phi: Matrix, _t: Matrix, weight: Vector | None) -> Terms:
-        X = Phi[_counted(weight)]
-        y = _probabilities(likelihood, activations(X, theta, C))
+        X = Phi if weight is None else Phi[weight > 0]
+        a = class_activations(likelihood, activations(X, theta, C))
+        y = np.exp(a - a.max(axis=1, keepdims=True))
+        y /= y.sum(axis=1, keepdims=True)
         d = class_activations(likelihood, activations(X, step, C))
         relative = 1 + d - np.einsum("nk,nk->n", y, d)[:, None]  # y + R d, as a multiple of y
         variance = np.einsum("ncc->n", covariances(X))
         return int(np.count_nonzero(relative < _INSIDE)), [variance.max(initial=0.0)], np.abs(X).sum(axis=0)
 
     return blockwise(terms, C * len(theta) + 4 * (C + 2))
-
-
-def _counted(weight: Vector | None) -> Any:
-    return slice(None) if weight is None else weight > 0
 
 
 def class_activations(likelihood: Likelihood, a: Matrix) -> Matrix:
@@ -322,28 +309,26 @@ def class_activations(likelihood: Likelihood, a: Matrix) -> Matrix:
     return a * np.array([-0.5, 0.5])
 
 
-def _probabilities(likelihood: Likelihood, a: Matrix) -> Matrix:
-    full = class_activations(likelihood, a)
-    y = np.exp(full - full.max(axis=1, keepdims=True))
-    y /= y.sum(axis=1, keepdims=True)
-    return y
-
-
-def _class_weights(likelihood: Likelihood, theta: Vector) -> Matrix:
-    return class_activations(likelihood, theta.reshape(likelihood.n_outputs, -1).T).T
-
-
 def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: int) -> Separation:
     (parts,) = data.accumulate(lambda Phi, _t, _w: ([np.abs(Phi).max(axis=0)],))
     largest = np.max(parts, axis=0)
     scale = np.where(largest > 0, largest, 1.0)
     limit = min(4 * (K - 1) * M + 100, _LARGEST_PROGRAM // ((K - 1) * M))
-    start = _class_weights(likelihood, theta) * scale
+    start = class_activations(likelihood, theta.reshape(likelihood.n_outputs, -1).T).T * scale
     start /= max(float(np.abs(start).max()), 1e-300)
     A, least = _worst(data, start, scale, limit, above=np.inf)
     if least > 100 * _TOLERANCE:
         return _described(data, start, scale)
-    (total,) = data.accumulate(_summed(scale, K))
+
+    def margins(*chunk: Any) -> Terms:
+        X, share, _ = _margins(np.zeros((K, M)), scale, *chunk)
+        alone = share & (share.sum(axis=1) == 1)[:, None]
+        sign = K * alone.astype(float) - alone.sum(axis=1, keepdims=True)
+        return ((sign.T @ X)[1:].ravel(),)
+
+    (total,) = data.accumulate(
+        blockwise(margins, 4 * K)
+    )  # all rows' margins as a function of w, ((K - 1) M,)
     W = _cut(data, A, scale, limit, lambda A: _steepest(A, total))
     if isinstance(W, str):
         return W, (), ()
@@ -354,7 +339,14 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
 
 def _described(data: Data, W: Matrix, scale: Vector) -> Separation:
     """Return the separation that W shows; "none" where it sets nothing apart by more than the tolerance."""
-    strict, total = data.accumulate(_strict_rows(W, scale))
+
+    def apart(*chunk: Any) -> Terms:
+        _, share, margin = _margins(W, scale, *chunk)
+        shared = share.astype(float)
+        return shared.T @ (margin > 100 * _TOLERANCE).astype(float), shared.sum(axis=0)
+
+    # How many rows of class j are set apart from k (K, K), and how many there are (K,).
+    strict, total = data.accumulate(blockwise(apart, 4 * len(W)))
     if not np.any(strict):
         return "none", (), ()
     present = np.flatnonzero(total).tolist()
@@ -430,8 +422,12 @@ def _optimum(cost: Vector, A: Matrix) -> Vector:
     raise _UnsolvedError
 
 
-def _margins(W: Matrix, scale: Vector, Phi: Matrix, t: Matrix) -> tuple[Matrix, NDArray[np.bool_], Matrix]:
+def _margins(
+    W: Matrix, scale: Vector, Phi: Matrix, t: Matrix, weight: Vector | None
+) -> tuple[Matrix, NDArray[np.bool_], Matrix]:
     """Return scaled rows (n, M), the classes each has a share in and its least own activation over each, (n, K)."""
+    if weight is not None:
+        Phi, t = Phi[weight > 0], t[weight > 0]
     X = Phi / scale
     a = X @ W.T
     share = (np.stack([1 - t, t], axis=1) if t.ndim == 1 else t) > 0
@@ -446,9 +442,8 @@ def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) ->
     zero: the row's own class lies above another.
     """
 
-    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        counted = _counted(weight)
-        X, share, margin = _margins(W, scale, Phi[counted], t[counted])
+    def terms(*chunk: Any) -> Terms:
+        X, share, margin = _margins(W, scale, *chunk)
         own = np.where(share, X @ W.T, np.inf).argmin(axis=1)
         # No constraint of a class against itself; equality against another class in which the row has a share.
         margin[np.arange(len(X)), own] = np.inf
@@ -463,31 +458,6 @@ def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) ->
         row[own] = x
         row[other] -= x
     return A[:, 1:].reshape(len(A), W[1:].size), float(constraints[0][0]) if constraints else np.inf
-
-
-def _summed(scale: Vector, K: int) -> ChunkFunction:
-    """Return the sum of all rows' margins as a function of w, ((K - 1) M,)."""
-
-    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        counted = _counted(weight)
-        _, share, _ = _margins(np.zeros((K, len(scale))), scale, Phi[counted], t[counted])
-        alone = share & (share.sum(axis=1) == 1)[:, None]
-        sign = K * alone.astype(float) - alone.sum(axis=1, keepdims=True)
-        return ((sign.T @ (Phi[counted] / scale))[1:].ravel(),)
-
-    return blockwise(terms, 4 * K)
-
-
-def _strict_rows(W: Matrix, scale: Vector) -> ChunkFunction:
-    """Return how many rows of class j are set apart from k (K, K), and how many there are (K,)."""
-
-    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        counted = _counted(weight)
-        _, share, margin = _margins(W, scale, Phi[counted], t[counted])
-        apart = margin > 100 * _TOLERANCE
-        return share.T.astype(float) @ apart.astype(float), share.sum(axis=0).astype(float)
-
-    return blockwise(terms, 4 * len(W))
 
 
 Empty = tuple[int, ...]
