@@ -54,8 +54,10 @@ class Table(dict[str, NDArray[Any]]):
     """Columns of equal length by name: what `pandas.DataFrame`, `astropy.table.Table` and `pyarrow.table` take."""
 
     def __repr__(self) -> str:
+        rows = self._rows
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
-            "  ".join(cell.rjust(w) for cell, w in zip(row, self._widths, strict=True)) for row in self._rows
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows
         )
 
     def to_html(self) -> str:
@@ -69,10 +71,6 @@ class Table(dict[str, NDArray[Any]]):
     def _rows(self) -> list[list[str]]:
         columns = [[name, *map(_cell, values.tolist())] for name, values in self.items()]
         return [list(row) for row in zip(*columns, strict=True)]
-
-    @property
-    def _widths(self) -> list[int]:
-        return [max(map(len, column)) for column in zip(*self._rows, strict=True)]
 
 
 def _cell(value: Any) -> str:

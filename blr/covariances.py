@@ -187,22 +187,15 @@ def class_covariances(
     blocks[i == j] *= 0.5
     sd = np.sqrt(np.einsum("cmcm->mc", S))
     place = _place_in_packed(K).ravel()
-    size = max(_MIN_BLOCK, _PRODUCT_NUMBERS // sum(blocks.shape))
-
-    return partial(_packed_covariances, blocks=blocks, sd=sd, place=place, size=size, whitened=whitened)
+    return partial(_packed_covariances, blocks=blocks, sd=sd, place=place, whitened=whitened)
 
 
 def _packed_covariances(
-    Phi: NDArray[np.floating],
-    *,
-    blocks: Matrix,
-    sd: Matrix,
-    place: NDArray[np.intp],
-    size: int,
-    whitened: Covariances,
+    Phi: NDArray[np.floating], *, blocks: Matrix, sd: Matrix, place: Any, whitened: Covariances
 ) -> Matrix:
     K = sd.shape[1]
     V = np.empty((len(Phi), K * K))
+    size = max(_MIN_BLOCK, _PRODUCT_NUMBERS // sum(blocks.shape))
     for start in range(0, len(Phi), size):
         packed = _products_of_columns(Phi[start : start + size]).T @ blocks
         np.take(packed, place, axis=1, out=V[start : start + size], mode="clip")
@@ -283,31 +276,21 @@ class OutputMoments:
         return mean, covariance
 
     def _covariance(self, Phi: Matrix, *, single: bool) -> Matrix:
-        C = self.n_outputs
-        if not single:
+        if not single or (self.n_outputs == 1 and self._reach_of_one < _SHORT):
             return self._exact(Phi)
-        if C == 1:
-            return self._variance(Phi)
-        near = np.einsum("nm,nm->n", Phi, Phi) <= self._reach**2
+        if self.n_outputs == 1:
+            rows = Phi.astype(np.float32)
+            near = _row_products(rows, rows) <= np.float32(
+                self._reach_of_one**2
+            )  # false where that overflows
+        else:
+            near = np.einsum("nm,nm->n", Phi, Phi) <= self._reach**2
+            with np.errstate(over="ignore"):  # of rows that are not near
+                rows = Phi.astype(np.float32)
         if near.all():
-            return self._rough(Phi.astype(np.float32))
-        V = np.empty((len(Phi), C, C))
-        V[near] = self._rough(Phi[near].astype(np.float32))
-        V[~near] = self._exact(Phi[~near])
-        return V
-
-    def _variance(self, Phi: Matrix) -> Matrix:
-        """Return the variance (N, 1, 1) of one output, in single precision where that serves."""
-        reach = self._reach_of_one
-        if reach < _SHORT:
-            return self._exact(Phi)
-        rows = Phi.astype(np.float32)
-        far = ~(_row_products(rows, rows) <= np.float32(reach**2))  # also where single precision overflows
-        if not far.any():
             return self._rough(rows)
-        V = np.empty((len(Phi), 1, 1))
-        V[~far] = self._rough(rows[~far])
-        V[far] = self._exact(Phi[far])
+        V = np.empty((len(Phi), self.n_outputs, self.n_outputs))
+        V[near], V[~near] = self._rough(rows[near]), self._exact(Phi[~near])
         return V
 
     @cached_property

@@ -355,27 +355,17 @@ def pose(
         )
     matrix = as_design(Phi)
     (fraction, weight, names), mislabelled = resolve_targets(
-        t,
-        binary=binary,
-        trials=trials,
-        sample_weight=sample_weight,
-        classes=classes,
-        confusion=confusion,
+        t, binary=binary, trials=trials, sample_weight=sample_weight, classes=classes, confusion=confusion
     )
     if len(fraction) != len(matrix):
         raise ValueError(
             f"Phi has {len(matrix)} rows but the targets have {len(fraction)}; give one target for each row"
         )
     n_effective = float(len(fraction) if weight is None else weight.sum())
+    rows, columns = Rows(matrix, fraction, weight, threads), column_names(Phi)
+    M = matrix.shape[1]
     return make_problem(
-        likelihood,
-        prior,
-        names,
-        matrix.shape[1],
-        n_effective,
-        Rows(matrix, fraction, weight, threads),
-        mislabelled=mislabelled,
-        names=column_names(Phi),
+        likelihood, prior, names, M, n_effective, rows, mislabelled=mislabelled, names=columns
     )
 
 

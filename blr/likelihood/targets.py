@@ -190,7 +190,9 @@ def resolve_targets(
     """
     if classes is not None and len(set(classes)) < len(classes):
         raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
-    t, classes = _without_names(t, classes)
+    columns = column_names(t)
+    if columns is not None:  # a table of votes: by default the classes are its columns
+        t, classes = as_matrix(t, "targets"), columns if classes is None else classes
     require_unmasked(t, "targets")
     array = np.asarray(t)
     if array.size == 0:
@@ -220,33 +222,24 @@ def resolve_targets(
             )
         hard = np.stack([1 - fraction, fraction], axis=1) if fraction.ndim == 1 else fraction
         fraction = label_likelihood(hard, known)
-    weight = _combined(weight, sample_weight, len(fraction))
-    if weight is not None:
-        require_moderate(weight, "sample_weight times trials")
-    return (fraction, weight, names), mislabelled
-
-
-def _without_names(t: ArrayLike, classes: Sequence[Any] | None) -> tuple[ArrayLike, Sequence[Any] | None]:
-    """Return targets as an array, and the classes: of a table of votes, by default the names of its columns."""
-    columns = column_names(t)
-    if columns is None:
-        return t, classes
-    return as_matrix(t, "targets"), columns if classes is None else classes
+    return (fraction, _combined(weight, sample_weight, len(fraction)), names), mislabelled
 
 
 def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:
-    if sample_weight is None:
-        return weight
-    sample_weight = as_vector(sample_weight, "sample_weight")
-    if len(sample_weight) != n:
-        raise ValueError(
-            f"sample_weight has {len(sample_weight)} rows but the targets have {n}; give one weight for each row"
-        )
-    if sample_weight.min() < 0:
-        raise ValueError(
-            f"sample_weight must not be negative, got {sample_weight.min()} at row {int(sample_weight.argmin())}"
-        )
-    return sample_weight if weight is None else weight * sample_weight
+    if sample_weight is not None:
+        own = as_vector(sample_weight, "sample_weight")
+        if len(own) != n:
+            raise ValueError(
+                f"sample_weight has {len(own)} rows but the targets have {n}; give one weight for each row"
+            )
+        if own.min() < 0:
+            raise ValueError(
+                f"sample_weight must not be negative, got {own.min()} at row {int(own.argmin())}"
+            )
+        weight = own if weight is None else weight * own
+    if weight is not None:
+        require_moderate(weight, "sample_weight times trials")
+    return weight
 
 
 def _binary(t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None) -> Targets:

@@ -484,7 +484,7 @@ class Posterior:
             raise ValueError(f"level is {level}, expected a probability between 0 and 1, such as 0.95")
         problem, (mean, sd, limits) = self.problem, self._limits(level)
         names = problem.names or tuple(f"w{m}" for m in range(problem.n_functions))
-        columns = {"function": np.array(list(names) * (problem.n_weights // len(names)))}
+        columns = {"function": np.tile(names, problem.n_weights // len(names))}
         if not problem.binary:
             columns |= {"class": np.repeat([str(c) for c in problem.classes], problem.n_functions)}
         return Table(columns | {"mean": mean, "sd": sd, "low": limits[0], "high": limits[1]})
@@ -632,11 +632,7 @@ class _ImprovedPosterior(Posterior):
     @classmethod
     def of(cls, laplace: LaplacePosterior, gaussian: Gaussian, **own: Any) -> Self:
         """Return the posterior of this kind; how its search ended is the Laplace fit's, unless it is given."""
-        ended: dict[str, Any] = {
-            "converged": laplace.converged,
-            "n_iter": laplace.n_iter,
-            "status": laplace.status,
-        }
+        ended: dict[str, Any] = {name: getattr(laplace, name) for name in ("converged", "n_iter", "status")}
         return cls(problem=laplace.problem, gaussian=gaussian, laplace=laplace, **ended | own)
 
 

@@ -138,16 +138,10 @@ def fit(
         if near is None:
             near, close = by_gradients(problem, problem.solver_prior, np.zeros(problem.n_solved)), 0.0
         start, evaluated = _start(problem) if near is None else (near, None)
-        mode = maximise(
-            problem.evaluate,
-            problem.solver_prior,
-            start,
-            evaluated=evaluated,
-            tolerance=tolerance,
-            max_iter=max_iter,
-            close=close,
+        stop: Any = {"tolerance": tolerance, "max_iter": max_iter, "close": close}
+        return posterior_at(
+            problem, maximise(problem.evaluate, problem.solver_prior, start, evaluated=evaluated, **stop)
         )
-        return posterior_at(problem, mode)
 
 
 def _by_part(problem: Problem) -> Vector | None:
@@ -375,7 +369,7 @@ def mode_from(
     prior, known = problem.solver_prior, hessian if evaluated is None else evaluated[2]
     near = by_gradients(problem, prior, start)
     if near is None and known is not None and known.any():
-        near = approach(problem, prior, start, known, within=CLOSE)
+        near = approach(problem, prior, start, known)
     if near is None:
         return maximise(problem.evaluate, prior, start, evaluated=evaluated, close=CLOSE)
     return maximise(problem.evaluate, prior, near, close=CLOSE)
@@ -430,9 +424,7 @@ def _class_blocks(likelihood: Categorical, theta: Vector) -> ChunkFunction:
 
 
 def _conjugate(
-    product: Callable[[Vector], Vector],
-    precondition: Callable[[Vector], Vector],
-    gradient: Vector,
+    product: Callable[[Vector], Vector], precondition: Callable[[Vector], Vector], gradient: Vector
 ) -> tuple[Vector, float]:
     """Return the step that solves A x = gradient roughly, and its length sqrt(xᵀ A x); as exactly as it is short."""
     step, residual = np.zeros_like(gradient), gradient

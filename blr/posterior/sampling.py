@@ -147,11 +147,8 @@ def _run(
         log_density = np.concatenate([value for _, value, _ in blocks], axis=1)
         found = convergence(np.concatenate([draws, log_density[:, :, None]], axis=2))
         r_hat = float(found[0].max())
-        if (
-            enough >= _MOST_BLOCKS
-            or r_hat > _HOPELESS
-            or (r_hat < _R_HAT[0] and _known(problem, watched, draws))
-        ):
+        end = enough >= _MOST_BLOCKS or r_hat > _HOPELESS
+        if end or (r_hat < _R_HAT[0] and _known(problem, watched, draws)):
             return draws, np.array([accepted for _, _, accepted in blocks]), found
         enough *= 2
 
@@ -177,14 +174,8 @@ def _verdict(n_draws: int, acceptance: Vector, r_hats: Vector, bulk: Vector, tai
     if not ess > _ESS[0]:
         level = "amber" if ess > _ESS[1] else "red"
         findings.append((level, f"the draws are worth {ess:.0f} independent ones, fewer than {_ESS[0]:.0f}"))
-    numbers = {
-        "r_hat": r_hat,
-        "ess_bulk": ess_bulk,
-        "ess_tail": ess_tail,
-        "draws": float(n_draws),
-        "acceptance": float(acceptance.mean()),
-    }
-    return Trust.of(findings, numbers)
+    numbers = {"r_hat": r_hat, "ess_bulk": ess_bulk, "ess_tail": ess_tail}
+    return Trust.of(findings, numbers | {"draws": float(n_draws), "acceptance": float(acceptance.mean())})
 
 
 # Thinning of draws: fewer of them, with the mean and covariance of all.
@@ -227,18 +218,13 @@ def matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:
 
 def convergence(draws: Matrix) -> tuple[Vector, Vector, Vector]:
     """Return R-hat and the effective sample sizes of bulk and tail, (D,) each, of draws (C, n, D), n at least 8."""
-    halves = _split(draws)
+    half = draws.shape[1] // 2
+    halves = np.concatenate([draws[:, :half], draws[:, -half:]])  # chains of their own, (2 C, n // 2, D)
     normal = _rank_normalised(halves)
     folded = _rank_normalised(np.abs(halves - np.median(halves, axis=(0, 1))))
     low, high = np.quantile(halves, [0.05, 0.95], axis=(0, 1))
     tails = [effective_size((halves <= q).astype(np.float64)) for q in (low, high)]
     return np.maximum(_r_hat(normal), _r_hat(folded)), effective_size(normal), np.minimum(*tails)
-
-
-def _split(draws: Matrix) -> Matrix:
-    """Return each chain's halves as chains of their own, (2 C, n // 2, D)."""
-    half = draws.shape[1] // 2
-    return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
 def _rank_normalised(x: Matrix) -> Matrix:
@@ -346,13 +332,8 @@ class Hamiltonian:
         change = end[1] - state[1] + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
         probability = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
         accepted = rng.random(len(change)) < probability
-        chosen = accepted[:, None]
-        moved = (
-            np.where(chosen, end[0], state[0]),
-            np.where(accepted, end[1], state[1]),
-            np.where(chosen, end[2], state[2]),
-        )
-        return moved, probability
+        x, gradient = (np.where(accepted[:, None], end[i], state[i]) for i in (0, 2))
+        return (x, np.where(accepted, end[1], state[1]), gradient), probability
 
     def _leapfrog(self, state: _State, momentum: Matrix, step: float, n: int) -> tuple[_State, Matrix]:
         x, _, gradient = state
@@ -518,16 +499,12 @@ def _estimate(
         value += change
         if abs(change) < _SETTLED:
             break
-    posterior_share, gaussian_share = expit(odds + of_gaussian - value), expit(-odds - of_draws + value)
-    return value, _relative(posterior_share) / n2 + _relative(gaussian_share) / min(_size(gaussian_share), n2)
+    shares = expit(odds + of_gaussian - value), expit(-odds - of_draws + value)
+    of_posterior, of_normal = (float(share.var() / share.mean() ** 2) for share in shares)
+    return value, of_posterior / n2 + of_normal / min(_size(shares[1]), n2)
 
 
 def _size(x: Vector) -> float:
     """Return how many independent draws the mean of x (S,), chain after chain, is worth."""
     n = len(x) // _STRETCHES
     return float(effective_size(x[: n * _STRETCHES].reshape(_STRETCHES, n, 1))[0])
-
-
-def _relative(x: Vector) -> float:
-    """Return the variance of x over its squared mean."""
-    return float(x.var() / x.mean() ** 2)

@@ -197,11 +197,16 @@ class _Search:
         prior = self.problem.solver_prior
         q, _, (_, gradient, hessian) = state
         goal = Gaussian(q.mean, hessian + prior.precision)
-        direction = _direction(goal, gradient - prior.precision @ (q.mean - prior.mean))
+        slope = gradient - prior.precision @ (q.mean - prior.mean)
+        try:
+            direction = goal.solve(slope)
+        except np.linalg.LinAlgError:  # not positive definite: shifted
+            direction = newton_step(slope, goal.precision)[0]
         length = self.length
         for halvings in range(most_halvings):
-            following = self._tried(state, _moved(q, direction, goal, length, self.share * length))
-            if following is not None:
+            moved = _moved(q, direction, goal, length, self.share * length)
+            following = None if moved is None else _evaluate(self.problem, moved, self.most_nodes)
+            if following is not None and following[1] >= state[1] - _STALLED:
                 # A step far shorter than the one before says little of the next one, which begins longer.
                 self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
                 return following, length
@@ -209,26 +214,11 @@ class _Search:
             length, self.share = (0.5 * length, self.share) if self.share == _SLOWER else (length, _SLOWER)
         return state, 0.0
 
-    def _tried(self, state: _State, moved: Gaussian | None) -> _State | None:
-        following = None if moved is None else _evaluate(self.problem, moved, self.most_nodes)
-        return following if following is not None and following[1] >= state[1] - _STALLED else None
-
     def slow(self, gain: float) -> bool:
         """Say whether a search that was ever halved gains so little that its end is near."""
         self.gains.append(gain)
         last = self.gains[-3:]
         return self.halved and len(last) == 3 and sum(last) < self.slowest * self.problem.n_solved
-
-
-def _direction(goal: Gaussian, gradient: Vector) -> Vector:
-    """Return the Newton step under the precision of `goal`, which keeps its factor.
-
-    A precision that is not positive definite is shifted.
-    """
-    try:
-        return goal.solve(gradient)
-    except np.linalg.LinAlgError:
-        return newton_step(gradient, goal.precision)[0]
 
 
 def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float, share: float) -> Gaussian | None:
