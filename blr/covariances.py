@@ -280,9 +280,7 @@ class OutputMoments:
             return self._exact(Phi)
         if self.n_outputs == 1:
             rows = Phi.astype(np.float32)
-            near = _row_products(rows, rows) <= np.float32(
-                self._reach_of_one**2
-            )  # false where that overflows
+            near = _row_products(rows, rows) <= np.float32(self._reach_of_one**2)  # not where this overflows
         else:
             near = np.einsum("nm,nm->n", Phi, Phi) <= self._reach**2
             with np.errstate(over="ignore"):  # of rows that are not near
