@@ -10,7 +10,7 @@ missing key is read as the default.  A key that the type does not have is ignore
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -75,11 +75,7 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
 
     DocumentError if a key without a default is missing, or a value has the wrong type.
     """
-    try:
-        value: T = _adapter(kind).validate_python(document)
-    except ValidationError as error:
-        raise _document_error(error, source) from error
-    return value
+    return _validated(_adapter(kind).validate_python, document, source)
 
 
 def from_json(kind: type[T], text: str | bytes, *, source: str) -> T:
@@ -87,23 +83,21 @@ def from_json(kind: type[T], text: str | bytes, *, source: str) -> T:
 
     DocumentError if the text is not JSON, or as for `from_document`.
     """
+    return _validated(_adapter(kind).validate_json, text, source)
+
+
+def _validated(validate: Callable[[Any], Any], given: object, source: str) -> Any:
     try:
-        value: T = _adapter(kind).validate_json(text)
+        return validate(given)
     except ValidationError as error:
-        raise _document_error(error, source) from error
-    return value
-
-
-def _document_error(error: ValidationError, source: str) -> DocumentError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    got = (
-        f"{first['input']!r:.80} for '{key}'" if first["type"] != "json_invalid" else "text that is not JSON"
-    )
-    return DocumentError(
-        f"{source}: got {got} ({first['msg']}), expected a document that `blr` wrote; restore the file from a backup, "
-        "or write it again"
-    )
+        first = error.errors()[0]
+        got = f"{first['input']!r:.80} for '{'.'.join(map(str, first['loc']))}'"
+        if first["type"] == "json_invalid":
+            got = "text that is not JSON"
+        raise DocumentError(
+            f"{source}: got {got} ({first['msg']}), expected a document that `blr` wrote; restore the file from a "
+            "backup, or write it again"
+        ) from error
 
 
 def json_schema(kind: Any) -> dict[str, Any]:

@@ -176,12 +176,10 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
     return wanted.census if wanted.census.by else model.specification.census
 
 
-# Columns that select objects by their probability, with thresholds for a stated purity or completeness.
-#
-# The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
+# Columns that select objects by their probability, with thresholds for a stated purity or completeness. The
+# thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
 # seen, for the class shares of the copies.  A class has one threshold, or one in each bin of an expression over
 # features.
-
 
 BIASED = (
     'the labels may be biased (shift.assumes = "features", or density_weights): objects of a class look different in '

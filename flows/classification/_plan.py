@@ -38,9 +38,8 @@ from flows.runs.results import CensusAsked
 from flows.specification.specification import Specification, specification_hash
 
 # The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
-#
-# Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file is
-# a task of its own.  A killed run continues with the next file, not the next group.
+# Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file
+# is a task of its own.  A killed run continues with the next file, not the next group.
 
 MOST_TASKS = 200
 MOST_ORDERS = 20_000
@@ -353,7 +352,8 @@ class Plan:
 
 
 def make_plan(
-    brought: Brought,
+    mirror: Mirror,
+    sources: Sequence[Source],
     model: Model,
     work: Work,
     engine: Engine,
@@ -362,12 +362,15 @@ def make_plan(
     verify: bool,
     deferred: Mapping[Path, str] = MappingProxyType({}),
 ) -> Plan:
-    """Return what is to be done to classify the catalogues that were brought.
+    """Return what is to be done to classify catalogues; files at URLs are fetched, unless they are done already.
 
     No data are read, except from files whose state differs from the recorded one: the workers of the engine hash these.
     `verify` asks for the hashes of all other files too.  Files that are `deferred` are left alone.
     """
     specification, out = work.specification, work.staging.out
+    before = Manifest.read(out)
+    same = before is not None and before.same_maker(model.label, specification_hash(specification))
+    brought = mirror.bring(sources, before if same and not verify else None, specification.output.form)
     scorer = Scorer.of(model, specification)
     catalogues = [
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
@@ -376,9 +379,6 @@ def make_plan(
     for *_, error in brought.failed:
         if not isinstance(error, TOLERATED[policy]):
             raise error
-    spec_hash = specification_hash(specification)
-    before = Manifest.read(out)
-    same = before is not None and before.same_maker(model.label, spec_hash)
     known: dict[Path, Problem] = {}
     if before and same and not verify:  # what could not be annotated the last time, and has not changed since
         bad = {q.input_path: q for q in before.quarantined if q.input is not None}
@@ -426,13 +426,6 @@ def make_plan(
     named = plan.names.union(o.name for o in (before.outputs if before else ()))
     records = work.staging.published_records(others=policy == "release")
     return replace(plan, adopted=tuple(o for o in records if o.name not in named))
-
-
-def brought_for(mirror: Mirror, sources: Sequence[Source], work: Work, *, verify: bool) -> Brought:
-    """Return the sources on this machine, without files at URLs that are done already, unless to `verify`."""
-    before, specification = Manifest.read(work.staging.out), work.specification
-    same = before is not None and before.same_maker(work.model.label, specification_hash(specification))
-    return mirror.bring(sources, before if same and not verify else None, specification.output.form)
 
 
 def _quarantined(

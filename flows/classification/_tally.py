@@ -189,10 +189,8 @@ def summarise(
     )
 
 
-# The objects and the sky counts that a classification's report shows, gathered while rows are classified.
-#
-# Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.
-
+# The objects and the sky counts that a classification's report shows, gathered while rows are classified. Memory is
+# bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.
 
 ORDER: Final = 4
 """Order of the pixels of maps: 3,072 pixels of 3.7 degrees."""
@@ -355,9 +353,8 @@ def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCou
     )
 
 
-# Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
-#
-# Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
+# Classified rows for the census: a sample taken while files are annotated, the same for any number of threads. Each
+# file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
 # sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most files alone.
 
 CENSUS_ROWS_FILE = "_census/rows.parquet"

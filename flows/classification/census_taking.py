@@ -72,7 +72,6 @@ __all__ = ["table_census", "take_census"]
 
 # The questions of a specification to the census.
 
-
 Selected = Mapping[str, SelectedColumn]
 """The columns of selections, by name."""
 
@@ -99,9 +98,8 @@ def binned(
     return replace(asked, by=by, bins=bins, edges=None if edges is None else tuple(edges))
 
 
-# The census by bins of an expression over features: class counts, purity and completeness of each bin.
-#
-# Labelled rows and rows of the target are kept with their features, so that any such expression can be used later.
+# The census by bins of an expression over features: class counts, purity and completeness of each bin. Labelled rows
+# and rows of the target are kept with their features, so that any such expression can be used later.
 
 THRESHOLDS = (0.5, 0.8, 0.95)
 """Probabilities at which purity and completeness of every class are given."""
@@ -251,9 +249,8 @@ def _quality(found: Selection) -> SelectionQuality:
     )
 
 
-# The census of an output folder: class counts, purity and completeness, under an assumption that is named.
-#
-# Where no count is reliable, the census has none, and states the reason.
+# The census of an output folder: class counts, purity and completeness, under an assumption that is named. Where no
+# count is reliable, the census has none, and states the reason.
 
 
 def folder_census(

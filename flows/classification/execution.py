@@ -208,10 +208,9 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     )
 
 
-# Annotation by the workers of an engine.
-#
-# A worker reads the model and the input, and writes the copy and its record into the staging folder, as a run on one
-# machine does.  The run that gave the work holds the lock; a worker stops when it finds that the lock is gone.
+# Annotation by the workers of an engine. A worker reads the model and the input, and writes the copy and its record
+# into the staging folder, as a run on one machine does.  The run that gave the work holds the lock; a worker stops
+# when it finds that the lock is gone.
 
 SLOWEST = 3
 """Number of files that are named at the end, those that took longest."""

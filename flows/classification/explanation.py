@@ -57,9 +57,8 @@ from flows.runs.results import DoubtfulObject
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-# The whitened features of a model, as a space with points for annotated rows and labelled objects.
-#
-# A review spreads its objects in this space, and looks in it for what is far from all labelled objects.
+# The whitened features of a model, as a space with points for annotated rows and labelled objects. A review spreads
+# its objects in this space, and looks in it for what is far from all labelled objects.
 
 
 @dataclass(frozen=True, eq=False)

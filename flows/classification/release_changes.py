@@ -40,11 +40,9 @@ from flows.runs.results import (
 )
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
-#
-# Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching
-# by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any
-# catalogue. Shapes: n rows, K classes.
-
+# Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.
+# Matching by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for
+# any catalogue. Shapes: n rows, K classes.
 
 MOVED = 0.1
 """Change in the probability of some class from which an object counts as moved."""

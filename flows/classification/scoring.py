@@ -118,7 +118,6 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
 
-
 STATED_ZERO = "in every set: the specification states the threshold 0"
 
 Sets = tuple[PredictionSets, SetRule | None]
@@ -133,11 +132,22 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
     level, thresholds = specification.output.sets, specification.output.set_thresholds
     if level is None:
         return None
-    if thresholds:
-        return _stated(model, level, thresholds)
     K, F = len(model.classes), len(model.features)
-    rule = None if model.folder is None else _learnt(model.folder, K, F, level)
-    if rule is None:
+    if thresholds:  # which hold for the probabilities in the copies
+        if set(thresholds) != set(model.classes):
+            raise UsageError(
+                f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one threshold for "
+                f"each class of {model.label}: {', '.join(model.classes)}; correct the names"
+            )
+        least = np.array([thresholds[name] for name in model.classes])
+        rule = SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
+        reason = (
+            "the specification states the thresholds; the share holds if they come from these objects, this model and "
+            "these class shares, for example from an audit"
+        )
+        return _record(model, rule, "stated", reason), rule
+    learnt = None if model.folder is None else _learnt(model.folder, K, F, level)
+    if learnt is None:
         raise UsageError(
             f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
@@ -149,24 +159,7 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
         f"learnt class by class from the {source} probabilities of the labelled rows; the share holds where the "
         "objects of a class look like its labelled objects, for any class shares"
     )
-    return _record(model, rule, source, reason), rule
-
-
-def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets:
-    """Return the sets for thresholds that the specification states, which hold for the probabilities in the copies."""
-    if set(thresholds) != set(model.classes):
-        raise UsageError(
-            f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one threshold for "
-            f"each class of {model.label}: {', '.join(model.classes)}; correct the names"
-        )
-    K = len(model.classes)
-    least = np.array([thresholds[name] for name in model.classes])
-    rule = SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
-    reason = (
-        "the specification states the thresholds; the share holds if they come from these objects, this model and "
-        "these class shares, for example from an audit"
-    )
-    return _record(model, rule, "stated", reason), rule
+    return _record(model, learnt, source, reason), learnt
 
 
 @lru_cache(maxsize=4)
@@ -204,10 +197,9 @@ def _labels(folder: Path, classes: int) -> KnownLabels | None:
     return KnownLabels.read(folder, classes=classes)
 
 
-# The new columns of a batch of a catalogue; only this module applies a model to rows of a catalogue.
-#
-# Several threads run it at once.  Counts are kept for each batch and added exactly, so that their order does not
-# matter. Shapes: n rows, K classes, F features.
+# The new columns of a batch of a catalogue; only this module applies a model to rows of a catalogue. Several threads
+# run it at once.  Counts are kept for each batch and added exactly, so that their order does not matter. Shapes: n
+# rows, K classes, F features.
 
 BUDGET_ROWS, MOST_BUDGET_ROWS = 4096, 262_144
 """Rows within a review budget, and all rows, from which its threshold is found where a catalogue has more: the share

@@ -60,7 +60,6 @@ from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 
-
 OPTIONAL = ("weight", "how")
 """Columns of lists of objects that say how an object came into it."""
 OTHER = "other"
@@ -153,10 +152,10 @@ def read_answers(
     return found, left_out
 
 
-# The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the fractions.
-#
-# The model predicts whether an object is of the class, from the classifier's probability, the quantities and the
-# region. For a contamination, it is fitted to the selected labelled objects only: which of them are of other classes.
+# The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the
+# fractions. The model predicts whether an object is of the class, from the classifier's probability, the quantities
+# and the region. For a contamination, it is fitted to the selected labelled objects only: which of them are of other
+# classes.
 
 Pixels = NDArray[np.int64]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from flows.classification._plan import (
     Plan,
     Policy,
     Work,
-    brought_for,
     make_plan,
 )
 from flows.classification._tally import summarise
@@ -69,10 +69,9 @@ def trial(
     return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
 
 
-# The steps of a classification with a stored model, with or without Prefect.
-#
-# A task is a group of files.  Tasks pass on paths and small values, never rows.  Files are annotated in a staging
-# folder.  They get their final names together, once all are whole; `manifest.json` is written last.
+# The steps of a classification with a stored model, with or without Prefect. A task is a group of files.  Tasks pass
+# on paths and small values, never rows.  Files are annotated in a staging folder.  They get their final names
+# together, once all are whole; `manifest.json` is written last.
 
 
 def classify(
@@ -126,18 +125,13 @@ def _classified(
         work = Work(
             model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
-
-        def plan() -> Plan:
-            brought = brought_for(mirror, sources, work, verify=verify)
-            return make_plan(brought, loaded, work, engine, policy=policy, verify=verify)
-
+        plan = partial(make_plan, mirror, sources, loaded, work, engine, policy=policy, verify=verify)
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
-# The steps that bring a release up to date, with or without Prefect.
-#
-# It classifies only the inputs that are new, that have changed, or whose outputs another model or specification made.
-# Outputs whose input is gone are moved to `_retired/`.  A second run finds nothing to do.
+# The steps that bring a release up to date, with or without Prefect. It classifies only the inputs that are new, that
+# have changed, or whose outputs another model or specification made. Outputs whose input is gone are moved to
+# `_retired/`.  A second run finds nothing to do.
 
 
 def specified(request: ReprocessRequest) -> ReprocessRequest:
@@ -185,8 +179,9 @@ def _reprocessed(
             files = [] if dry_run else [file for one in local_sources(sources) for file in one.files()]
             new = [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, folder)))]
             writing = still_written(new, quiet=request.quiet_seconds, patience=request.patience)
-            brought = brought_for(mirror, sources, work, verify=verify)
-            return make_plan(brought, loaded, work, engine, policy="release", verify=verify, deferred=writing)
+            return make_plan(
+                mirror, sources, loaded, work, engine, policy="release", verify=verify, deferred=writing
+            )
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 

@@ -49,9 +49,8 @@ def difference(where: str, found: Mapping[str, str], expected: Mapping[str, str]
     )
 
 
-# Items in batches, a batch a task of Dask's: each task costs the driver, and the scheduler, milliseconds.
-#
-# A batch is as large as its items are quick.  A worker stops after some seconds and returns what it has not begun.
+# Items in batches, a batch a task of Dask's: each task costs the driver, and the scheduler, milliseconds. A batch is
+# as large as its items are quick.  A worker stops after some seconds and returns what it has not begun.
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,9 +138,8 @@ class Waiting(Generic[T]):
         self._alone.extend(items)
 
 
-# Work on the workers of a Dask scheduler; the only module that imports `distributed`.
-#
-# A worker needs this package and the same paths, nothing else: it gets a function and values, which Dask pickles.
+# Work on the workers of a Dask scheduler; the only module that imports `distributed`. A worker needs this package and
+# the same paths, nothing else: it gets a function and values, which Dask pickles.
 
 PATIENCE = 15
 """Seconds in which a scheduler has to answer."""

@@ -12,11 +12,9 @@ from typing import Protocol, TypeVar
 
 from flows.errors import EngineError, UsageError
 
-# What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
-#
-# An engine is handed a function and items.  For workers elsewhere, Dask pickles function, items and results: these are
-# small values, and functions of modules.  What is reduced are sums: the function may hold arrays, and results are
-# tuples of arrays.
+# What an engine does: `map` and `reduce`; and the tree in which `reduce` adds. An engine is handed a function and
+# items.  For workers elsewhere, Dask pickles function, items and results: these are small values, and functions of
+# modules.  What is reduced are sums: the function may hold arrays, and results are tuples of arrays.
 
 T = TypeVar("T")
 R = TypeVar("R")

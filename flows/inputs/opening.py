@@ -34,9 +34,8 @@ from flows.inputs.source import (
 )
 from flows.runs.progress import tell
 
-# The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.
-#
-# A folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
+# The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others. A
+# folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
 # catalogue is opened without those that fail.
 
 Check = Callable[[Catalog], None]

@@ -45,9 +45,8 @@ from flows.runs.manifest import FileState, Manifest, Output, Problem
 from flows.runs.progress import tell
 from flows.runs.references import check_inside, check_url, url_roots
 
-# What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
-#
-# Later code does not check again which kind it is.
+# What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL. Later code does
+# not check again which kind it is.
 
 Kind = Literal["file", "folder", "hats", "pattern"]
 
@@ -360,10 +359,9 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
     raise UsageError(f"{key}: got '{path.absolute()}', which {why}; {what_is_there(path)}")
 
 
-# Files that are still being written: waited for a while, then left for the next run.
-#
-# A file counts as settled once nothing has been written to it for some seconds, by its own time or, where clocks
-# differ, by our watching.  A copy that stalls for longer is noticed because it does not open.
+# Files that are still being written: waited for a while, then left for the next run. A file counts as settled once
+# nothing has been written to it for some seconds, by its own time or, where clocks differ, by our watching.  A copy
+# that stalls for longer is noticed because it does not open.
 
 BETWEEN_LOOKS = 0.2
 
