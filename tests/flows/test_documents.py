@@ -32,9 +32,16 @@ class Parts:
 PARTS = Parts("a", (Share(None), Share(0.5, 3)), {"S": 1.0})
 
 
-def test_a_file_gives_the_value_back(tmp_path: Path) -> None:
-    write_document(tmp_path / "parts.json", PARTS)
-    assert read_document(Parts, tmp_path / "parts.json") == PARTS
+def test_a_file_gives_the_value_back_or_says_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "parts.json"
+    with pytest.raises(ValueError, match="Out of range"):
+        write_document(path, Share(math.nan))
+    assert not path.exists()
+    write_document(path, PARTS)
+    assert read_document(Parts, path) == PARTS
+    path.write_text("{")
+    with pytest.raises(DocumentError, match="got text that is not JSON"):
+        read_document(Parts, path)
 
 
 def test_keys_of_other_versions_are_passed_over() -> None:
@@ -51,24 +58,9 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], words: str) -> None:
         from_document(Parts, to_document(PARTS) | change, source="parts.json")
 
 
-def test_no_json_is_named(tmp_path: Path) -> None:
-    (tmp_path / "parts.json").write_text("{")
-    with pytest.raises(DocumentError, match="got text that is not JSON"):
-        read_document(Parts, tmp_path / "parts.json")
-
-
-def test_a_number_that_json_has_not_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Out of range"):
-        write_document(tmp_path / "parts.json", Share(math.nan))
-    assert not (tmp_path / "parts.json").exists()
-
-
 def test_a_document_is_as_pydantic_writes_it() -> None:
     adapter = TypeAdapter(Parts)
     assert to_document(PARTS) == adapter.dump_python(PARTS, mode="json", exclude_defaults=True)
-
-
-def test_what_json_has_no_form_for_is_a_mistake() -> None:
     with pytest.raises(PydanticSerializationError):
         to_document(Share(object()))  # type: ignore[arg-type]
 

@@ -26,7 +26,7 @@ from flows.documents import read_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import SUMMARY, Manifest, file_sha256
-from flows.runs.results import Summary, Tally
+from flows.runs.results import Summary
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
@@ -89,16 +89,6 @@ def test_manifest_and_summary(done: Path) -> None:
     assert of_one["flags"]["LOW_CONFIDENCE"]["count"] == (p.blr_flags & 1 > 0).sum()
     assert 0 < of_one["classes"]["late"]["error_weights"] < of_one["classes"]["late"]["error"]
     assert summary["n_rows"] == 2 * of_one["n_rows"] == 800
-
-
-def test_a_file_more_joins_the_others(work: Path) -> None:
-    run(work, "survey.parquet")
-    before = (work / "out/survey.parquet").stat().st_mtime_ns
-    told = run(work, "survey.fits")
-    assert told.status == "done"
-    assert told.summary.n_rows == 800
-    assert (work / "out/survey.parquet").stat().st_mtime_ns == before
-    assert {o.name for o in Manifest.read(work / "out").outputs} == set(FILES)
 
 
 def test_a_lost_output_is_made_again(work: Path) -> None:
@@ -286,41 +276,22 @@ def jobs(*rows: int) -> list[SimpleNamespace]:
     return [SimpleNamespace(name=f"f{i}", n_rows=n) for i, n in enumerate(rows)]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [0],
-        [10**9],
-        [200] * 1000,
-        [0] * 1000,
-        [10**6] * 1000,
-        [1, 10**9] * 2000,
-        list(range(0, 3_000_000, 1000)),
-    ],
-)
-def test_every_file_once_in_order_and_few_tasks(rows: list[Any]) -> None:
-    made = groups(jobs(*rows))
-    assert [j.name for g in made for j in g] == [f"f{i}" for i in range(len(rows))]
-    assert len(made) <= 2 * MOST_TASKS + 1
-    assert all(made)
-
-
-def tallies(n: int = 40) -> list[Tally]:
-    rng = np.random.default_rng(3)
-    parts = []
-    for _ in range(n):
-        p = rng.dirichlet([1, 2, 3], size=50)
-        p[:3] = np.nan
-        flags = rng.integers(0, 512, 50).astype(np.int32)
-        parts.append(
-            tally_of(p, np.nansum(p, axis=0) + rng.normal(size=(64, 3)), flags, rng.random((50, 2)) < 0.2)
-        )
-    return parts
+def test_every_file_once_in_order_and_few_tasks() -> None:
+    few, many = ([], [0], [10**9]), ([200] * 1000, [0] * 1000, [10**6] * 1000, [1, 10**9] * 2000)
+    for rows in (*few, *many, range(0, 3_000_000, 1000)):
+        made = groups(jobs(*rows))
+        assert [j.name for g in made for j in g] == [f"f{i}" for i in range(len(rows))]
+        assert len(made) <= 2 * MOST_TASKS + 1
+        assert all(made)
 
 
 def test_the_order_does_not_matter_to_the_last_bit() -> None:
-    parts = tallies()
+    rng, parts = np.random.default_rng(3), []
+    for _ in range(40):
+        p = rng.dirichlet([1, 2, 3], size=50)
+        p[:3] = np.nan
+        draws, flags = np.nansum(p, axis=0) + rng.normal(size=(64, 3)), rng.integers(0, 512, 50)
+        parts.append(tally_of(p, draws, flags.astype(np.int32), rng.random((50, 2)) < 0.2))
     halves = [total(parts[::2]), total(parts[1::2])]
     assert total(parts) == total(parts[::-1])
     assert total(halves).expected == pytest.approx(total(parts).expected, rel=1e-14)

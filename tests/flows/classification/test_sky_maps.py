@@ -196,16 +196,8 @@ def test_lists_answer_with_weights(mapped: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = ["--folder", str(tmp_path / "maps"), "--order", "1"]
-    arguments = [
-        "map",
-        str(mapped / "out"),
-        "--class",
-        "early",
-        "--labels",
-        str(mapped / "labels.csv"),
-        *place,
-    ]
+    arguments = ["map", str(mapped / "out"), "--class", "early", "--labels", str(mapped / "labels.csv")]
+    arguments += ["--folder", str(tmp_path / "maps"), "--order", "1"]
     assert cli([*arguments, "--dry-run", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert planned["status"] == "planned"
@@ -245,12 +237,10 @@ def test_impossible_values_are_refused(
 
 def test_labels_that_contradict(mapped: Path, tmp_path: Path) -> None:
     name = truth(mapped).name.iloc[0]
+    other = "got the class 'quasar' of .*, expected 'other' or one of the model's: early, late"
     for rows, message in (
         ([(name, "early"), (name, "late")], "got 'early' and 'late' for"),
-        (
-            [(name, "quasar")],
-            "got the class 'quasar' of .*, expected 'other' or one of the model's: early, late",
-        ),
+        ([(name, "quasar")], other),
     ):
         pd.DataFrame(rows, columns=["name", "label"]).to_csv(tmp_path / "labels.csv", index=False)
         with pytest.raises(UsageError, match=message):
@@ -304,23 +294,19 @@ def test_bits_are_classes_above_their_threshold(trained: Path, tmp_path: Path) -
     assert sets.classes["late"]["count"] == np.sum(known & (frame["blr_set"] & 2 > 0))
     assert sets.classes["late"]["bit"] == 1
     assert np.dot(sets.sizes, range(3)) == sum(of_class["count"] for of_class in sets.classes.values())
-
-
-def test_files_name_the_bits_and_the_level(trained: Path, tmp_path: Path) -> None:
-    run(trained, tmp_path, "survey.parquet", "survey.fits")
-    metadata = pq.read_schema(tmp_path / "out/survey.parquet").metadata
-    assert metadata[b"blr.set_bit_0"] == b"early"
-    assert metadata[b"blr.set_bit_1"] == b"late"
-    assert metadata[b"blr.set_level"] == b"0.9"
+    metadata = table.schema.metadata
+    assert [metadata[f"blr.set_{key}".encode()] for key in ("bit_0", "bit_1", "level")] == [
+        b"early",
+        b"late",
+        b"0.9",
+    ]
     history = " ".join(map(str, fits.getheader(tmp_path / "out/survey.fits", 1)["HISTORY"]))
     assert "blr set_bit_1 = late" in history
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["columns"]["blr_set"]["datatype"] == "int32"
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    assert summary["sets"]["source"] == "held-out"
-    assert (
-        summary["sets"]["sizes"] == np.add(*(f["sets"]["sizes"] for f in summary["files"].values())).tolist()
-    )
+    assert result.summary.sets.source == "held-out"
+    both = [one.sets.sizes for one in result.summary.files.values()]
+    assert list(result.summary.sets.sizes) == np.add(*both).tolist()
 
 
 def test_other_class_shares_leave_the_sets_as_they_are(trained: Path, tmp_path: Path) -> None:

@@ -199,6 +199,11 @@ def test_a_survey_of_few_fields_is_split_by_finer_pixels(
     show_trained(told, verbose=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"HEALPix pixels of order {split.healpix_order}: {split.share:.1%} of them" in shown
+    prepared(folder, make, *few_fields(), "healpix_order = 9\n")
+    assert train(folder / "spec.toml", folder / "models", dry_run=True).training.split.healpix_order == 9
+    prepared(folder, make, *few_fields(), "healpix_order = 2\n")
+    with pytest.raises(TrainingError, match="whose pixels of order 2 hold"):
+        train(folder / "spec.toml", folder / "models", dry_run=True)
 
 
 def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> None:
@@ -206,18 +211,6 @@ def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> N
     prepared(folder, make, 30 + rng.normal(0, 0.001, 400), 20 + rng.normal(0, 0.001, 400))
     with pytest.raises(TrainingError, match="got 'healpix', whose pixels of order "):
         train(folder / "spec.toml", folder / "models")
-
-
-def test_an_order_that_is_stated_is_taken_unless_the_share_is_far_off(
-    folder: Path, make: SimpleNamespace
-) -> None:
-    lon, lat = few_fields()
-    prepared(folder, make, lon, lat, "healpix_order = 9\n")
-    split = train(folder / "spec.toml", folder / "models", dry_run=True).training.split
-    assert split.healpix_order == 9
-    prepared(folder, make, lon, lat, "healpix_order = 2\n")
-    with pytest.raises(TrainingError, match="whose pixels of order 2 hold"):
-        train(folder / "spec.toml", folder / "models", dry_run=True)
 
 
 def test_a_column_of_few_values_is_refused_where_the_share_is_far_off(
@@ -268,43 +261,28 @@ def write(path: Path, sigma: float, rng: np.random.Generator) -> np.ndarray:
     return late
 
 
-@pytest.fixture(scope="module")
-def surveys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
-    """Return a folder with a trained model and two more surveys, and which of their galaxies are late."""
-    folder, rng = tmp_path_factory.mktemp("noise"), np.random.default_rng(0)
-    late = {
-        n: write(folder / f"{n}.parquet", s, rng)
-        for n, s in (("train", HERE), ("same", HERE), ("far", THERE))
-    }
-    (folder / "spec.toml").write_text(SPECIFICATION)
-    (folder / "without.toml").write_text(SPECIFICATION.partition("[errors]")[0])
-    train(folder / "spec.toml", folder / "models")
-    train(folder / "without.toml", folder / "without")
-    return folder, late
-
-
-def scored(folder: Path, name: str, store: str, out: Path) -> tuple[np.ndarray, np.ndarray]:
-    classify([folder / f"{name}.parquet"], model="noisy", store=folder / store, out=out / store)
-    table = pq.read_table(out / store / f"{name}.parquet")
+def scored(folder: Path, name: str, store: str) -> tuple[np.ndarray, np.ndarray]:
+    out = folder / f"{store}-{name}"
+    classify([folder / f"{name}.parquet"], model="noisy", store=folder / store, out=out)
+    table = pq.read_table(out / f"{name}.parquet")
     return table["blr_p_late"].to_numpy().astype(float), table["blr_flags"].to_numpy()
 
 
-def test_rows_as_noisy_as_the_training_get_the_same_as_without_errors(
-    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
-) -> None:
-    folder, _ = surveys
-    assert Store(folder / "models").load("noisy").training.noise == {"colour": pytest.approx(HERE)}
-    p, flags = scored(folder, "same", "models", tmp_path)
-    np.testing.assert_array_equal(p, scored(folder, "same", "without", tmp_path)[0])
+def test_noisier_rows_than_in_training_get_less_certain_and_better_probabilities(tmp_path: Path) -> None:
+    """Rows as noisy as those get the same as without errors."""
+    rng = np.random.default_rng(0)
+    surveys = (("train", HERE), ("same", HERE), ("far", THERE))
+    late = {n: write(tmp_path / f"{n}.parquet", sigma, rng) for n, sigma in surveys}
+    (tmp_path / "spec.toml").write_text(SPECIFICATION)
+    (tmp_path / "without.toml").write_text(SPECIFICATION.partition("[errors]")[0])
+    train(tmp_path / "spec.toml", tmp_path / "models")
+    train(tmp_path / "without.toml", tmp_path / "without")
+    assert Store(tmp_path / "models").load("noisy").training.noise == {"colour": pytest.approx(HERE)}
+    p, flags = scored(tmp_path, "same", "models")
+    np.testing.assert_array_equal(p, scored(tmp_path, "same", "without")[0])
     assert not (flags & 128).any()
-
-
-def test_noisier_rows_get_less_certain_and_better_probabilities(
-    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
-) -> None:
-    folder, late = surveys
-    p, flags = scored(folder, "far", "models", tmp_path)
-    plain, _ = scored(folder, "far", "without", tmp_path)
+    p, flags = scored(tmp_path, "far", "models")
+    plain, _ = scored(tmp_path, "far", "without")
     assert np.abs(p - 0.5).mean() < np.abs(plain - 0.5).mean() - 0.05
     assert (flags & 128).any()
 
