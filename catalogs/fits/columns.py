@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from catalogs.arrays import decoded
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError, FormatError
-from catalogs.fits.header import Bytes, Hdu, Header, Source
+from catalogs.fits.header import Bytes, Hdu, Source
 
 # FITS Standard 4.0, section 7.3.  Integers that TZERO makes unsigned (or bytes signed) are exact integers of
 # that type; any other scaling gives float64.  A complex number is a list of two: real part, imaginary part.
@@ -133,9 +133,8 @@ class Table:
         return self.hdu.data_offset + self.hdu.data_bytes - self.heap_offset
 
 
-def table_of(hdu: Hdu) -> Table:
+def table_of(header: Hdu) -> Table:
     """Return the table that a header describes; `DamagedFileError` where it contradicts itself."""
-    header = hdu.header
     n_axes, n_groups, bits = header.integer("NAXIS"), header.integer("GCOUNT", 1), header.value("BITPIX")
     if (n_axes, n_groups, bits) != (2, 1, 8):
         raise header.damaged(f"NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; expected 2, 1, 8")
@@ -159,16 +158,16 @@ def table_of(hdu: Hdu) -> Table:
             "each row; convert it with the program that wrote it, or get another copy"
         )
     main = n_rows * row_bytes
-    heap = header.integer("THEAP", main) if main < hdu.data_bytes else main
-    if not main <= heap <= hdu.data_bytes:
+    heap = header.integer("THEAP", main) if main < header.data_bytes else main
+    if not main <= heap <= header.data_bytes:
         raise header.damaged(
             f"THEAP puts the heap at byte {heap:,} of the data; expected {main:,}, where the rows end, to "
-            f"{hdu.data_bytes:,}"
+            f"{header.data_bytes:,}"
         )
-    return Table(hdu, tuple(columns), n_rows, row_bytes, heap - main)
+    return Table(header, tuple(columns), n_rows, row_bytes, heap - main)
 
 
-def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") -> FitsColumn:
+def column_of(header: Hdu, n: int, offset: int, *, keyword: str = "TFORM") -> FitsColumn:
     """Return the n-th column, of the form that a keyword gives it, at a place in the row."""
     form = header.text(f"{keyword}{n}") or ""
     parts = TFORM.fullmatch(form)
@@ -212,7 +211,7 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     )
 
 
-def _texts(header: Header, n: int, n_bytes: int, rest: str) -> tuple[int, tuple[int, ...]]:
+def _texts(header: Hdu, n: int, n_bytes: int, rest: str) -> tuple[int, tuple[int, ...]]:
     """Return the width of a text and the shape of the texts in a cell: by TDIM, else by rAw, else one."""
     dimensions = _dimensions(header, n)
     if len(dimensions) > 1 and math.prod(dimensions) <= n_bytes:
@@ -222,12 +221,12 @@ def _texts(header: Header, n: int, n_bytes: int, rest: str) -> tuple[int, tuple[
     return n_bytes, ()
 
 
-def _dimensions(header: Header, n: int) -> tuple[int, ...]:
+def _dimensions(header: Hdu, n: int) -> tuple[int, ...]:
     parts = TDIM.fullmatch(header.text(f"TDIM{n}") or "")
     return tuple(int(d) for d in reversed(parts[1].split(","))) if parts else ()
 
 
-def _number(header: Header, keyword: str) -> int | float | None:
+def _number(header: Hdu, keyword: str) -> int | float | None:
     value = header.value(keyword)
     return None if isinstance(value, bool | str) else value
 
@@ -373,11 +372,11 @@ def _check(table: Table, column: FitsColumn, counts: Integers, places: Integers,
     if bad.any():
         i = int(np.argmax(bad))
         claim = f"a cell of '{column.name}' claims {counts[i]:,} elements at byte {places[i]:,}"
-        raise table.hdu.header.damaged(f"{claim} of a heap of {heap:,} bytes; the file is damaged")
+        raise table.hdu.damaged(f"{claim} of a heap of {heap:,} bytes; the file is damaged")
     total = float(sizes.sum(dtype=np.float64))
     if total > MAX_BATCH:
         raise CatalogError(
-            f"{table.hdu.header.where}: {len(counts):,} cells of '{column.name}' take {total:.3g} bytes, more than "
+            f"{table.hdu.where}: {len(counts):,} cells of '{column.name}' take {total:.3g} bytes, more than "
             f"the {MAX_BATCH:,} of a batch; read fewer rows at a time"
         )
 

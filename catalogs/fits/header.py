@@ -141,13 +141,17 @@ REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([ED][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Header:
-    """The cards of one HDU without END, and the bytes from `offset` that they and the padding take."""
+class Hdu:
+    """One header and data unit: its cards without END, and the bytes from `offset` that they and the padding take.
+
+    `where` names it in messages.
+    """
 
     where: str
     cards: tuple[bytes, ...]
     offset: int
     n_bytes: int
+    index: int = 0
 
     @cached_property
     def entries(self) -> dict[str, tuple[Value, str]]:
@@ -184,20 +188,26 @@ class Header:
         """Return the error for a file that contradicts itself, or the Standard."""
         return DamagedFileError(f"{self.where}: {what}; get another copy")
 
-
-@dataclass(frozen=True)
-class Hdu:
-    """One header and data unit, and where its data lie."""
-
-    index: int
-    header: Header
-    kind: str
-    data_bytes: int
+    @cached_property
+    def data_bytes(self) -> int:
+        """The size of the data by equations 1 and 2 of the Standard; Python's integers do not overflow."""
+        bits, n_axes = self.value("BITPIX"), self.integer("NAXIS")
+        if not isinstance(bits, int) or bits not in BITS:
+            raise self.damaged(f"BITPIX is {bits!r}, expected one of {BITS}")
+        if n_axes > MAX_AXES:
+            raise self.damaged(f"NAXIS is {n_axes}, expected at most {MAX_AXES}")
+        if n_axes == 0:
+            return 0
+        axes = [self.integer(f"NAXIS{i}") for i in range(1, n_axes + 1)]
+        if axes[0] == 0 and self.value("GROUPS") is True:
+            axes = axes[1:]  # random groups
+        elements = self.integer("GCOUNT", 1) * (self.integer("PCOUNT", 0) + math.prod(axes))
+        return abs(bits) // 8 * elements
 
     @property
     def data_offset(self) -> int:
         """Where the data begin."""
-        return self.header.offset + self.header.n_bytes
+        return self.offset + self.n_bytes
 
     @property
     def end(self) -> int:
@@ -205,9 +215,14 @@ class Hdu:
         return self.data_offset + self.data_bytes + padding(self.data_bytes)
 
     @property
+    def kind(self) -> str:
+        """The XTENSION, or PRIMARY."""
+        return (self.text("XTENSION") or "PRIMARY").strip()
+
+    @property
     def name(self) -> str | None:
         """The EXTNAME, where there is one."""
-        return self.header.text("EXTNAME")
+        return self.text("EXTNAME")
 
     @property
     def is_bintable(self) -> bool:
@@ -234,9 +249,7 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
         start = source.read(offset, 8).tobytes()
         if hdus and start != b"XTENSION"[: len(start)]:
             break
-        header = _read_header(source, f"{source.path}, HDU {len(hdus)}", offset)
-        kind = (header.text("XTENSION") or "PRIMARY").strip()
-        hdus.append(hdu := Hdu(len(hdus), header, kind, _data_bytes(header)))
+        hdus.append(hdu := _read_header(source, len(hdus), offset))
         if (end := hdu.data_offset + hdu.data_bytes) > source.size:
             raise DamagedFileError(
                 f"{source.path} is cut short: the data of HDU {hdu} should end at byte {end:,} by the header, but the "
@@ -246,36 +259,21 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
     return tuple(hdus)
 
 
-def _read_header(source: Source, where: str, offset: int) -> Header:
+def _read_header(source: Source, index: int, offset: int) -> Hdu:
     """Read blocks up to the one with the END card."""
     cards: list[bytes] = []
+    where = f"{source.path}, HDU {index}"
     for position in range(offset, min(source.size, offset + MAX_HEADER), BLOCK):
         block = source.read(position, BLOCK).tobytes()
         for start in range(0, len(block) - CARD + 1, CARD):
             card = block[start : start + CARD]
             if card[:8].rstrip(b" \0") == b"END":
-                return Header(where, tuple(cards), offset, position + BLOCK - offset)
+                return Hdu(where, tuple(cards), offset, position + BLOCK - offset, index)
             cards.append(card)
     raise DamagedFileError(
         f"{where}: the header at byte {offset:,} has no END among its {len(cards):,} cards, up to byte "
         f"{min(source.size, offset + MAX_HEADER):,}; the file is cut short or damaged: copy it again"
     )
-
-
-def _data_bytes(header: Header) -> int:
-    """Return the size of the data by equations 1 and 2 of the Standard; Python's integers do not overflow."""
-    if header.value("BITPIX") not in BITS:
-        raise header.damaged(f"BITPIX is {header.value('BITPIX')!r}, expected one of {BITS}")
-    n_axes = header.integer("NAXIS")
-    if n_axes > MAX_AXES:
-        raise header.damaged(f"NAXIS is {n_axes}, expected at most {MAX_AXES}")
-    if n_axes == 0:
-        return 0
-    axes = [header.integer(f"NAXIS{i}") for i in range(1, n_axes + 1)]
-    if axes[0] == 0 and header.value("GROUPS") is True:
-        axes = axes[1:]  # random groups
-    element = abs(int(str(header.value("BITPIX")))) // 8
-    return element * header.integer("GCOUNT", 1) * (header.integer("PCOUNT", 0) + math.prod(axes))
 
 
 def _logical_cards(cards: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
@@ -384,7 +382,7 @@ def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
     """
     with open_source(path, expected) as source:
         found = [
-            (wrong, bool(hdu.header.comment("DATASUM") or hdu.header.comment("CHECKSUM")))
+            (wrong, bool(hdu.comment("DATASUM") or hdu.comment("CHECKSUM")))
             for hdu in read_hdus(source)
             if (wrong := _wrong_sum_of(source, hdu))
         ]
@@ -393,7 +391,7 @@ def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
 
 def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
     """Return which sum of an HDU does not match; a blank one states nothing."""
-    stated = {key: str(hdu.header.value(key) or "").strip() for key in ("DATASUM", "CHECKSUM")}
+    stated = {key: str(hdu.value(key) or "").strip() for key in ("DATASUM", "CHECKSUM")}
     if not any(stated.values()):
         return None
     data, whole = OnesSum(), OnesSum()
@@ -401,7 +399,7 @@ def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
         data.add(piece)
     if stated["DATASUM"] and stated["DATASUM"] != str(data.value):
         return f"{source.path}: the data of HDU {hdu} have the DATASUM {data.value}, expected {stated['DATASUM']}"
-    whole.add(source.read(hdu.header.offset, hdu.header.n_bytes))
+    whole.add(source.read(hdu.offset, hdu.n_bytes))
     whole.include(data)
     if stated["CHECKSUM"] and whole.value not in {0, ALL_ONES}:
         return f"{source.path}: HDU {hdu} has the sum {whole.value}, expected {ALL_ONES} by its CHECKSUM"

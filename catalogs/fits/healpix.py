@@ -23,7 +23,7 @@ from catalogs.arrays import column_values, holds_text
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.files import atomic_path, stamp
 from catalogs.fits.columns import table_of
-from catalogs.fits.header import Header, read_hdus
+from catalogs.fits.header import Hdu, read_hdus
 from catalogs.fits.table import FitsPartition, open_tables
 from catalogs.sky.photometry import floats
 
@@ -84,13 +84,13 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
     """
     with open_tables(path, seen := stamp(path)) as source:
         hdus = read_hdus(source)
-    hdu = next((h for h in hdus if h.is_bintable and _said(h.header, "PIXTYPE") == "HEALPIX"), None)
+    hdu = next((h for h in hdus if h.is_bintable and _said(h, "PIXTYPE") == "HEALPIX"), None)
     if hdu is None:
         raise FormatError(
             f"{path}: got no table with PIXTYPE = 'HEALPIX', expected a map of the sky as HEALPix FITS; "
             "convert an image to HEALPix first"
         )
-    header, table = hdu.header, table_of(hdu)
+    header, table = hdu, table_of(hdu)
     ordering, nside = _ordering(path, header), header.value("NSIDE")
     if not isinstance(nside, int) or not 0 < nside <= 2**FINEST_ORDER:
         raise header.damaged(f"got NSIDE = {nside}, expected a whole number of 1 or more")
@@ -124,7 +124,7 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
     return HealpixMap(path, name, units_of[name], nside, ordering, frame, pixels[order], values[order])
 
 
-def _said(header: Header, keyword: str) -> str:
+def _said(header: Hdu, keyword: str) -> str:
     return str(header.value(keyword) or "").strip().upper()
 
 
@@ -137,7 +137,7 @@ def _numbers(partition: FitsPartition, name: str) -> NDArray[Any]:
     return np.asanyarray(join([np.empty(0, np.bool_), *(part.ravel() for part in parts)]))
 
 
-def _ordering(path: Path, header: Header) -> Literal["nested", "ring"]:
+def _ordering(path: Path, header: Hdu) -> Literal["nested", "ring"]:
     said = _said(header, "ORDERING")
     if said == "RING":
         return "ring"
@@ -148,7 +148,7 @@ def _ordering(path: Path, header: Header) -> Literal["nested", "ring"]:
     )
 
 
-def _frame(path: Path, header: Header, stated: Frame | None) -> Frame:
+def _frame(path: Path, header: Hdu, stated: Frame | None) -> Frame:
     said = _said(header, "COORDSYS")
     known = FRAMES.get(said, stated)
     if known is None or stated not in {None, known}:

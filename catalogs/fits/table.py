@@ -38,7 +38,6 @@ from catalogs.fits.columns import (
 from catalogs.fits.header import (
     Bytes,
     Hdu,
-    Header,
     OnesSum,
     Source,
     open_source,
@@ -93,7 +92,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     seen = stamp(path)
     with open_tables(path, seen) as source:
         hdu = _chosen(path, read_hdus(source), table, columns)
-    restored = hdu.index if hdu.kind == ASCII_TABLE or "ZTABLE" in hdu.header else None
+    restored = hdu.index if hdu.kind == ASCII_TABLE or "ZTABLE" in hdu else None
     if restored is not None:
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
@@ -101,7 +100,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     partition = FitsPartition(path, path.name, found.n_rows, found, seen, restored)
     _check_by_rows(path, partition.table)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
-    metadata |= provenance_metadata(hdu.header.cards)
+    metadata |= provenance_metadata(hdu.cards)
     return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
 
 
@@ -197,7 +196,7 @@ class FitsPartition(Partition):
         """Return the headers' cards as text, and what a copy in another format leaves behind."""
         with self._source() as source:
             hdus = read_hdus(source)
-        headers = {"fits.primary": hdus[0].header.cards, "fits.header": self.table.hdu.header.cards}
+        headers = {"fits.primary": hdus[0].cards, "fits.header": self.table.hdu.cards}
         texts = {
             key: "\n".join(card.decode("latin-1").rstrip() for card in cards)
             for key, cards in headers.items()
@@ -241,9 +240,12 @@ def _stored(
 
 def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: Sequence[str]) -> Hdu:
     """Return the HDU asked for, or the only one that it can be."""
-    tables = {h.index: (h.name or "", _names(h)) for h in hdus if h.is_bintable or h.kind == ASCII_TABLE}
+    tables: dict[int, tuple[str, set[str]]] = {}
+    for h in (h for h in hdus if h.is_bintable or h.kind == ASCII_TABLE):
+        names = {h.text(f"TTYPE{n}") or "" for n in range(1, 1 + min(MAX_FIELDS, h.integer("TFIELDS")))}
+        tables[h.index] = h.name or "", names
     if table is None:  # compressed images, and the headers of images, are tables too
-        tables = {i: t for i, t in tables.items() if "ZIMAGE" not in hdus[i].header and t[0] != IMAGE_HEADER}
+        tables = {i: t for i, t in tables.items() if "ZIMAGE" not in hdus[i] and t[0] != IMAGE_HEADER}
     if not tables:
         raise DamagedFileError(
             f"{path} holds no table; it holds the HDUs {', '.join(f'{h} {h.kind}' for h in hdus)}, expected a binary "
@@ -264,10 +266,7 @@ def _check_by_rows(path: Path, table: Table) -> None:
 
 
 def _names(hdu: Hdu) -> set[str]:
-    return {
-        hdu.header.text(f"TTYPE{n}") or ""
-        for n in range(1, 1 + min(MAX_FIELDS, hdu.header.integer("TFIELDS")))
-    }
+    return {hdu.text(f"TTYPE{n}") or "" for n in range(1, 1 + min(MAX_FIELDS, hdu.integer("TFIELDS")))}
 
 
 # FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the
@@ -285,7 +284,7 @@ BLOCK_ROWS = 1 << 14
 class _Field:
     """A field of a row of so many characters: where its characters are, how it is `stored`, and what is no value."""
 
-    def __init__(self, header: Header, number: int, row_width: int) -> None:
+    def __init__(self, header: Hdu, number: int, row_width: int) -> None:
         form, start = header.text(f"TFORM{number}") or "", header.integer(f"TBCOL{number}") - 1
         parts = FORM.fullmatch(form.strip().upper())
         if not parts or int(parts[2]) == 0 or start < 0 or start + int(parts[2]) > row_width:
@@ -328,18 +327,17 @@ class _Field:
 
 def ascii_as_binary(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
     """Return the cards of the binary table, and its rows in blocks."""
-    header = hdu.header
-    shape = header.integer("NAXIS"), header.value("BITPIX"), header.integer("PCOUNT", 0)
-    n_fields, width = header.integer("TFIELDS"), header.integer("NAXIS1")
+    shape = hdu.integer("NAXIS"), hdu.value("BITPIX"), hdu.integer("PCOUNT", 0)
+    n_fields, width = hdu.integer("TFIELDS"), hdu.integer("NAXIS1")
     if shape != (2, 8, 0) or n_fields > MAX_FIELDS or not width > 0:
-        raise header.damaged(
+        raise hdu.damaged(
             f"NAXIS, BITPIX, PCOUNT are {shape}, TFIELDS {n_fields}, NAXIS1 {width}; expected (2, 8, 0), at most "
             f"{MAX_FIELDS}, at least 1"
         )
-    fields = [_Field(header, n, width) for n in range(1, n_fields + 1)]
+    fields = [_Field(hdu, n, width) for n in range(1, n_fields + 1)]
     row = np.dtype([(str(field.number), field.stored) for field in fields])
     cards: list[bytes] = []  # the old ones, but for those that describe characters
-    for card in header.cards:
+    for card in hdu.cards:
         if card.startswith(b"XTENSION="):
             cards += text_cards("XTENSION", "BINTABLE", "binary table extension")
         elif card.startswith(b"NAXIS1  ="):
@@ -354,7 +352,7 @@ def ascii_as_binary(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Byt
 def _rows_of_fields(
     source: Source, hdu: Hdu, fields: Sequence[_Field], row: np.dtype[Any]
 ) -> Iterator[Bytes]:
-    n_rows, width = hdu.header.integer("NAXIS2"), hdu.header.integer("NAXIS1")
+    n_rows, width = hdu.integer("NAXIS2"), hdu.integer("NAXIS1")
     for start in range(0, n_rows, BLOCK_ROWS):
         n = min(BLOCK_ROWS, n_rows - start)
         rows = source.read(hdu.data_offset + start * width, n * width).reshape(n, width)
@@ -364,7 +362,7 @@ def _rows_of_fields(
                 block[str(field.number)] = field.values(rows)
             except (ValueError, OverflowError) as error:
                 raise DamagedFileError(
-                    f"{hdu.header.where}: column '{field.name}' has a value that is not a number in rows "
+                    f"{hdu.where}: column '{field.name}' has a value that is not a number in rows "
                     f"{start:,} to {start + n:,}: {error}; correct it, or get another copy"
                 ) from error
         yield block.view(np.uint8)
@@ -391,12 +389,12 @@ def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]
     n_bytes = tiles.n_rows * tiles.row_bytes
     require_room(source.path, n_bytes, n_bytes)
     cards: list[bytes] = []  # forms and sizes restored, the words of compression gone
-    for card in hdu.header.cards:
+    for card in hdu.cards:
         name = card[:8].rstrip().decode("latin-1")
         if name in SIZES:
-            cards.append(integer_card(name, hdu.header.integer(SIZES[name]), hdu.header.comment(name)))
+            cards.append(integer_card(name, hdu.integer(SIZES[name]), hdu.comment(name)))
         elif re.fullmatch(r"TFORM\d+", name):
-            cards += text_cards(name, hdu.header.text(f"Z{name[1:]}") or "")
+            cards += text_cards(name, hdu.text(f"Z{name[1:]}") or "")
         elif not GONE.match(card):
             cards.append(card)
     return cards, _checked_rows(source, tiles)
@@ -404,7 +402,7 @@ def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]
 
 def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
     """Yield the rows tile by tile; raise where the header's checksum shows that they are not those of before."""
-    total, header = OnesSum(), tiles.hdu.header
+    total, header = OnesSum(), tiles.hdu
     for number in range(tiles.table.n_rows):
         rows = tiles.rows(source, number)
         total.add(rows)
@@ -419,7 +417,7 @@ class Tiles:
 
     def __init__(self, hdu: Hdu) -> None:
         """Read the sizes from a header, and check that they are consistent."""
-        header, self.hdu, self.table = hdu.header, hdu, table_of(hdu)
+        header, self.hdu, self.table = hdu, hdu, table_of(hdu)
         sizes = {key: header.integer(key) for key in ("ZNAXIS1", "ZNAXIS2", "ZTILELEN")}
         self.row_bytes, self.n_rows, self.length = sizes.values()
         self.columns: list[FitsColumn] = []
@@ -469,7 +467,7 @@ class Tiles:
             return self.checked(riced(packed, n * column.repeat, RICE_BYTES[column.code]), i, size)
         if algorithm not in {"GZIP_1", "GZIP_2", "NOCOMPRESS"}:
             raise FormatError(
-                f"{self.hdu.header.where}: '{column.name}' is compressed by '{algorithm}', expected GZIP_1, "
+                f"{self.hdu.where}: '{column.name}' is compressed by '{algorithm}', expected GZIP_1, "
                 "GZIP_2 or RICE_1; run `funpack` on the file, and open the result"
             )
         inflated = packed if algorithm == "NOCOMPRESS" else None
@@ -486,7 +484,7 @@ class Tiles:
         """Return the bytes of a tile if they are all there."""
         if raw is None or len(raw) != size:
             name = self.columns[i].name
-            raise self.hdu.header.damaged(f"a tile of '{name}' cannot be decompressed to {size:,} bytes")
+            raise self.hdu.damaged(f"a tile of '{name}' cannot be decompressed to {size:,} bytes")
         return np.frombuffer(raw, np.uint8)
 
 
@@ -533,8 +531,8 @@ def open_tables(path: Path, expected: Stamp, number: int | None = None) -> Itera
 def _restored(path: Path, expected: Stamp, number: int) -> Source:
     with open_source(path, expected) as source, tempfile.TemporaryFile() as stream:
         hdu = read_hdus(source)[number]
-        cards, blocks = (decompressed if "ZTABLE" in hdu.header else ascii_as_binary)(source, hdu)
-        for piece in source.pieces(0, hdu.header.offset):
+        cards, blocks = (decompressed if "ZTABLE" in hdu else ascii_as_binary)(source, hdu)
+        for piece in source.pieces(0, hdu.offset):
             stream.write(piece.data)
         stream.write(header_bytes(cards))
         stream.write(bytes(padding(sum(stream.write(rows.data) for rows in blocks))))

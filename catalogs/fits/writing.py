@@ -88,8 +88,8 @@ class Rewriting:
     def write_before(self, source: Source, stream: IO[bytes]) -> int:
         """Write everything before the table; return where the table begins."""
         if not self.slim:
-            _copy(source, stream, 0, self.table.hdu.header.offset)
-            return self.table.hdu.header.offset
+            _copy(source, stream, 0, self.table.hdu.offset)
+            return self.table.hdu.offset
         primary = read_hdus(source)[0]
         header = source.read(0, primary.data_offset).tobytes() if not primary.data_bytes else empty_primary()
         stream.write(header)
@@ -169,18 +169,18 @@ def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: boo
     n_fields, width = n_kept + len(rewriting.fields), rewriting.row.itemsize
     require_size(n_fields, width)
     history = block_cards(provenance.metadata(prefix=""))
-    told = with_block(table.hdu.header.cards, history, rewriting.dropped)
+    told = with_block(table.hdu.cards, history, rewriting.dropped)
     if not rewriting.keeps_heap:
         told = [card for card in told if not card.startswith(b"THEAP   =")]
     groups, stray = _staying(_groups(told), rewriting, n_fields)
     changed = {"NAXIS1": width, "TFIELDS": n_fields}
     if not rewriting.keeps_heap:
         changed["PCOUNT"] = 0
-    elif "THEAP" in table.hdu.header:
+    elif "THEAP" in table.hdu:
         changed["THEAP"] = table.n_rows * width + table.heap_gap
     for group in groups:
         if (name := group[0][:8].rstrip().decode("latin-1")) in changed:
-            group[:] = [integer_card(name, changed[name], table.hdu.header.comment(name))]
+            group[:] = [integer_card(name, changed[name], table.hdu.comment(name))]
     # The new columns' cards follow those of the last old one that stays; of a table without any, TFIELDS.
     places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_kept]
     place = 1 + max(places + [i for i, g in enumerate(groups) if g[0].startswith(b"TFIELDS")])

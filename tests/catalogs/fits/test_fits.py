@@ -16,7 +16,7 @@ import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
-from catalogs.fits.header import Header
+from catalogs.fits.header import Hdu
 from catalogs.fits.writing import fits_names
 from catalogs.metadata.fits_cards import lines, prose_cards, text_cards
 from catalogs.writing import Written
@@ -264,7 +264,7 @@ def test_any_text_survives_its_cards(text: str) -> None:
 def test_a_text_of_very_many_cards_is_read_in_time() -> None:
     """It took four minutes."""
     cards = [b"LONG    = 'begins&'", *[b"CONTINUE  '" + b"x" * 66 + b"&'"] * 8000, b"CONTINUE  'ends'"]
-    header = Header("here", tuple(card.ljust(80) for card in cards), 0, 0)
+    header = Hdu("here", tuple(card.ljust(80) for card in cards), 0, 0)
     assert header.text("LONG") == "begins" + "x" * 66 * 8000 + "ends"
 
 

@@ -87,7 +87,7 @@ def pack(plain: Path, packed: Path, algorithms: dict[str, str], length: int, **c
     header.update({"PCOUNT": len(heap)} | changed)
     text = header.tostring(padding=True).encode()
     padded = data + bytes(-len(data) % 2880)
-    packed.write_bytes(content[: table.hdu.header.offset] + text + padded + content[table.hdu.end :])
+    packed.write_bytes(content[: table.hdu.offset] + text + padded + content[table.hdu.end :])
     return packed
 
 
