@@ -98,9 +98,7 @@ def scalars(column: pa.Array, name: str) -> Array:
         return np.ma.MaskedArray(data, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pt.is_primitive(datatype):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    raise ExpressionError(
-        f"the column '{name}' holds {datatype}; expected numbers, text or vectors: name another column"
-    )
+    raise ExpressionError(f"the column '{name}' holds {datatype}; expected numbers, text or vectors")
 
 
 def with_missing(values: Array, gone: Array) -> Array:
@@ -170,9 +168,7 @@ def vectors(column: pa.Array, name: str) -> Array:
         return elements
     present = column.is_valid().to_numpy(zero_copy_only=False)
     text = elements.dtype.kind == "O"
-    whole = np.full(
-        (len(column), *elements.shape[1:]), "" if text else np.nan, dtype=object if text else float
-    )
+    whole = np.full((len(column), *elements.shape[1:]), "" if text else np.nan, object if text else float)
     whole[present] = np.ma.filled(elements.astype(float), np.nan) if not text else elements
     return whole
 

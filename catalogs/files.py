@@ -281,9 +281,7 @@ def missing(path: Path) -> CatalogError:
     """Return the error for a file that is not there, with the nearest that is."""
     require_file(path)
     if path.is_symlink():
-        return CatalogError(
-            f"{path} is a link to {path.readlink()}, which does not exist: is its disk mounted?"
-        )
+        return CatalogError(f"{path} is a link to {path.readlink()}, which is missing: is its disk mounted?")
     return CatalogError(f"there is no {path.absolute()}; {what_is_there(path)}")
 
 

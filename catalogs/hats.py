@@ -420,10 +420,8 @@ def tables_of(root: Path) -> tuple[Table, ...]:
     if has_properties(root):
         return (table_at(root, name),)
     properties = read_properties(root / COLLECTION)
-    inner = [
-        *words(value_of(properties, "hats_primary_table_url"))[:1],
-        *words(value_of(properties, "all_margins")),
-    ]
+    primary, margins = (words(value_of(properties, k)) for k in ("hats_primary_table_url", "all_margins"))
+    inner = [*primary[:1], *margins]
     if not inner:
         raise FormatError(f"{root / COLLECTION} names no hats_primary_table_url; expected a table in {root}")
     for table in inner:

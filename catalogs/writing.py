@@ -91,9 +91,7 @@ def check_places(
         places.append((cat.path, out / cat.whole.name, overwrite and any(final.exists() for final in finals)))
     for source, place, may_go in places:
         if place.exists() and source.exists() and place.samefile(source):
-            raise CatalogError(
-                f"{source} would be replaced by its own annotated copy; choose another output folder"
-            )
+            raise CatalogError(f"{source} would be replaced by its own annotated copy; choose another folder")
         if place.exists() and not may_go:
             raise OutputExistsError(
                 f"{place} exists already{' and is something else' if overwrite else ''}; choose another output folder"
@@ -105,9 +103,8 @@ def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) ->
     """Return about how many bytes copies take: of slim ones, the columns' own width without compression."""
     new = row_bytes(columns)
     only = None if old.only is None else row_bytes([cat.column(name) for name in old.only])
-    return sum(
-        (p.n_bytes if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM for p in cat.partitions
-    )
+    kept = ((p.n_bytes if only is None else p.n_rows * only, p.n_rows) for p in cat.partitions)
+    return sum(old_bytes + n_rows * new + HEADROOM for old_bytes, n_rows in kept)
 
 
 def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
@@ -204,9 +201,8 @@ class Converting:
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write the old columns that stay and the new ones to `out`, streamed and atomic."""
         new, read = annotation.columns, list(annotation.read)
-        rows = min(
-            annotation.rows, max(1, BATCH_BYTES // max(1, sum(cell_bytes(c.datatype) for c in self.columns)))
-        )
+        width = max(1, sum(cell_bytes(c.datatype) for c in self.columns))
+        rows = min(annotation.rows, max(1, BATCH_BYTES // width))
         needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
 
         def compute(batch: pa.RecordBatch) -> NewValues:
@@ -229,9 +225,8 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_writing.Layout(
-            self.fields(rows, new), [*map(FitsField.of_new, new)], self.source.n_rows
-        )
+        fields = self.fields(rows, new), [*map(FitsField.of_new, new)]
+        layout = fits_writing.Layout(*fields, self.source.n_rows)
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))

@@ -85,9 +85,7 @@ def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str
             )
         partitions.append(here)
         if what and checksums != "ignore":
-            wrong.append(
-                what + ("" if own else "; the card was copied from another table, as astropy's Table does")
-            )
+            wrong.append(what + ("" if own else "; the card was copied from another table, as astropy does"))
     return replace(catalog, partitions=tuple(partitions)), tuple(wrong)
 
 
@@ -394,9 +392,7 @@ class Catalog:
         if len(self.partitions) != len(other.partitions):
             return {}
         parts = [a.same_columns(b) for a, b in zip(self.partitions, other.partitions, strict=True)]
-        found = {
-            name: [part[name] for part in parts] for name in alike if all(name in part for part in parts)
-        }
+        found = {name: [part[name] for part in parts] for name in alike if all(name in p for p in parts)}
         return {name: None if None in empty else sum(filter(None, empty)) for name, empty in found.items()}
 
     def content_hash(self) -> str:

@@ -317,9 +317,7 @@ def parse_tree(text: str) -> Node:
     if not isinstance(text, str):
         raise ExpressionError(f"got {text!r}; expected an expression such as 'bmag - jmag'; put it in quotes")
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(
-            f"got an expression of {len(text)} characters; expected at most {MAX_LENGTH}; split it up"
-        )
+        raise ExpressionError(f"got {len(text)} characters; expected at most {MAX_LENGTH}; split them up")
     tokens = tuple(cut(text))
     if not tokens:
         raise ExpressionError("got an empty expression; expected one such as 'bmag - jmag'")
@@ -375,9 +373,7 @@ class Translator:
 
     def node(self, node: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self.refuse(
-                node, f"more than {MAX_DEPTH} operations inside each other", "split the expression"
-            )
+            raise self.refuse(node, f"more than {MAX_DEPTH} operations inside each other", "split it up")
         translate = self.translations.get(type(node))
         if translate is None or (isinstance(node, ast.BinOp) and type(node.op) not in BINARY):
             raise self.refuse(node, STRANGERS.get(type(node), type(node).__name__), f"expected {ALLOWED}")
@@ -411,9 +407,7 @@ class Translator:
             remedy = f"write {FUNCTIONS[word][0]}, or back quotes round the name of a column"
             raise self.refuse(node, f"the function '{word}' without arguments", remedy)
         if word == "None":
-            raise self.refuse(
-                node, "None", "missing numbers are found with isfinite(x), missing text with == ''"
-            )
+            raise self.refuse(node, "None", "missing numbers are found by isfinite(x), missing text by == ''")
         if word.startswith("__"):
             remedy = "names may not begin with two underscores; write such a column in back quotes"
             raise self.refuse(node, f"the name '{word}'", remedy)
@@ -427,9 +421,7 @@ class Translator:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         index = tuple(p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
         if not parts or len(index) != len(parts) or max(index) > MAX_INDEX:
-            raise self.refuse(
-                node.slice, "an index that is not a whole number", "elements count from 0: column[0]"
-            )
+            raise self.refuse(node.slice, "an index that is no whole number", "they count from 0: column[0]")
         return replace(base, index=index)
 
     def unary(self, node: ast.UnaryOp, depth: int) -> Node:
@@ -441,9 +433,7 @@ class Translator:
         symbol = BINARY[type(node.op)]
         exponent = right.parts[0] if right.kind == "unary" else right
         if symbol == "**" and exponent.kind == "number" and exponent.value > MAX_EXPONENT:
-            raise self.refuse(
-                node.right, f"the exponent {exponent.value}", f"expected at most {MAX_EXPONENT}"
-            )
+            raise self.refuse(node.right, f"the exponent {exponent.value}", f"expected up to {MAX_EXPONENT}")
         return Node("binary", symbol, (left, right), at=self.place(node))
 
     def logical(self, node: ast.BoolOp, depth: int) -> Node:
@@ -472,9 +462,7 @@ class Translator:
         before = self.text[: self.place(side)].rstrip()
         behind = self.text[self.lead + (side.end_col_offset or 0) :].lstrip()
         if not (before.endswith("(") and behind.startswith(")")):
-            raise self.refuse(
-                side, "& or | beside a comparison", "put parentheses round each side, or write 'and', 'or'"
-            )
+            raise self.refuse(side, "& or | beside a comparison", "put parentheses round each side")
 
     def member(self, node: ast.Compare, depth: int) -> Node:
         """Translate `item in ['E', 'S0']`."""
@@ -493,9 +481,7 @@ class Translator:
         inner = node.operand if isinstance(node, ast.UnaryOp) and sign else node
         value = self.literal(inner) if isinstance(inner, ast.Constant) else None
         if value is None or (sign and value.kind == "text"):
-            raise self.refuse(
-                node, "a list element that is neither a number nor a text", "expected literals only"
-            )
+            raise self.refuse(node, "a list element that is no number and no text", "expected literals only")
         return Node("number", -value.value, at=self.place(node)) if sign else value
 
     def call(self, node: ast.Call, depth: int) -> Node:

@@ -60,10 +60,8 @@ def parse(text: str) -> Expression:
 
 def expression_name(column: str) -> str:
     """Return a column's name as expressions have it: in backticks where it would mean something else."""
-    plain = (
-        re.fullmatch(r"[A-Za-z_]\w*", column) and not keyword.iskeyword(column) and column not in FUNCTIONS
-    )
-    return column if plain else f"`{column}`"
+    odd = not re.fullmatch(r"[A-Za-z_]\w*", column) or keyword.iskeyword(column) or column in FUNCTIONS
+    return f"`{column}`" if odd else column
 
 
 @dataclass(frozen=True)
@@ -157,9 +155,7 @@ class Expression:
         elif is_text(values):
             values = np.asarray(np.ma.filled(values, ""))
         if values.dtype.kind not in "biufOUTV":
-            raise complaint(
-                self.text, node.at, f"got values of type {values.dtype}; expected numbers or text"
-            )
+            raise complaint(self.text, node.at, f"got the type {values.dtype}; expected numbers or text")
         return values
 
     def _column(self, node: Node, columns: Mapping[str, Any]) -> Array:

@@ -279,14 +279,10 @@ def elements(column: FitsColumn, stored: Stored) -> pa.Array:
     return array_of(values, column.element, valid=valid)
 
 
-def array_of(
-    values: Stored, datatype: pa.DataType, *, valid: npt.NDArray[np.bool_] | None = None
-) -> pa.Array:
+def array_of(values: Stored, datatype: pa.DataType, *, valid: Stored | None = None) -> pa.Array:
     """Wrap the values without a copy; `pa.array` with a mask would import pandas, which takes a second."""
     bitmap = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    data = (
-        np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    )
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     return pa.Array.from_buffers(datatype, len(values), [bitmap, pa.py_buffer(data)])
 
 

@@ -142,9 +142,7 @@ class FitsField:
         element, conversion = inner, ""
         if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
             if isinstance(datatype, pa.BaseExtensionType):
-                conversion = (
-                    f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
-                )
+                conversion = f"{datatype.extension_name} is written as Arrow stores it, {inner}"
         elif pt.is_duration(inner):
             element, conversion = pa.int64(), f"durations are written as whole numbers, in {inner.unit}"
         elif pt.is_decimal(inner):
@@ -158,9 +156,8 @@ class FitsField:
                 times = "times are written as ISO 8601 text"
                 conversion = times if pt.is_temporal(inner) else f"{inner} is written as text"
         stated = column.shape and math.prod(column.shape) == math.prod(shape)
-        return cls(
-            column, column.name, element, column.shape if stated else tuple(shape), variable, conversion
-        )
+        shape = [*column.shape] if stated else shape
+        return cls(column, column.name, element, tuple(shape), variable, conversion)
 
     @property
     def is_text(self) -> bool:

@@ -119,7 +119,7 @@ class FitsPartition(Partition):
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
         chosen = [self._column(name) for name in columns]
-        with self._source() as source:
+        with self.source() as source:
             for start in range(0, self.n_rows, rows):
                 n = min(rows, self.n_rows - start)
                 stored = _stored(source, self.table, chosen, self.first + start, n)
@@ -159,9 +159,7 @@ class FitsPartition(Partition):
         word = math.gcd(self.table.row_bytes, other.table.row_bytes, 8)
         differs = np.zeros(-(-width // word), np.bool_)
         with ExitStack() as stack:
-            sources = [
-                (p, stack.enter_context(open_tables(p.path, p.stamp, p.restored))) for p in (self, other)
-            ]
+            sources = [(p, stack.enter_context(p.source())) for p in (self, other)]
             at_once = max(1, READ_BYTES // max(1, 2 * self.table.row_bytes))
             held = [np.empty((min(at_once, self.n_rows), p.table.row_bytes), np.uint8) for p, _ in sources]
             for start in range(0, self.n_rows if width else 0, at_once):
@@ -189,21 +187,19 @@ class FitsPartition(Partition):
         Where the file's sums do not match, those of the copy do not match either.
         """
         summed = wrong_sum(self.path, self.stamp) is None
-        with self._source() as source:
+        with self.source() as source:
             write_annotated(self, self.table, source, out, annotation, summed=summed)
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return the headers' cards as text, and what a copy in another format leaves behind."""
-        with self._source() as source:
+        with self.source() as source:
             hdus = read_hdus(source)
         headers = {"fits.primary": hdus[0].cards, "fits.header": self.table.hdu.cards}
-        texts = {
-            key: "\n".join(card.decode("latin-1").rstrip() for card in cards)
-            for key, cards in headers.items()
-        }
+        texts = {k: "\n".join(c.decode("latin-1").rstrip() for c in cards) for k, cards in headers.items()}
         return texts, tuple(left_behind(self.table, hdus))
 
-    def _source(self) -> AbstractContextManager[Source]:
+    def source(self) -> AbstractContextManager[Source]:
+        """Open the file, the table restored."""
         return open_tables(self.path, self.stamp, self.restored)
 
     def _column(self, name: str) -> FitsColumn:
@@ -507,9 +503,8 @@ def riced(packed: bytes, n: int, width: int) -> bytes | None:
             values = hdus[1].data
     except Exception:  # noqa: BLE001 -- astropy's C code raises a type of its own, of a private module
         return None
-    return (
-        None if values is None else np.asarray(values).astype(f">i{width}" if width > 1 else "u1").tobytes()
-    )
+    stored = f">i{width}" if width > 1 else "u1"
+    return None if values is None else np.asarray(values).astype(stored).tobytes()
 
 
 # From that file all else goes on as usual; the other HDUs are in it as they are.

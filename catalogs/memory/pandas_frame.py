@@ -118,10 +118,8 @@ class PandasFrame(InMemory):
         if self.table.columns.nlevels > 1:
             blank = [""] * (self.table.columns.nlevels - 1)
             labels = pd.MultiIndex.from_tuples([(c.name, *blank) for c in new])
-        series = [
-            pd.Series(a.astype(object), dtype="str") if a.dtype.kind == "T" else pd.Series(a)
-            for a in new.values()
-        ]
+        of = [(a.astype(object), "str") if a.dtype.kind == "T" else (a, None) for a in new.values()]
+        series = [pd.Series(values, dtype=dtype) for values, dtype in of]
         made = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.table.index, axis=0)
         both = pd.concat([self.table.iloc[:, kept], made], axis=1)
         both.columns.names = self.table.columns.names
@@ -138,9 +136,8 @@ def becomes(series: pd.Series) -> str | None:
     """Return what a column becomes in Parquet; None where it is as it was."""
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_string_dtype(dtype.categories.dtype):
-        return (
-            f"categories that are not text become {'their names' if has_intervals(dtype) else 'plain values'}"
-        )
+        what = "their names" if has_intervals(dtype) else "plain values"
+        return f"categories that are not text become {what}"
     return None
 
 

@@ -206,9 +206,8 @@ def objects(data: Array, mask: Array) -> pa.Array:
     """Return texts, arrays of their own lengths, or whatever else is of one kind: numbers, structures, dates."""
     plain = [None if gone or v is None else v for v, gone in zip(data.tolist(), mask.tolist(), strict=True)]
     if all(v is None or isinstance(v, str | bytes) for v in plain):
-        return pa.array(
-            [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in plain], pa.string()
-        )
+        texts = (v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in plain)
+        return pa.array(texts, pa.string())
     if any(isinstance(v, list | tuple | np.ndarray) for v in plain):
         return pa.array([None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain])
     return pa.array(plain)

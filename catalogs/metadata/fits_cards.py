@@ -191,9 +191,8 @@ def with_provenance(meta: Mapping[Any, Any], metadata: Mapping[str, str]) -> dic
     """Return an astropy table's `meta` with this provenance for the one that it had."""
     rest = without_provenance(meta)
     before = rest.get(HISTORY, [])
-    history = [
-        card[8:].decode().rstrip() for level in reversed(levels(metadata)) for card in block_cards(level)
-    ]
+    cards = (card for level in reversed(levels(metadata)) for card in block_cards(level))
+    history = [card[8:].decode().rstrip() for card in cards]
     return {**rest, HISTORY: [*(before if isinstance(before, list) else [before]), *history]}
 
 
@@ -232,9 +231,8 @@ def lines(cards: Sequence[bytes]) -> list[tuple[list[int], str]]:
         text = card[8:].decode("latin-1").rstrip()
         if text.startswith(INDENT) and joined and joined[-1][0][-1] == i - 1:
             numbers, before = joined[-1]
-            whole = (
-                f"{before} {text.strip()}" if not before.endswith(CUT) else before[:-1] + text[len(INDENT) :]
-            )
+            cut = before.endswith(CUT)
+            whole = before[:-1] + text[len(INDENT) :] if cut else f"{before} {text.strip()}"
             joined[-1] = [*numbers, i], whole
         else:
             joined.append(([i], text))

@@ -100,9 +100,7 @@ def stated(element: Any) -> Field:
         if node.localName == "VALUES" and node.hasAttribute("null"):
             found["null"] = node.getAttribute("null")
         elif node.localName == "DESCRIPTION":
-            found["description"] = "".join(
-                text.data for text in node.childNodes if text.nodeType in TEXT_NODES
-            )
+            found["description"] = "".join(t.data for t in node.childNodes if t.nodeType in TEXT_NODES)
     return found
 
 

@@ -394,9 +394,7 @@ def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
         end = start + column.get(COMPRESSED, footer_at)
         # For a chunk without values, the places that writers state have no meaning.
         if column.get(VALUES) and (start < len(MAGIC) or end > footer_at):
-            raise damaged(
-                path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
-            )
+            raise damaged(path, f"its footer places a column in bytes {start} to {end}, outside of the data")
         yield chunk
 
 
@@ -599,9 +597,7 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
             groups = [copied_group(old, stream, group, leaves) for group in groups]
         else:
             copy(old, stream, 0, cut)
-            groups = [
-                with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
-            ]
+            groups = [with_chunks(g, [g.list(COLUMNS)[i] for i in leaves], leaves) for g in groups]
     root = elements[0].replace(CHILDREN, I32, n_kept)
     metadata = metadata.replace(SCHEMA, LIST, (STRUCT, [root, *kept]))
     metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, groups))

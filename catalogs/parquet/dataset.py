@@ -318,7 +318,7 @@ def opened(
         with place.open() if isinstance(place, RemoteFile) else nullcontext(require_file(place)) as source:
             options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": checked}
             with pq.ParquetFile(
-                source, read_dictionary=list(dictionaries), metadata=metadata, **options
+                source, read_dictionary=[*dictionaries], metadata=metadata, **options
             ) as file:
                 if metadata is None:
                     known = file.metadata

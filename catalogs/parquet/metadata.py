@@ -141,9 +141,8 @@ def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
     """Return what a file that astropy or pandas wrote says of an annotation before, in their words of the table."""
     if any(map(is_provenance, pairs)):
         return {}
-    provenance = {
-        k: v for k, v in pandas_attributes(pairs).items() if is_provenance(k) and isinstance(v, str)
-    }
+    attributes = pandas_attributes(pairs).items()
+    provenance = {k: v for k, v in attributes if is_provenance(k) and isinstance(v, str)}
     if "blr" not in pairs.get(ASTROPY, ""):
         return provenance
     try:
@@ -194,9 +193,8 @@ def pandas_left(pairs: Mapping[str, str]) -> Iterator[str]:
     try:
         described = json.loads(pairs.get(PANDAS, "{}"))
         index = [name for name in described.get("index_columns", ()) if isinstance(name, str)]
-        ordered = [
-            c["name"] for c in described.get("columns", ()) if (c.get("metadata") or {}).get("ordered")
-        ]
+        columns = described.get("columns", ())
+        ordered = [c["name"] for c in columns if (c.get("metadata") or {}).get("ordered")]
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return
     if index:

@@ -156,9 +156,7 @@ def measured(values: Array) -> Array:
 def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, str]:
     """Return in words how the presence of columns (n,) tells classes apart, of labels (n,), '' where it is missing."""
     texts, inverse, counts = unique_texts(labels)
-    usable = np.flatnonzero(
-        [bool(text) and n >= FEWEST_PRESENT for text, n in zip(texts, counts, strict=True)]
-    )
+    usable = np.flatnonzero([bool(t) and n >= FEWEST_PRESENT for t, n in zip(texts, counts, strict=True)])
     if len(usable) < 2:
         return {}
     uneven = {}
@@ -178,9 +176,8 @@ def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
     for_whole: dict[tuple[str, float], list[str]] = {}
     for name, values in rows.items():
         known = values[np.isfinite(values)]
-        whole = next(
-            (w for w in WHOLES if known.size and known.min() >= 0 and known.max() <= w * (1 + CLOSE)), None
-        )
+        most = known.max() if known.size and known.min() >= 0 else np.inf
+        whole = next((w for w in WHOLES if most <= w * (1 + CLOSE)), None)
         if whole is None or known.min() == known.max() or NUMBERED.search(name):
             continue
         # Every beginning may be the question's: 'smooth or featured' is answered by 'featured or disk'.
@@ -260,9 +257,8 @@ class ColumnProfile:
             self.content.update("\x1f".join(values.tolist()).encode())
             return hashes
         if values.dtype.kind not in "biuf":
-            self.missing += (
-                len(values) if values.dtype.kind == "V" else int(np.count_nonzero(np.isnat(values)))
-            )
+            none = values.dtype.kind == "V"
+            self.missing += len(values) if none else int(np.count_nonzero(np.isnat(values)))
             return hashes
         numbers = as_numbers(values)
         known = np.isfinite(numbers)

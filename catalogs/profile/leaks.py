@@ -89,9 +89,8 @@ def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> flo
     if K < 2 or n < 4 * K or not (classes.fold.any() and (~classes.fold).any()):
         return 0.0
     joint, size = codes * K + classes.index, (int(codes.max()) + 1) * K
-    halves = [
-        np.bincount(joint[part], minlength=size).reshape(-1, K) for part in (classes.fold, ~classes.fold)
-    ]
+    folds = classes.fold, ~classes.fold
+    halves = [np.bincount(joint[part], minlength=size).reshape(-1, K) for part in folds]
     total, baseline = 0.0, 0.0
     for taught, judged in (halves, halves[::-1]):
         prior = taught.sum(axis=0) + 0.5
@@ -394,9 +393,8 @@ def _scatters(X: Floats, classes: Classes) -> tuple[Floats, Floats]:
     """Return the covariance (d, d) of all rows, and within the classes."""
     K, n = len(classes.names), len(X)
     counts = np.maximum(np.bincount(classes.index, minlength=K), 1)
-    means = (
-        np.stack([np.bincount(classes.index, weights=x, minlength=K) for x in X.T], axis=1) / counts[:, None]
-    )
+    sums = np.stack([np.bincount(classes.index, weights=x, minlength=K) for x in X.T], axis=1)
+    means = sums / counts[:, None]
     inner, outer = X - means[classes.index], X - X.mean(axis=0)
     return outer.T @ outer / n, inner.T @ inner / n
 

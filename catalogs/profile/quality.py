@@ -390,9 +390,8 @@ def _numbered(profile: Profile, name: str) -> bool:
 def naming_column(profile: Profile) -> str | None:
     """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
     suspected = [profile.columns[name] for name, _ in suspected_identifiers(profile)]
-    named = [
-        c for c in suspected if not c.missing and not is_real(c.column.datatype) and not _names_repeats(c)
-    ]
+    whole = (c for c in suspected if not c.missing and not is_real(c.column.datatype))
+    named = [c for c in whole if not _names_repeats(c)]
     return min(named, key=lambda c: c.distinct.repeated > 0).name if named else None
 
 
@@ -533,9 +532,8 @@ def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Arr
     centre = float(np.median(values)) if len(values) >= 4 else 0.0
     scatter = SIGMA * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
     away = np.abs(values - centre)
-    return (away > -NormalDist().inv_cdf(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (
-        away > floor
-    )
+    limit = -NormalDist().inv_cdf(ALARMS / (2 * max(1, tests)))
+    return (away > limit * np.hypot(errors, scatter)) & (away > floor)
 
 
 def share_errors(shares: Floats, n: Floats) -> Floats:

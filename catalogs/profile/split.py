@@ -114,9 +114,8 @@ def _nested_pixels(ra: NDArray[np.float64], dec: NDArray[np.float64], order: int
     turn, z = turn[polar], z[polar]
     quarter, north = turn.astype(np.int64), z > 0
     reach = n * np.cos(dec[polar]) * np.sqrt(3 / (1 + np.abs(z)))
-    east, west = (
-        np.minimum((share * reach).astype(np.int64), n - 1) for share in (turn - quarter, 1 - turn + quarter)
-    )
+    shares = turn - quarter, 1 - turn + quarter
+    east, west = (np.minimum((share * reach).astype(np.int64), n - 1) for share in shares)
     face[polar] = np.where(north, quarter, quarter + 8)
     x[polar] = np.where(north, n - 1 - west, east)
     y[polar] = np.where(north, n - 1 - east, west)

@@ -301,9 +301,7 @@ def why_not(url: str) -> str:
             "its environment variables"
         )
     if not key_below(url, f"{scheme_of(url)}://").strip("/").partition("/")[2]:
-        return (
-            f"got '{shown(url)}', expected a folder in this store, such as {shown(url).rstrip('/')}/release"
-        )
+        return f"got '{shown(url)}', expected a folder in it, such as {shown(url).rstrip('/')}/release"
     return ""
 
 
@@ -335,10 +333,7 @@ def _put_gs(filesystem: Any, path: str, content: bytes, tag: str | None) -> None
     place = f"{filesystem.base.replace('/storage/', '/upload/storage/', 1)}b/{quote(bucket, safe='')}/o"
     boundary = hashlib.sha256(content).hexdigest()
     named = json.dumps({"name": key}).encode()
-    parts = [
-        b"Content-Type: application/json\r\n\r\n" + named,
-        b"Content-Type: application/json\r\n\r\n" + content,
-    ]
+    parts = [b"Content-Type: application/json\r\n\r\n" + part for part in (named, content)]
     body = b"".join(b"--%s\r\n%s\r\n" % (boundary.encode(), part) for part in parts)
     filesystem.call(
         "POST",
@@ -558,9 +553,7 @@ def inside(root: str, filesystem: Any, paths: Sequence[str], kind: str) -> Listi
     places = [RemoteFile(filesystem, path, key_below(path, root)) for path in sorted(paths)]
     for place in places:
         path = PurePosixPath(place.key)
-        if path.is_absolute() or any(
-            part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts
-        ):
+        if path.is_absolute() or any(p == ".." or re.search(r"[\\\x00-\x1f]", p) for p in path.parts):
             raise FormatError(
                 f"{place} has a name that is not allowed here, expected one without '..', backslashes "
                 "and percent-encoded slashes; fetch it under another name"

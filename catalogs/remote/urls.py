@@ -62,9 +62,7 @@ def in_our_words(url: str, error: Exception) -> CatalogError:
         why = f"the server answered {status}" if status else scrubbed(str(error))
         return CatalogError(f"{place} may not be read: {why}; check the credentials that its driver uses")
     if isinstance(error, NotADirectoryError | IsADirectoryError):
-        return FormatError(
-            f"{place} is a folder instead of a file, or a file instead of a folder; correct the URL"
-        )
+        return FormatError(f"{place} is a folder and no file, or a file and no folder; correct the URL")
     if isinstance(status, int):
         return UnreachableError(f"{place} cannot be read: the server answered {status}; try again later")
     why = scrubbed(" ".join(str(error).split())) or type(error).__name__

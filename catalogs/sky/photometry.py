@@ -124,9 +124,7 @@ def unit_factor(unit: str, other: str) -> float:
 def checked(softening: float) -> float:
     """Return the softening, which is positive."""
     if not softening > 0:
-        raise CatalogError(
-            f"got the softening {softening}; expected a positive number, such as SDSS's 1.2e-10 in r"
-        )
+        raise CatalogError(f"got the softening {softening}; expected a positive number, as 1.2e-10")
     return softening
 
 

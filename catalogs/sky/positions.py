@@ -351,9 +351,8 @@ def coordinate_word(name: str) -> str:
     plain, called = re.sub(r"[^a-z0-9]", "", name.lower()), column_names().positions
     if plain in called.coordinates:
         return plain
-    return "".join(
-        called.glued.sub("", word) for word in name_words(name) if called.qualifier.fullmatch(word) is None
-    )
+    words = (word for word in name_words(name) if called.qualifier.fullmatch(word) is None)
+    return "".join(called.glued.sub("", word) for word in words)
 
 
 def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:

@@ -44,16 +44,14 @@ def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
         return False
     whole = all(re.fullmatch(r"\s*\d+\s*", word) for word in values)
     # Names where hardly any word is a value, and more of the others stand above one.
-    above = sum(
-        not is_value(a) and bool(a.strip()) and is_value(b) for a, b in zip(first, second, strict=False)
-    )
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
+    above = sum(is_value(b) for _, b in pairs)
     few = len(values) <= FEW * len(first) and above > 2 * len(values)
     if len(values) == len(first) or not (whole or few):
         return True
-    texts = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
     # 'NGC 224' and 'NGC 598' differ in digits only.
-    patterns = ((re.sub(r"\d+", "0", a), re.sub(r"\d+", "0", b)) for a, b in texts)
-    return any(a == b for a, b in texts) or any(a == b and "0" in a for a, b in patterns)
+    patterns = ((re.sub(r"\d+", "0", a), re.sub(r"\d+", "0", b)) for a, b in pairs)
+    return any(a == b for a, b in pairs) or any(a == b and "0" in a for a, b in patterns)
 
 
 def is_value(word: str) -> bool:
@@ -67,9 +65,8 @@ def words_of_line(line: str) -> list[str]:
 
 def unnamed(path: Path, line: str, n: int, delimiter: str = " ") -> FormatError:
     """Return the error for a table whose first line is an object of `n` values."""
-    example = delimiter.join(f"name{i}" for i in range(1, min(n, 3) + 1)) + (
-        f"{delimiter}..." if n > 3 else ""
-    )
+    names = [*(f"name{i}" for i in range(1, min(n, 3) + 1)), *(["..."] if n > 3 else [])]
+    example = delimiter.join(names)
     return FormatError(
         f"{path} has no line of column names: its first line holds values, '{brief(line.strip())}'; expected {n} "
         f"names above it; write a line such as '{example}' there (of a CDS table, put its ReadMe beside the file)"

@@ -202,9 +202,7 @@ SEXTRACTOR = re.compile(r"#[ \t]*1[ \t]+[A-Za-z]\w*[^\n]*\n(?:#[^\n]*\n)*")
 RULER = re.compile(r"[-=]+(?:[ \t]+[-=]+)+[ \t]*")
 PROSE = (".", ",", ":", ";")
 """Ends of words in sentences, not of names."""
-SENTENCE = frozenset(
-    {"the", "of", "is", "are", "and", "from", "by", "with", "for", "this", "comment", "comments"}
-)
+SENTENCE = {"the", "of", "is", "are", "and", "from", "by", "with", "for", "this", "comment", "comments"}
 
 
 def layout_of(path: Path) -> tuple[LayoutKind, Dialect] | None:

@@ -84,10 +84,8 @@ class TextPartition(Partition):
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""
-        said = (
-            "comments are left out" if self.format == CSV else "other metadata of the ECSV header is left out"
-        )
-        return {}, [said] if self.comments else []
+        what = "comments are" if self.format == CSV else "other metadata of the ECSV header is"
+        return {}, [f"{what} left out"] if self.comments else []
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""
@@ -284,9 +282,7 @@ def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Colu
     names = tuple(fields(head[names_at].decode("utf-8", "replace"), delimiter))
     if names != tuple(c.name for c in columns):
         got = sorted(set(names) ^ {c.name for c in columns})
-        raise FormatError(
-            f"{path} has a header that does not fit its line of names: see {got}; write it again"
-        )
+        raise FormatError(f"{path} has a header that does not fit its names: see {got}; write it again")
     return Dialect(delimiter, names, names_at), columns
 
 

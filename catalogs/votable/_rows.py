@@ -95,9 +95,8 @@ def arrow_type(field: Field) -> pa.DataType:
 def arrow_cells(field: Field, cells: Cells) -> pa.Array:
     if isinstance(cells, Lists):
         ends = np.concatenate([[0], np.cumsum(cells.lengths)]).astype(np.int32)
-        return pa.ListArray.from_arrays(
-            ends, arrow_array(cells.values), arrow_type(field), mask=pa.array(cells.gone)
-        )
+        values, gone = arrow_array(cells.values), pa.array(cells.gone)
+        return pa.ListArray.from_arrays(ends, values, arrow_type(field), mask=gone)
     return pa.array(np.ma.getdata(cells), pa.string()) if is_text(field) else arrow_array(cells)
 
 
@@ -226,9 +225,8 @@ def encoded_cells(field: Field, column: Array, stored: np.dtype[Any], *, in_arra
         letters = np.where(data, TRUE[0], FALSE[0])
         return np.where(mask, UNKNOWN[-1], letters) if in_array else letters
     if field.datatype == "bit":
-        return (
-            np.packbits(data.reshape(len(data), -1), axis=1) if stored.shape else np.where(data, SET_BIT, 0)
-        )
+        packed = data.reshape(len(data), -1)
+        return np.packbits(packed, axis=1) if stored.shape else np.where(data, SET_BIT, 0)
     alone = not in_array and data.dtype.kind != "c"  # astropy counts complex numbers among the arrays
     if alone or not mask.any():
         return data

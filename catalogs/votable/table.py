@@ -261,10 +261,8 @@ class TextRows(Rows):
         for words in self.pieces():
             for i, (all_ascii, longest) in needs.items():
                 several = set(words[i::width])
-                needs[i] = (
-                    all_ascii and all(map(str.isascii, several)),
-                    max(longest, *map(text_size, several)),
-                )
+                plain = all_ascii and all(map(str.isascii, several))
+                needs[i] = plain, max(longest, *map(text_size, several))
         return needs
 
     def damaged(self, what: str) -> DamagedFileError:
@@ -294,9 +292,7 @@ def completed(
     left = {name: np.empty(0) for name in names}
     n_left = 0
     for batch, values in computed:
-        left = {
-            name: np.concatenate([left[name], values[name]]) if n_left else values[name] for name in names
-        }
+        left = {n: np.concatenate([left[n], values[n]]) if n_left else values[n] for n in names}
         n_left += batch.num_rows
         while waiting and (n := len(waiting[0][0])) <= n_left:
             yield [*waiting.popleft()[:n_old], *(left[name][:n] for name in names)]
@@ -457,9 +453,7 @@ class VOTablePartition(Partition):
         """Return no texts, and what is left behind, and what becomes of columns in another format."""
         file, rows, _ = document(self.path, self.stamp)
         fields = rows[self.index].table_fields
-        beside = [
-            f"everything in the VOTable except the rows ({more}) is left out" for more in says_more(file)
-        ]
+        beside = [f"everything in the VOTable except the rows ({m}) is left out" for m in says_more(file)]
         return {}, beside + [
             f"'{name}': each complex number becomes a pair of its real and imaginary parts"
             for name, field in zip(self.names, fields, strict=True)

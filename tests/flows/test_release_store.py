@@ -238,7 +238,7 @@ def test_credentials_are_nowhere(work: Path, capfd: pytest.CaptureFixture[str]) 
     ("out", "why"),
     [
         ("s3://user:secret@bucket/out", "got 's3://user@bucket/out' with a password"),
-        ("s3://bucket", "got 's3://bucket', expected a folder in this store, such as s3://bucket/release"),
+        ("s3://bucket", "got 's3://bucket', expected a folder in it, such as s3://bucket/release"),
         ("https://example.org/out", "expected a folder on this machine, or a URL of s3://"),
         ("sftp://host/out", "expected a folder on this machine, or a URL of s3://"),
         ("zip://out::s3://bucket/a.zip", "expected a folder on this machine, or a URL of s3://"),

@@ -250,7 +250,7 @@ def test_durations_and_extensions_in_fits_are_told(tmp_path: Path) -> None:
     written = annotated(frame, tmp_path, form="fits")
     assert written.warnings == (
         "'wait': durations are written as whole numbers, in ms",
-        "'month': pandas.period is written as the type in which Arrow stores it, int64",
+        "'month': pandas.period is written as Arrow stores it, int64",
     )
     found = catalogs.open(written[0])
     assert found.column("wait").unit == "ms"
