@@ -142,7 +142,7 @@ BATCH_BYTES = 1 << 26
 LONGEST_REMARK = 200
 DESCRIBING = re.compile(
     r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|PANDAS_ATTRS|table::len::.*|blr\..*|fits\..*"
-    r"|type\..*|layout|delimiter|encoding|version"
+    r"|type\..*|layout|delimiter|encoding|version|extname"
 )
 """Metadata that describe columns, provenance or the old file, which are written in the new format's own way."""
 
@@ -278,9 +278,7 @@ class Converting:
         cards = meta_cards(texts[ASTROPY], names, self.old.replaced, self.tell) if ASTROPY in texts else []
         for sentence in parquet_create.pandas_left(texts):
             self.tell(sentence)
-        own: dict[str, Any] = {
-            k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k) and k != "extname"
-        }
+        own: dict[str, Any] = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k)}
         own |= {k: v for k, v in parquet_create.pandas_attributes(texts).items() if not is_provenance(k)}
         for key, said in own.items():
             value = said if isinstance(said, str) else json.dumps(said)

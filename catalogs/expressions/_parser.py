@@ -438,9 +438,8 @@ class Translator:
 
     def logical(self, node: ast.BoolOp, depth: int) -> Node:
         symbol = "and" if isinstance(node.op, ast.And) else "or"
-        return Node(
-            "logical", symbol, tuple(self.node(v, depth + 1) for v in node.values), at=self.place(node)
-        )
+        parts = tuple(self.node(v, depth + 1) for v in node.values)
+        return Node("logical", symbol, parts, at=self.place(node))
 
     def compare(self, node: ast.Compare, depth: int) -> Node:
         """Translate a chain of comparisons, or a membership."""

@@ -172,9 +172,8 @@ class FitsPartition(Partition):
                     differs |= wrong.any(axis=0)
                 empty += n_empty(ours, texts)
         known = dict(zip((c.name for c in texts), empty.tolist(), strict=True))
-        same = (
-            c.name for c in alike if not differs[c.offset // word : -(-(c.offset + c.n_bytes) // word)].any()
-        )
+        words = {c.name: differs[c.offset // word : -(-(c.offset + c.n_bytes) // word)] for c in alike}
+        same = (name for name, differing in words.items() if not differing.any())
         return {name: known.get(name) for name in same}
 
     def verified(self) -> tuple[FitsPartition, str | None, bool]:

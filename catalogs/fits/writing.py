@@ -475,9 +475,8 @@ def meta_cards(
     lost = gone - {*replaced} or any(LOGARITHMIC in line for _, _, lines in rest for line in lines)
     if lost and any(key == SERIALIZED for key, _, _ in rest):
         rest = [item for item in rest if item[0] != SERIALIZED]
-        tell(
-            "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out"
-        )
+        what = "times, coordinates, magnitudes and similar columns"
+        tell(f"the metadata by which astropy restores {what} is left out")
     formats, has_meta = has_formats(text)
     if lacking := [name for name in formats if name in names]:
         tell(f"the display format of {', '.join(lacking)} (`format`) is left out")

@@ -43,9 +43,8 @@ def about_the_distance(column: Column) -> bool:
 
 def about_a_flux(column: Column) -> bool:
     """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) do not count."""
-    said = (column.ucd or "").lower().startswith("phot.flux") or FLUX_UNIT.fullmatch(
-        (column.unit or "").lower()
-    )
+    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
+    said = ucd.startswith("phot.flux") or FLUX_UNIT.fullmatch(unit)
     return bool(said) or _called(column_names().flux, column)
 
 

@@ -65,9 +65,8 @@ def same_in_a_file(old: Any, new: Any) -> bool:
     if not plain and type(old) is not type(new):
         return False
     columns = (old, new)
-    words = [
-        [str(getattr(c.info, k) or "") for k in ("unit", "format", "description", "meta")] for c in columns
-    ]
+    keys = ("unit", "format", "description", "meta")
+    words = [[str(getattr(c.info, k) or "") for k in keys] for c in columns]
     parts = [represent_mixins_as_columns(Table([c], names=["c"], copy=False)) for c in columns]
     # Coordinates are computed anew of what is stored, which takes a last bit.
     digits = 17 if plain else 14

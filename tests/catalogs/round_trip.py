@@ -58,9 +58,8 @@ def travel(source: str, target: str, folder: Path) -> Trip:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # astropy's, of units
         cat = catalogs.open(WRITERS[source](folder))
-        written = annotate(
-            cat, folder / "out", NEW, compute, read=["row"], provenance=PROVENANCE, form=target
-        )
+        how: Any = {"read": ["row"], "provenance": PROVENANCE, "form": target}
+        written = annotate(cat, folder / "out", NEW, compute, **how)
         root = folder / "out" / cat.path.name if cat.format == "hats" else written[0]
         back = catalogs.open(root)
         return Trip(source, target, verdicts(cat, back, written.warnings), written.warnings, tuple(written))

@@ -84,9 +84,8 @@ def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
 
 def values(cat: Catalog, names: tuple[str, ...]) -> list[list[dict[str, object]]]:
     """Return all values, margins' too, in a way in which NaN is NaN."""
-    batches = [
-        [dict(zip(names, b.columns, strict=True)) for b in p.batches(names, 1 << 20)] for p in cat.partitions
-    ]
+    parts = (p.batches(names, 1 << 20) for p in cat.partitions)
+    batches = [[dict(zip(names, b.columns, strict=True)) for b in part] for part in parts]
     return [[{name: comparable(array) for name, array in b.items()} for b in of_one] for of_one in batches]
 
 

@@ -180,9 +180,7 @@ def test_what_a_table_in_memory_loses_is_said(tmp_path: Path) -> None:
             "texts": np.array(["a", None, "c"], dtype=object),
         }
     )
-    new = {
-        c.name: v[:3] for c in COLUMNS for v in [computing(3)(pa.record_batch({"row": [0, 1, 2]}))[c.name]]
-    }
+    new = {n: v[:3] for n, v in computing(3)(pa.record_batch({"row": [0, 1, 2]})).items()}
     pairs = "each complex number becomes a pair of its real and imaginary parts"
     told = {name: f"'{name}': {pairs}" for name in ("z", "vector", "quantity", "list")}
     told["latin"] = r"'latin': bytes that are not UTF-8 become the replacement character, U+FFFD"

@@ -33,9 +33,7 @@ def in_memory() -> tuple[Verdicts, Verdicts]:
 
 
 def test_nothing_changes_silently(found: list[Trip], in_memory: tuple[Verdicts, Verdicts]) -> None:
-    silent = [
-        (t.source, t.target, what) for t in found for what, word in t.verdicts.items() if word == SILENT
-    ]
+    silent = [(t.source, t.target, w) for t in found for w, word in t.verdicts.items() if word == SILENT]
     for verdicts in in_memory:
         silent += [(label, to, w) for label, v in verdicts.items() for to, w in v.items() if w == SILENT]
     assert silent == []
@@ -87,9 +85,8 @@ def test_stilts_reads_every_copy(found: list[Trip], tmp_path: Path) -> None:
 @pytest.mark.skipif(STILTS is None, reason=NO_STILTS)
 def test_votlint_finds_no_more_in_our_votable_than_in_the_original(found: list[Trip]) -> None:
     ((ours,),) = (trip.copies for trip in found if trip.source == trip.target == "votable")
-    before, after = (
-        run(STILTS, "votlint", str(p)).stdout.splitlines() for p in (ours.parents[1] / ours.name, ours)
-    )
+    paths = ours.parents[1] / ours.name, ours
+    before, after = (run(STILTS, "votlint", str(p)).stdout.splitlines() for p in paths)
     assert [line for line in after if line.startswith("ERROR")] == []
     assert len(after) <= len(before), after
 

@@ -115,10 +115,8 @@ def our_values(path: Path) -> list[str]:
 
 def slow_values(table: TableElement) -> list[str]:
     """Return each column's values as astropy has them, so that NaN is NaN; lists are of their field's numbers."""
-    return [
-        str(slow_column(f, table.array[n]))
-        for f, n in zip(table.fields, table.array.dtype.names, strict=True)
-    ]
+    pairs = zip(table.fields, table.array.dtype.names, strict=True)
+    return [str(slow_column(f, table.array[n])) for f, n in pairs]
 
 
 def slow_column(field: Field, column: Any) -> list[Any]:

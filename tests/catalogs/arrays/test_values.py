@@ -102,9 +102,7 @@ def test_structs_are_refused() -> None:
 
 
 ANY = st.text(st.characters(blacklist_categories=["Cs"]), max_size=9)
-NUMPYS = st.lists(st.one_of(ANY, st.text("aZ \t~", max_size=9)), max_size=20).map(
-    lambda t: np.array(t, np.str_)
-)
+NUMPYS = st.lists(ANY | st.text("aZ \t~", max_size=9), max_size=20).map(lambda t: np.array(t, np.str_))
 """NumPy has no NUL behind a text: what it gives back is what counts."""
 
 

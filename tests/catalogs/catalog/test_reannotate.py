@@ -58,9 +58,8 @@ def values_of(column: NewColumn, shift: int) -> np.ndarray[Any, Any]:
         return np.array(["E", "late", ""])[(np.arange(N) + shift) % 3]
     if column.name.endswith("flags"):
         return (np.arange(N) + shift).astype(np.int32)
-    return np.linspace(-5, 5, N).astype(
-        column.datatype.to_pandas_dtype()
-    ) + column.datatype.to_pandas_dtype()(shift)
+    kind = column.datatype.to_pandas_dtype()
+    return np.linspace(-5, 5, N).astype(kind) + kind(shift)
 
 
 def annotated(
@@ -141,9 +140,7 @@ def test_other_prefixes_stay(tmp_path: Path, name: str) -> None:
     assert [n for n in names if n.startswith("blr_")] == [c.name for c in THREE]
     metadata = catalogs.open(again).metadata
     assert (metadata["blr.model"], metadata["blr.previous.model"]) == ("m@2", "gz@1")
-    assert same_table(
-        table(again).select(["gz_flags", "gz_class"]), table(both).select(["gz_flags", "gz_class"])
-    )
+    assert same_table(*(table(p).select(["gz_flags", "gz_class"]) for p in (again, both)))
 
 
 def test_columns_in_the_middle_are_taken_out_of_parquet(tmp_path: Path) -> None:

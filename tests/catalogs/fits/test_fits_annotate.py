@@ -183,9 +183,8 @@ def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tm
     content = (tmp_path / "in.fits").read_bytes()
     header = table.header.copy()
     header.update(content_cards)
-    (tmp_path / "in.fits").write_bytes(
-        content[:2880] + header.tostring(padding=True).encode() + content[2880 * 2 :]
-    )
+    text = header.tostring(padding=True).encode()
+    (tmp_path / "in.fits").write_bytes(content[:2880] + text + content[2880 * 2 :])
     columns = (NewColumn("a", pa.int32()), NewColumn("b", pa.int32()))
     with astropy_fits.open(annotated(tmp_path / "in.fits", columns)) as hdus:
         assert hdus[1].data["a"].tolist() == hdus[1].data["b"].tolist() == values_of(columns[0], N).tolist()
@@ -254,9 +253,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_two_million_rows_take_little_memory(tmp_path: Path) -> None:
     """They have 81 bytes, all zero, which take no room on the disk."""
     path = tmp_path / "survey.fits"
-    header = astropy_fits.BinTableHDU.from_columns(
-        [astropy_fits.Column(*item) for item in FORMS.items()]
-    ).header
+    columns = [astropy_fits.Column(*item) for item in FORMS.items()]
+    header = astropy_fits.BinTableHDU.from_columns(columns).header
     header["NAXIS2"] = ROWS
     with path.open("wb") as stream:
         stream.write(astropy_fits.PrimaryHDU().header.tostring().encode() + header.tostring().encode())

@@ -56,9 +56,7 @@ def card(keyword: str, value: Any) -> str:
 
 def test_a_cut_of_the_data_says_where_they_should_end(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:6000])
-    with pytest.raises(
-        DamagedFileError, match=r"the data of HDU 1 \('DATA'\) should end at byte .*6,000; copy"
-    ):
+    with pytest.raises(DamagedFileError, match=r"data of HDU 1 \('DATA'\) should end at byte .*6,000; copy"):
         fits.open(path)
 
 
@@ -138,9 +136,8 @@ def test_descriptors_beyond_the_heap(path: Path, count: int, place: int) -> None
 def test_a_heap_that_begins_elsewhere(path: Path) -> None:
     content = path.read_bytes()
     end = content.index(b"END".ljust(80), 2880)
-    path.write_bytes(
-        content[:end] + card("THEAP", 10).ljust(80).encode() + b"END".ljust(80) + content[end + 160 :]
-    )
+    cards = card("THEAP", 10).ljust(80).encode() + b"END".ljust(80)
+    path.write_bytes(content[:end] + cards + content[end + 160 :])
     with pytest.raises(DamagedFileError, match="THEAP puts the heap at byte 10"):
         fits.open(path)
 

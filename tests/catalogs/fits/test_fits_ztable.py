@@ -160,15 +160,13 @@ def test_annotated_copies_are_plain(tmp_path: Path) -> None:
     def compute(batch: pa.RecordBatch) -> dict[str, Any]:
         return {"blr_mark": np.ones(batch.num_rows, np.int32)}
 
-    outs = [
-        annotate(fits.open(p, 1), tmp_path / "out", MARK, compute, read=["row"])[0] for p in (plain, packed)
-    ]
+    cats, folder = (fits.open(p, 1) for p in (plain, packed)), tmp_path / "out"
+    outs = [annotate(cat, folder, MARK, compute, read=["row"])[0] for cat in cats]
     with astropy_fits.open(outs[0]) as a, astropy_fits.open(outs[1], checksum=True) as b:
         assert [h.name for h in b] == ["PRIMARY", "DATA", "LAST"]
         assert b[1]._checksum_valid
-        cards = [
-            {(c.keyword, str(c.value)) for c in h[1].header.cards if c.keyword != "CHECKSUM"} for h in (a, b)
-        ]
+        told = ((c for c in h[1].header.cards if c.keyword != "CHECKSUM") for h in (a, b))
+        cards = [{(c.keyword, str(c.value)) for c in of_one} for of_one in told]
         assert cards[0] == cards[1]
         assert a[1].data.tobytes() == b[1].data.tobytes()
 
@@ -199,9 +197,7 @@ def test_what_fpack_made(tmp_path: Path) -> None:
         ({"TFORM3": "1QJ"}, CatalogError, "but its columns take"),
     ],
 )
-def test_headers_that_lie(
-    tmp_path: Path, changed: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_headers_that_lie(tmp_path: Path, changed: dict[str, Any], error: Any, message: str) -> None:
     packed = pack(make(tmp_path / "t.fits"), tmp_path / "p.fits", {}, 300, **changed)
     with pytest.raises(error, match=message):
         rows(packed)

@@ -86,9 +86,8 @@ def test_what_is_read_is_what_a_catalogue_has() -> None:
 
     for rows, threads in ((2, 1), (1, 3), (100, 1)):
         seen.clear()
-        new = catalogs.annotate_table(
-            table, NEW, look, read=["sky.ra", "mag", "kind"], rows=rows, threads=threads
-        )
+        read = ["sky.ra", "mag", "kind"]
+        new = catalogs.annotate_table(table, NEW, look, read=read, rows=rows, threads=threads)
         twin = pa.Table.from_batches(catalogs.open(table).batches(["sky.ra", "mag", "kind"])).to_pylist()
         assert sorted(seen, key=lambda row: row["sky.ra"]) == twin
         assert new["blr_p"].tolist() == [1, 2, 3]
@@ -119,9 +118,8 @@ def test_our_own_columns_are_replaced_and_users_keep_their_bits(kind: str) -> No
         }
 
     def annotated(table: Any, model: str) -> Any:
-        return catalogs.annotate_table(
-            table, columns, scored, read=["row"], provenance=Provenance({"model": model})
-        )
+        provenance = Provenance({"model": model})
+        return catalogs.annotate_table(table, columns, scored, read=["row"], provenance=provenance)
 
     first = annotated(KINDS[kind](), "m@1")
     if kind == "arrow":

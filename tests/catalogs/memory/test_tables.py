@@ -40,9 +40,8 @@ def annotated(table: Any, folder: Path, **options: Any) -> Written:
 
 def with_header() -> Table:
     """Return a table as `Table.read` makes it of FITS."""
-    table = Table(
-        {"row": np.arange(N), "sky": SkyCoord(np.arange(N) * u.deg, np.arange(N) * u.deg, frame="fk5")}
-    )
+    angle = np.arange(N) * u.deg
+    table = Table({"row": np.arange(N), "sky": SkyCoord(angle, angle, frame="fk5")})
     table.meta = {
         "EXTNAME": "DATA",
         "TELESCOP": "VISTA",
@@ -100,9 +99,8 @@ def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
     """The `meta` of astropy's files and the `attrs` of pandas'; both were left out without a word."""
     table = with_header()
     table.write(tmp_path / "a.parquet")
-    frame = pd.DataFrame(
-        {"row": [0, 1], "c": pd.Categorical(["b", "a"], ["b", "a"], ordered=True)}, index=[5, 7]
-    )
+    kinds = pd.Categorical(["b", "a"], ["b", "a"], ordered=True)
+    frame = pd.DataFrame({"row": [0, 1], "c": kinds}, index=[5, 7])
     frame.attrs = {"survey": "VHS", "bands": ["J", "Ks"], "long": "x" * 300}
     frame.to_parquet(tmp_path / "b.parquet")
     (out,) = annotated(tmp_path / "a.parquet", tmp_path / "a", form="fits")
@@ -138,9 +136,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_files_that_others_write_of_annotated_tables_are_known_as_annotated(
-    tmp_path: Path, kind: str
-) -> None:
+def test_what_others_write_of_annotated_tables_is_known_as_annotated(tmp_path: Path, kind: str) -> None:
     """Their provenance is there, and the next annotation replaces ours; nobody's own columns of such names."""
     table: Any = {"fr": pd.DataFrame, "ar": pa.table}.get(kind[:2], Table)({"row": np.arange(N)})
     once = catalogs.annotate_table(table, NEW, compute, read=["row"], provenance=PROVENANCE)
@@ -233,9 +229,7 @@ def test_objects_of_several_kinds_are_refused_with_their_name(values: list[Any])
     cells = np.empty(3, object)
     cells[:] = values
     table = QTable({"row": [1, 2, 3], "odd": Column(cells)})
-    with pytest.raises(
-        FormatError, match=r"'odd', of object, has no single type .* convert or remove the column"
-    ):
+    with pytest.raises(FormatError, match=r"'odd', of object, has no single type .* convert or remove"):
         catalogs.open(table)
     new = catalogs.annotate_table(table, MARK, mark, read=["row"])
     assert new["odd"].tolist() == values, "what is not read may be anything"
@@ -244,9 +238,8 @@ def test_objects_of_several_kinds_are_refused_with_their_name(values: list[Any])
 def test_durations_and_extensions_in_fits_are_told(tmp_path: Path) -> None:
     """Numbers with their unit; they were texts of numbers without one, called times."""
     waits = pd.to_timedelta([90, None], unit="s").as_unit("ms")
-    frame = pd.DataFrame(
-        {"row": [0.0, 1.0], "wait": waits, "month": pd.period_range("2026", periods=2, freq="M")}
-    )
+    months = pd.period_range("2026", periods=2, freq="M")
+    frame = pd.DataFrame({"row": [0.0, 1.0], "wait": waits, "month": months})
     written = annotated(frame, tmp_path, form="fits")
     assert written.warnings == (
         "'wait': durations are written as whole numbers, in ms",

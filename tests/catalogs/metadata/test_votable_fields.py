@@ -27,9 +27,8 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn
 def test_what_is_written_is_read(fields: Any) -> None:
     """Any characters in names, units and descriptions come back."""
     columns = [Column(name, pa.int64(), unit, ucd, about, null) for name, unit, ucd, about, null in fields]
-    for column, read in zip(
-        columns, read_fields(new_votable([field_xml(c, "") for c in columns])), strict=True
-    ):
+    fields = read_fields(new_votable([field_xml(c, "") for c in columns]))
+    for column, read in zip(columns, fields, strict=True):
         known = {"name": column.name, "datatype": "long", "unit": column.unit, "ucd": column.ucd}
         known |= {"description": column.description, "null": "" if column.null is None else str(column.null)}
         assert read == {key: value for key, value in known.items() if value or key == "name"}

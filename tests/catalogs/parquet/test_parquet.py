@@ -203,9 +203,8 @@ def test_a_dictionary_of_long_texts_is_not_expanded(tmp_path: Path) -> None:
     """A megabyte that stands for a gigabyte: the other columns are read, this one is refused."""
     texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1000, np.int32)), ["x" * 10**6])
     path = tmp_path / "bomb.parquet"
-    pq.write_table(
-        pa.table({"text": texts, "x": np.ones(1000)}), path, compression="zstd", store_schema=False
-    )
+    table = pa.table({"text": texts, "x": np.ones(1000)})
+    pq.write_table(table, path, compression="zstd", store_schema=False)
     catalog = parquet.open(path)
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(CatalogError, match=r"texts of .* bytes, those of 'text' the longest"):
@@ -314,9 +313,7 @@ def test_odd_names(tmp_path: Path) -> None:
         (batch,) = catalog.batches([name])
         assert batch.column(0).equals(values), name
     (batch,) = catalog.batches(list(columns)[::-1])
-    assert [c.equals(v) for c, v in zip(batch.columns[::-1], columns.values(), strict=True)] == [True] * len(
-        columns
-    )
+    assert all(c.equals(v) for c, v in zip(batch.columns[::-1], columns.values(), strict=True))
     check_round(tmp_path / "a.parquet", tmp_path)
 
 

@@ -91,18 +91,14 @@ def test_old_columns_keep_their_bytes_and_new_ones_are_right(tmp_path: Path, var
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
-def test_large_row_groups_are_made_of_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
+def test_large_row_groups_are_of_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
     """Pages that waited on the disk are chunks as any others, whatever threads and batches; nothing is left."""
     path = write_rich(tmp_path / "a.parquet", row_group_size=400, compression=codec)
     held = annotated(path, tmp_path / "held")
     monkeypatch.setattr(parquet_writer, "LARGE_GROUP", 300)  # the last group, of 200 rows, is held
     monkeypatch.setattr(parquet_writer, "PIECE_ROWS", 70)
-    outs = [
-        annotated(path, tmp_path / str(rows), rows=rows, threads=n)
-        for rows, n in ((128, 2), (1000, 1), (33, 3))
-    ]
+    ways = {128: 2, 1000: 1, 33: 3}
+    outs = [annotated(path, tmp_path / str(n), rows=n, threads=threads) for n, threads in ways.items()]
     assert len({out.read_bytes() for out in outs}) == 1
     assert [p.name for p in outs[0].parent.iterdir()] == ["a.parquet"]
     start = read_footer(path)[0]
@@ -181,9 +177,7 @@ def test_the_rows_are_those_of_a_slow_twin(tmp_path: Path) -> None:
     assert catalog.names == ("id", "mag", "type", "seeing")
     assert [str(c.datatype) for c in catalog.columns] == ["int64", "double", "large_string", "double"]
     assert [c.absent for c in catalog.columns] == [0, 1, 0, 3]
-    twin = [
-        {name: row.get(name) for name in catalog.names} for table in drifted() for row in table.to_pylist()
-    ]
+    twin = [{n: row.get(n) for n in catalog.names} for table in drifted() for row in table.to_pylist()]
     for rows in (1, 2, 100):
         batches = list(catalog.batches(catalog.names, rows))
         assert {str(b.schema.types) for b in batches} == {str([c.datatype for c in catalog.columns])}
@@ -286,9 +280,7 @@ def test_a_folder_that_gives_a_column_that_others_store_is_refused(tmp_path: Pat
     for name, table in (("band=g", {"x": [1.0], "band": ["g"]}), ("band=r", {"x": [1.0]})):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table(table), tmp_path / name / "a.parquet")
-    with pytest.raises(
-        FormatError, match=r"band=r/a\.parquet is in a folder 'band=r' and has no column 'band'"
-    ):
+    with pytest.raises(FormatError, match=r"band=r/a\.parquet is in a folder 'band=r' and has no column"):
         parquet.open(tmp_path)
 
 
@@ -297,9 +289,8 @@ def test_a_margin_with_other_columns(tmp_path: Path) -> None:
     collection = write_collection(tmp_path / "in" / "collection")
     margins = list((collection / "stars_7200arcs").rglob("Npix=*.parquet"))
     for path in margins:
-        table = pq.read_table(path).append_column(
-            "margin_Npix", pa.array([44] * pq.read_metadata(path).num_rows)
-        )
+        table = pq.read_table(path)
+        table = table.append_column("margin_Npix", pa.array([44] * len(table)))
         mag = table["mag"].cast(pa.float64())
         pq.write_table(table.set_column(table.column_names.index("mag"), "mag", mag), path)
     catalog = hats.open(collection)
@@ -310,9 +301,8 @@ def test_a_margin_with_other_columns(tmp_path: Path) -> None:
         assert not written.warnings
         catalog = hats.open(tmp_path / step / "collection")
         for path in margins:
-            copy = pq.read_table(
-                tmp_path / step / "collection" / path.relative_to(collection), partitioning=None
-            )
+            place = tmp_path / step / "collection" / path.relative_to(collection)
+            copy = pq.read_table(place, partitioning=None)
             old = pq.read_table(path, partitioning=None)
             assert copy.column_names == [*old.column_names, "blr_p"]
             assert copy.drop_columns(["mag", "blr_p"]).equals(old.drop_columns(["mag"]))

@@ -137,9 +137,7 @@ def test_a_code_of_the_label_has_a_number_for_each_text() -> None:
     labels = np.array(["E", "S", "S0"], dtype=object)[RNG.integers(0, 3, 90)]
     number = np.select([labels == "E", labels == "S"], [7.0, 3.0], -1.0)
     assert codes_label(number, labels)
-    assert codes_label(np.where(np.arange(90) % 5, number, np.nan), labels), (
-        "where it is missing, it tells nothing"
-    )
+    assert codes_label(np.where(np.arange(90) % 5, number, np.nan), labels), "missing, it tells nothing"
     assert not codes_label(np.where(np.arange(90) == 4, 8.0, number), labels)
     assert not codes_label(np.where(labels == "E", 1.0, 0.0), labels), "two labels have one number"
     assert not codes_label(np.arange(30.0), np.arange(30).astype(str).astype(object)), "names of objects"

@@ -161,9 +161,8 @@ def test_one_state_said_twice(before: dict[str, Any], after: dict[str, Any], sam
 
 def test_the_word_for_a_state_is_the_same_in_every_zone() -> None:
     changed = NOW - timedelta(hours=1)
-    words = {
-        tag_of({"LastModified": changed.astimezone(zone), "size": 5}, now=NOW) for zone in (UTC, NEWFOUNDLAND)
-    }
+    times = [changed.astimezone(zone) for zone in (UTC, NEWFOUNDLAND)]
+    words = {tag_of({"LastModified": time, "size": 5}, now=NOW) for time in times}
     assert len(words) == 1
 
 

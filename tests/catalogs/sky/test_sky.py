@@ -69,9 +69,7 @@ def test_units(unit: str | None, expected: str) -> None:
 
 
 def test_an_unreadable_unit_is_refused_unless_stated() -> None:
-    with pytest.raises(
-        CatalogError, match=r"got a position in the unit 'furlong', expected degrees.*; convert both"
-    ):
+    with pytest.raises(CatalogError, match=r"got a position in the unit 'furlong', .*; convert both"):
         position_unit("furlong", is_text=False)
     assert position_unit("furlong", is_text=False, stated="deg") == "deg"
 
@@ -178,9 +176,8 @@ def test_magnitude_errors() -> None:
     """One per cent of flux is 0.0109 mag."""
     np.testing.assert_allclose(p.magnitude_error([100.0, 10.0], [1.0, 1.0]), [0.010857, 0.108574], rtol=1e-4)
     np.testing.assert_array_equal(p.magnitude_error([0.0, -1.0], [1.0, 1.0]), [NAN, NAN])
-    np.testing.assert_array_equal(
-        p.error_from_inverse_variance([4.0, 0.0, -0.0, -1.0]), [0.5, np.inf, np.inf, NAN]
-    )
+    errors = p.error_from_inverse_variance([4.0, 0.0, -0.0, -1.0])
+    np.testing.assert_array_equal(errors, [0.5, np.inf, np.inf, NAN])
 
 
 @pytest.mark.parametrize(
@@ -219,9 +216,8 @@ def test_softening() -> None:
 def test_sentinels() -> None:
     """Exact in the column's precision, in closed ranges, in text; integers stay whole where none is found."""
     values = np.array([20.5, -99.9, 99, 98, NAN], np.float32)
-    np.testing.assert_array_equal(
-        p.apply_sentinels(values, [-99.9, (98, 99)]), np.array([20.5] + [NAN] * 4, np.float32)
-    )
+    kept = np.array([20.5] + [NAN] * 4, np.float32)
+    np.testing.assert_array_equal(p.apply_sentinels(values, [-99.9, (98, 99)]), kept)
     whole = np.array([1, -9999])
     np.testing.assert_array_equal(p.apply_sentinels(whole, [-9999.0]), [1, NAN])
     assert p.apply_sentinels(whole, [7.5, "-"]) is whole

@@ -74,10 +74,8 @@ def test_annotated_copies_keep_every_record(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path / "a.csv", DIALECTS[kind])
     catalog = text.open(path)
     columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
-    values = {
-        "p": np.array([0.1, np.nan], np.float32),
-        "class": np.array(["E", f"S{catalog.metadata['delimiter']}"]),
-    }
+    classes = np.array(["E", f"S{catalog.metadata['delimiter']}"])
+    values = {"p": np.array([0.1, np.nan], np.float32), "class": classes}
     (out,) = annotate(catalog, tmp_path / "out", columns, lambda _: values, read=["row"])
     delimiter = catalog.metadata["delimiter"]
     new = out.read_bytes().decode()
@@ -207,9 +205,8 @@ def test_compressed(tmp_path: Path, suffix: str) -> None:
     content = DIALECTS["comma"].encode()
     path = written(tmp_path / f"a.csv{suffix}", squeeze(content))
     assert is_delimited_text(path, b"")
-    outs = [
-        annotate(text.open(path), tmp_path / n, COLUMNS, computing(2), read=["row"])[0] for n in ("b", "c")
-    ]
+    folders = tmp_path / "b", tmp_path / "c"
+    outs = [annotate(text.open(path), f, COLUMNS, computing(2), read=["row"])[0] for f in folders]
     assert outs[0].name == path.name
     assert outs[0].read_bytes() == outs[1].read_bytes()
     assert table_of(outs[0])["blr_class"].to_pylist() == ["early", "late"]
@@ -318,9 +315,8 @@ def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
     path = written(tmp_path / "a.csv", DIALECTS[kind])
     columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
     new = {"p": np.array([0.25, 0.5], np.float32), "class": np.array(["E", "S"])}
-    (out,) = annotate(
-        text.open(path), tmp_path / "o", columns, lambda _: new, read=["x"], mode="slim", keep=keep
-    )
+    how: Any = {"read": ["x"], "mode": "slim", "keep": keep}
+    (out,) = annotate(text.open(path), tmp_path / "o", columns, lambda _: new, **how)
     old = table_of(path).select(keep).to_pydict()
     assert table_of(out).to_pydict() == old | {n: v.tolist() for n, v in new.items()}
     assert b"comment" not in out.read_bytes()

@@ -130,9 +130,8 @@ def table_of(name: str, values: list[int], serialisation: str) -> str:
 def nested(path: Path) -> Path:
     """Write tables in all serialisations, in resources within resources, in another order than astropy has them."""
     resource = "<RESOURCE{}>{}</RESOURCE>"
-    inner = resource.format(
-        "", table_of("inner", [1, 2, 3], "BINARY2") + table_of("second", [4], "TABLEDATA")
-    )
+    tables = table_of("inner", [1, 2, 3], "BINARY2") + table_of("second", [4], "TABLEDATA")
+    inner = resource.format("", tables)
     meta = resource.format(' type="meta"', table_of("meta", [5, 6], "BINARY"))
     none = '<TABLE name="none"><FIELD name="none" datatype="int"/></TABLE>'
     outer = inner + none + table_of("outer", [7, 8], "TABLEDATA") + meta + table_of("last", [9], "BINARY")
@@ -156,9 +155,8 @@ def test_each_of_several_tables_has_its_rows(tmp_path: Path, chosen: str) -> Non
     tables = {t.name: t.array for t in astropy_votable.parse(out).iter_tables()}
     assert set(tables) == set(expected)
     for name, values in expected.items():
-        assert [
-            v for b in votable.open(path, name).batches([name]) for v in b.column(0).to_pylist()
-        ] == values
+        batches = votable.open(path, name).batches([name])
+        assert [v for b in batches for v in b.column(0).to_pylist()] == values
         assert list(tables[name][name]) == values
     assert list(tables[chosen]["p"]) == [value / 2 for value in expected[chosen]]
 
@@ -357,10 +355,8 @@ def test_fields_params_and_descriptions_come_back_as_they_were(tmp_path: Path, v
     """Units, numbers, names, links and line ends, in the copy and in the copy of the copy."""
     path = tmp_path / "t.vot"
     path.write_text(original(version), encoding="utf-8")
-    for copied in (
-        copy := annotated_original(path, tmp_path / "out"),
-        annotated_original(copy, tmp_path / "again"),
-    ):
+    copy = annotated_original(path, tmp_path / "out")
+    for copied in (copy, annotated_original(copy, tmp_path / "again")):
         text = copied.read_text(encoding="utf-8")
         assert sorted(elements(text, "PARAM")) == sorted([*PARAMS, PARAMS[1], PARAMS[2]])
         assert elements(text, "FIELD")[:-1] == ORIGINAL_FIELDS
@@ -380,9 +376,8 @@ def test_fields_params_and_descriptions_come_back_as_they_were(tmp_path: Path, v
 def test_fields_of_arrays_of_texts_are_refused_by_name(tmp_path: Path) -> None:
     """Astropy reads no such fields; the file is not damaged, and another program can change it."""
     path = tmp_path / "t.vot"
-    path.write_text(
-        original().replace('name="area" datatype="float"', 'name="area" datatype="char" arraysize="4x2"')
-    )
+    texts = 'name="area" datatype="char" arraysize="4x2"'
+    path.write_text(original().replace('name="area" datatype="float"', texts))
     with pytest.raises(FormatError, match=r"'area' of arrays of texts.*4x2") as raised:
         catalogs.open(path)
     assert not isinstance(raised.value, DamagedFileError)
