@@ -87,10 +87,7 @@ def test_output_covariances(
     n: int, M: int, C: int, dtype: type[Any], tolerance: float, both: Callable[..., Any]
 ) -> None:
     rng = np.random.default_rng([n, M, C])
-    Phi, U = (
-        rng.normal(size=(n, M)).astype(dtype),
-        np.tril(rng.normal(size=(C * M, C * M))).astype(dtype),
-    )
+    Phi, U = (rng.normal(size=(n, M)).astype(dtype), np.tril(rng.normal(size=(C * M, C * M))).astype(dtype))
     (quick, slow) = both(lambda: covariances.output_covariances(Phi, U, C))
     close([quick], [slow], tolerance)
 
@@ -222,10 +219,7 @@ def test_rows_of_draws(K: int, n: int, both: Callable[..., Any]) -> None:
         (lambda c: c.weighted_grams(np.ones((3, 2)), np.ones((4, 1)), np.ones((1, 2, 2))), "do not fit"),
         (lambda c: c.weighted_grams(np.ones((3, 2), "f4"), np.ones((3, 1)), np.ones((1, 2, 2))), "expected"),
         (lambda c: c.add_squares(np.ones((3, 2)), np.ones((2, 2)), np.ones((1, 4))), "do not fit"),
-        (
-            lambda c: c.add_squares(np.ones((3, 2)), np.ones((34, 34)), np.ones((153, 3))),
-            "1 to 16",
-        ),
+        (lambda c: c.add_squares(np.ones((3, 2)), np.ones((34, 34)), np.ones((153, 3))), "1 to 16"),
         (lambda c: c.softmax_rows(np.ones((2, 3, 4)), np.ones((3, 5)), np.ones((2, 4))), "do not fit"),
         (
             lambda c: c.logistic_sums(

@@ -93,13 +93,8 @@ def signed(data: bytes, rng: np.random.Generator) -> bytes:
         others: list[Any] = [None, -1, 0, 10**9, 1e308, float("nan"), "", "x" * 1000]
         others += [[], {}, [1.0], np.zeros(0), np.full(3, 7.0)]
         if isinstance(old, np.ndarray):
-            others += [
-                old[:-1] if old.ndim else old,
-                old.reshape(-1),
-                old[None],
-                old * 0,
-                old.astype(np.float32),
-            ] * 3
+            shorter = old[:-1] if old.ndim else old
+            others += [shorter, old.reshape(-1), old[None], old * 0, old.astype(np.float32)] * 3
             others += [np.full(old.shape, value) for value in (np.nan, np.inf, -1e300)] * 3
         elif isinstance(old, int | float) and not isinstance(old, bool):
             others += [-old, old * 1e12, old / 3, str(old)] * 3
@@ -172,10 +167,8 @@ def _prepare(folder: Path) -> None:
         place = Path(name)
         for sample in sorted(folder.glob("*-?.*")):
             for number, asked in enumerate(_commands(sample, folder / "models")):
-                _apart(
-                    partial(_list_modules, [*asked[:-1], f"out-{sample.name}-{number}"] if number else asked),
-                    place,
-                )
+                own = [*asked[:-1], f"out-{sample.name}-{number}"] if number else asked
+                _apart(partial(_list_modules, own), place)
                 for module in (place / "modules").read_text().split():
                     with suppress(ImportError):
                         import_module(module)
@@ -192,18 +185,9 @@ def _list_modules(asked: list[str]) -> int:
 
 def _commands(catalogue: Path, store: Path) -> list[list[str]]:
     """Return the two commands that are given a file."""
-    options = [
-        "--model",
-        "morphology",
-        "--store",
-        str(store),
-        "--direct",
-        "--quiet",
-        "--threads",
-        "1",
-        "--json",
-    ]
-    return [["inspect", str(catalogue), "--json"], ["classify", str(catalogue), *options, "--out", "out"]]
+    options = ["--model", "morphology", "--direct", "--quiet", "--threads", "1", "--json"]
+    classify = ["classify", str(catalogue), "--store", str(store), *options, "--out", "out"]
+    return [["inspect", str(catalogue), "--json"], classify]
 
 
 def attempt(folder: Path, kind: str, seed: int) -> tuple[Harm, str, str]:
@@ -232,9 +216,8 @@ def attempt(folder: Path, kind: str, seed: int) -> tuple[Harm, str, str]:
         if status == 0 and seed % 2:
             seen, said = _judged(place, Path(catalogue))
             harm["lost"] += seen not in {"rows unchanged", "read by blr alone"}
-            harm["left over"] += len(
-                {name for name in left if name.partition("/")[0] not in {*BESIDE, Path(catalogue).name}}
-            )
+            expected = {*BESIDE, Path(catalogue).name}
+            harm["left over"] += sum(name.partition("/")[0] not in expected for name in left)
             errors += said
         elif status == 0:
             seen = "inspected"
@@ -244,22 +227,11 @@ def attempt(folder: Path, kind: str, seed: int) -> tuple[Harm, str, str]:
         else:
             harm["left over"] += len(left)
             harm["untrue"] += not errors.startswith("blr: ") and "\nblr: " not in errors
-        return (
-            +harm,
-            seen,
-            f"{asked[0]}, {memory >> 20} MB, {len(left)} files: {' '.join(errors.split())[-300:]}",
-        )
+        last = " ".join(errors.split())[-300:]
+        return +harm, seen, f"{asked[0]}, {memory >> 20} MB, {len(left)} files: {last}"
 
 
-BESIDE = {
-    "manifest.json",
-    "summary.json",
-    "report.html",
-    "_census",
-    "_report",
-    "_labelled",
-    "_files",
-}
+BESIDE = {"manifest.json", "summary.json", "report.html", "_census", "_report", "_labelled", "_files"}
 """What a good run leaves beside the copy."""
 
 
@@ -277,14 +249,9 @@ def _apart(work: Callable[[], int], place: Path) -> tuple[int, int]:
         status = BROKEN
         try:
             os.chdir(place)
+            how = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if work.__class__ is partial else os.O_APPEND)
             for name, number in (("output", 1), ("errors", 2)):
-                os.dup2(
-                    os.open(
-                        name,
-                        os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if work.__class__ is partial else os.O_APPEND),
-                    ),
-                    number,
-                )
+                os.dup2(os.open(name, how), number)
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, resource.RLIM_INFINITY))
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))

@@ -59,15 +59,8 @@ def write_ledger(path: Path, lines: list[Line], seed: int) -> None:
         if line.tried:
             ended = ", ".join(f"{n:,} {what}" for what, n in line.seen.most_common())
             failed = "; ".join(why.replace("|", " ").replace("\n", " ")[:160] for why in line.why)
-            cells = (
-                line.what,
-                line.seeds or str(seed),
-                f"{line.tried:,}",
-                f"{line.tried - len(line.why):,}",
-                ended,
-                failed,
-            )
-            rows[line.what] = f"| {' | '.join(cells)} |"
+            held = f"{line.tried:,} | {line.tried - len(line.why):,}"
+            rows[line.what] = f"| {line.what} | {line.seeds or seed} | {held} | {ended} | {failed} |"
     rows.pop("all", None)
     tried, held = (
         sum(int(row.split(" | ")[column].replace(",", "")) for row in rows.values()) for column in (2, 3)

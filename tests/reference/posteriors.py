@@ -64,10 +64,8 @@ class Problem:
     def log_joint(self, W: np.ndarray) -> Any:
         """Return ln p(D, w) of weights W (S, D)."""
         d = W - self.mean
-        prior = (
-            -0.5 * np.einsum("sd,de,se->s", d, self.P, d)
-            - 0.5 * np.linalg.slogdet(2 * np.pi * self.covariance)[1]
-        )
+        log_det = np.linalg.slogdet(2 * np.pi * self.covariance)[1]
+        prior = -0.5 * np.einsum("sd,de,se->s", d, self.P, d) - 0.5 * log_det
         w = np.ones(len(self.Phi)) if self.weight is None else self.weight
         if self.likelihood == "softmax":
             a = (W.reshape(len(W) * self.K, -1) @ self.Phi.T).reshape(len(W), self.K, -1)
@@ -77,9 +75,8 @@ class Problem:
         else:
             up, down = LOG_CDF[self.likelihood]
             a = W @ self.Phi.T
-            value = np.where(self.t > 0, self.t * up(a), 0.0) + np.where(
-                self.t < 1, (1 - self.t) * down(a), 0.0
-            )
+            value = np.where(self.t > 0, self.t * up(a), 0.0)
+            value = value + np.where(self.t < 1, (1 - self.t) * down(a), 0.0)
         return value @ w + prior
 
     def probabilities(self, W: np.ndarray) -> Any:
@@ -162,11 +159,8 @@ def by_slices(problem: Any, rng: np.random.Generator) -> Any:
         if i >= WARM and i % THIN == 0:
             kept.append(problem.probabilities(W))
     by_group = np.stack([g.mean(axis=0) for g in np.array_split(np.mean(kept, axis=0), 30)])
-    return (
-        by_group.mean(axis=0),
-        by_group.std(axis=0, ddof=1) / np.sqrt(30),
-        *importance(problem, w, S / 4.0, rng),
-    )
+    error = by_group.std(axis=0, ddof=1) / np.sqrt(30)
+    return by_group.mean(axis=0), error, *importance(problem, w, S / 4.0, rng)
 
 
 def importance(
@@ -243,15 +237,8 @@ def problems() -> Iterator[Any]:
     B = rng.standard_normal((6, 6))
     Phi = design(rng, 60, 2)
     k = np.argmax(Phi @ rng.normal(0, 1, (2, 3)) + rng.gumbel(size=(60, 3)), axis=1)
-    yield Problem(
-        "classes coupled by the prior",
-        "softmax",
-        Phi,
-        np.eye(3)[k],
-        rng.normal(0, 0.5, 6),
-        B @ B.T / 6 + np.eye(6),
-        design(rng, 20, 2),
-    )
+    name, mean, full = "classes coupled by the prior", rng.normal(0, 0.5, 6), B @ B.T / 6 + np.eye(6)
+    yield Problem(name, "softmax", Phi, np.eye(3)[k], mean, full, design(rng, 20, 2))
 
 
 def main() -> None:

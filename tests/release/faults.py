@@ -162,13 +162,9 @@ def other_model(file: File) -> None:
     """Give rows the probabilities that a model with other weights would have."""
     logit = file.columns["blr_logit_mean"] * 0.6 + 0.3
     late = 1 / (1 + np.exp(-logit))
-    early = (
-        "blr_p_early"
-        if np.corrcoef(file.columns["blr_p_early"], file.columns["blr_logit_mean"])[0, 1] < 0
-        else "blr_p_late"
-    )
-    other = "blr_p_late" if early == "blr_p_early" else "blr_p_early"
-    for name, values in ((early, 1 - late), (other, late)):
+    names = ["blr_p_early", "blr_p_late"]
+    falls = np.corrcoef(file.columns[names[0]], file.columns["blr_logit_mean"])[0, 1] < 0
+    for name, values in zip(names if falls else names[::-1], (1 - late, late), strict=True):
         file.columns[name] = values.astype(np.float32)
     p = np.stack([file.columns["blr_p_early"], file.columns["blr_p_late"]], axis=1)
     file.columns["blr_p_max"] = p.max(axis=1)
@@ -276,12 +272,8 @@ def left(data: Path) -> None:
 
 def of_the_last_release(file: File) -> None:
     """Put the values of the last release's file into the new one."""
-    before = File(
-        next(p for p in file.path.parents if (p / "models").is_dir())
-        / f"{file.path.suffix[1:]}-1"
-        / "survey"
-        / file.path.name
-    )
+    survey = next(p for p in file.path.parents if (p / "models").is_dir())
+    before = File(survey / f"{file.path.suffix[1:]}-1" / "survey" / file.path.name)
     file.columns = before.columns
     if not file.is_fits:
         file.nulls = before.nulls

@@ -57,12 +57,7 @@ def test_of_two_machines_that_publish_at_once_one_wins(
 
 
 def test_an_upload_that_is_killed_shows_no_half_release(
-    survey: Path,
-    tmp_path: Path,
-    s3: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    processes: Zygote,
-    says: Any,
+    survey: Path, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, processes: Zygote, says: Any
 ) -> None:
     """Killed when the store has some of the files, and more of them each time; then the same command goes on."""
     monkeypatch.chdir(tmp_path)

@@ -127,12 +127,9 @@ def test_bsplines_are_those_of_scipy(degree: int) -> None:
     x = np.concatenate([points[:-1], rng().uniform(-1.5, 2, size=50)])
     count = len(knots) - degree - 1
     splines = [ScipyBSpline(knots, unit, degree) for unit in np.eye(count)]
-    np.testing.assert_allclose(
-        spline_values(x, knots, degree), np.stack([s(x) for s in splines], axis=1), atol=1e-14
-    )
-    np.testing.assert_allclose(
-        spline_slopes(x, knots, degree), np.stack([s(x, 1) for s in splines], axis=1), atol=1e-12
-    )
+    values, slopes = (np.stack([s(x, order) for s in splines], axis=1) for order in (0, 1))
+    np.testing.assert_allclose(spline_values(x, knots, degree), values, atol=1e-14)
+    np.testing.assert_allclose(spline_slopes(x, knots, degree), slopes, atol=1e-12)
     # SciPy's half-open support leaves out the last knot; the closed interval is the limit from the left.
     np.testing.assert_allclose(spline_values(points[-1:], knots, degree), np.eye(count)[-1:], atol=1e-15)
 
@@ -166,14 +163,8 @@ def test_fourier_is_its_definition() -> None:
     X = features()
     basis = fit_basis("fourier", X, rng=rng(), frequencies=5, lengthscale=1.3)
     Z = basis.standardisation(X[:6])
-    twin = [
-        [
-            1,
-            *(np.cos(w @ z / 1.3) for w in basis.directions),
-            *(np.sin(w @ z / 1.3) for w in basis.directions),
-        ]
-        for z in Z
-    ]
+    phase = Z @ basis.directions.T / 1.3
+    twin = np.column_stack([np.ones(6), np.cos(phase), np.sin(phase)])
     np.testing.assert_allclose(basis(X[:6]) * np.array([1, *[5**0.5] * 10]), twin, atol=1e-12)
 
 
@@ -209,11 +200,7 @@ def test_weights_are_counts_of_rows() -> None:
     twice = fit_basis("principal", np.vstack([X, X[:5]]))
     weighted = fit_basis("principal", X, weight=np.r_[np.full(5, 2.0), np.ones(15)])
     np.testing.assert_allclose(weighted.components, twice.components, atol=1e-10)
-
-
-def test_directions_without_variance_are_left_out() -> None:
-    X = correlated()
-    doubled = fit_basis("principal", np.hstack([X, X[:, :1]]))
+    doubled = fit_basis("principal", np.hstack([X, X[:, :1]]))  # a direction without variance is left out
     assert doubled.n_functions == 1 + 4
 
 
@@ -285,11 +272,7 @@ def test_compiled_growth_equals_its_twin(
 @pytest.mark.parametrize("n", [5, 77])
 @pytest.mark.parametrize(
     ("options", "least", "most"),
-    [
-        ({"leaf": 1}, 65, 300),
-        ({"linear": True, "split": "best"}, 33, 64),
-        ({"boosted": True}, 2, 32),
-    ],
+    [({"leaf": 1}, 65, 300), ({"linear": True, "split": "best"}, 33, 64), ({"boosted": True}, 2, 32)],
 )
 def test_compiled_loops_equal_their_twin(
     options: dict[str, Any], least: int, most: int, n: int, monkeypatch: pytest.MonkeyPatch
@@ -401,11 +384,7 @@ def test_what_cannot_be_grown_is_refused(change: dict[str, Any], words: str) -> 
 def test_arrays_that_do_not_fit_together_are_refused() -> None:
     stored = forest(*rows()).to_dict()
     finite = np.zeros_like(stored["threshold"])
-    for name, wrong in (
-        ("child", stored["child"][::-1]),
-        ("threshold", finite),
-        ("value", stored["value"][1:]),
-        ("root", [10**6]),
-    ):
+    child, value = stored["child"][::-1], stored["value"][1:]
+    for wrong in ({"child": child}, {"threshold": finite}, {"value": value}, {"root": [10**6]}):
         with pytest.raises(ValueError, match="do not fit together"):
-            basis_from_dict({**stored, name: wrong})
+            basis_from_dict(stored | wrong)

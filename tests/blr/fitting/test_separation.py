@@ -29,12 +29,8 @@ def one_program(Phi: Matrix, t: Vector) -> str:
     some = linprog(-A.sum(axis=0), A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1))
     if -some.fun < 1e-7:
         return "none"
-    all_ = linprog(
-        np.r_[np.zeros(A.shape[1]), -1],
-        A_ub=np.c_[-A, np.ones(len(A))],
-        b_ub=np.zeros(len(A)),
-        bounds=(-1, 1),
-    )
+    cost, widened = np.r_[np.zeros(A.shape[1]), -1], np.c_[-A, np.ones(len(A))]
+    all_ = linprog(cost, A_ub=widened, b_ub=np.zeros(len(A)), bounds=(-1, 1))
     return "complete" if all_.x[-1] > 1e-7 else "quasi"
 
 
@@ -78,19 +74,12 @@ def test_more_columns_than_rows_are_separable() -> None:
     assert separation(rng.standard_normal((20, 50)), (np.arange(20) < 9).astype(float))[0] == "complete"
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_scales_do_not_matter(noise: tuple[Matrix, Vector], scale: float) -> None:
+def test_scales_collinear_and_empty_columns_do_not_matter(noise: tuple[Matrix, Vector]) -> None:
     Phi, t = noise
-    s = np.array([1.0, scale, 1.0, 1 / scale])
-    assert separation(Phi * s, t)[0] == "none"
-    assert separation(Phi * s, (Phi[:, 1] > 0).astype(float))[0] == "complete"
-
-
-def test_collinear_and_empty_columns_do_not_matter(noise: tuple[Matrix, Vector]) -> None:
-    Phi, t = noise
-    wide = np.column_stack([Phi, 2 * Phi[:, 1], np.zeros(200)])
-    assert separation(wide, t)[0] == "none"
-    assert separation(wide, (Phi[:, 1] > 0).astype(float))[0] == "complete"
+    scaled = [Phi * [1.0, scale, 1.0, 1 / scale] for scale in (1.0, 1e-12, 1e12)]
+    for X in (*scaled, np.column_stack([Phi, 2 * Phi[:, 1], np.zeros(200)])):
+        assert separation(X, t)[0] == "none"
+        assert separation(X, (Phi[:, 1] > 0).astype(float))[0] == "complete"
 
 
 def test_three_classes(noise: tuple[Matrix, Vector]) -> None:
@@ -103,12 +92,8 @@ def test_three_classes(noise: tuple[Matrix, Vector]) -> None:
     found = separation(Phi, np.eye(3)[np.where(Phi[:, 1] > 0.5, 2, rng.integers(0, 2, 200))], 3)
     assert found[:2] == ("quasi", ((0, 2), (1, 2)))
     assert separation(Phi, np.eye(3)[rng.integers(0, 3, 200)], 3)[0] == "none"
-
-
-def test_an_absent_class_is_separated(noise: tuple[Matrix, Vector]) -> None:
-    Phi, _ = noise
     found = separation(Phi, np.eye(4)[np.random.default_rng(1).integers(0, 3, 200)], 4)
-    assert found[0] == "quasi"
+    assert found[0] == "quasi"  # an absent class is separated
 
 
 def test_a_row_with_both_classes_overlaps_itself(noise: tuple[Matrix, Vector]) -> None:
@@ -160,14 +145,6 @@ def test_a_prior_that_outweighs_the_data_has_a_verdict(noise: tuple[Matrix, Vect
     assert q.trust.numbers["separation"] == 0
 
 
-def test_too_large_to_tell_says_so(noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch) -> None:
-    Phi, t = noise
-    monkeypatch.setattr(blr.fitting.newton, "_LARGEST_PROGRAM", 20)
-    rare = (np.arange(200) < 5).astype(float)
-    t[:5] = 1
-    assert separation(np.column_stack([Phi, rare]), t)[0] in {"unknown", "quasi"}
-
-
 def test_a_program_of_which_the_simplex_method_goes_in_circles_ends() -> None:
     # All margins meet at zero.  On these rows the simplex method of SciPy 1.17 never ends.
     rng = np.random.default_rng(31)
@@ -181,14 +158,16 @@ def test_a_program_of_which_the_simplex_method_goes_in_circles_ends() -> None:
     assert separation(basis(X), np.eye(3)[age], 3)[0] in {"none", "quasi"}
 
 
-def test_a_program_that_no_method_ends_is_unknown(
+def test_a_program_that_no_method_ends_or_that_is_too_large_is_unknown(
     noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Phi, t = noise
-    rare = (np.arange(200) < 5).astype(float)
     t[:5] = 1
-    with_rare = np.column_stack([Phi, rare])
+    with_rare = np.column_stack([Phi, np.arange(200) < 5])
     assert separation(with_rare, t)[0] == "quasi"
+    with monkeypatch.context() as patch:
+        patch.setattr(blr.fitting.newton, "_LARGEST_PROGRAM", 20)
+        assert separation(with_rare, t)[0] in {"unknown", "quasi"}
     monkeypatch.setattr(blr.fitting.newton, "_MOST_STEPS", 0)
     assert separation(with_rare, t)[0] == "unknown"
 
@@ -245,40 +224,22 @@ def columns() -> Matrix:
     return np.column_stack([np.ones(300), rng.standard_normal((300, 3))])
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_independent_columns_are_free(columns: Matrix | str, scale: float) -> None:
-    assert sum(map(len, found(columns * [1, scale, 1, 1 / scale]))) == 0
-
-
 @pytest.mark.parametrize(
     ("of", "twins"),
-    [
-        *(([0, 0, scale, 0], {2}) for scale in (1.0, 1e-12, 1e12)),
-        ([0, 1, 0, 2], {1, 3}),
-        ([7, 0, 0, 0], {0}),
-    ],
+    [*(([0, 0, scale, 0], {2}) for scale in (1.0, 1e-12, 1e12)), ([0, 1, 0, 2], {1, 3}), ([7, 0, 0, 0], {0})],
 )
 def test_a_combination_is_named_with_its_parts(columns: Matrix, of: list[float], twins: set[int]) -> None:
     ((column, others),) = found(np.column_stack([columns, columns @ of]))[1]
     assert {column, *others} == twins | {4}
 
 
-def test_empty_columns(columns: Matrix | str) -> None:
+def test_redundant_columns_are_counted(columns: Matrix) -> None:
+    def count(Phi: Matrix, weight: Vector | None = None) -> int:
+        return sum(map(len, found(Phi, weight)))
+
+    for scale in (1.0, 1e-12, 1e12):
+        assert count(columns * [1, scale, 1, 1 / scale]) == 0
+    assert count(columns + np.array([0, 1000, 0, 0])) == 0  # 1,000 plus or minus one is a narrow column
     assert found(np.column_stack([columns, np.zeros(300)]))[0] == (4,)
-
-
-def test_more_columns_than_rows() -> None:
-    rng = np.random.default_rng(0)
-    assert sum(map(len, found(rng.standard_normal((5, 20))))) == 15
-
-
-def test_a_far_offset_is_not_collinear(columns: Matrix | str) -> None:
-    """1,000 plus or minus one is a narrow column, not a constant."""
-    columns[:, 1] += 1000
-    assert sum(map(len, found(columns))) == 0
-
-
-def test_rows_without_weight_make_no_column_collinear(columns: Matrix | str) -> None:
-    weight = np.zeros(300)
-    weight[:3] = 1
-    assert sum(map(len, found(columns, weight))) == 1
+    assert count(np.random.default_rng(0).standard_normal((5, 20))) == 15
+    assert count(columns, (np.arange(300) < 3).astype(float)) == 1

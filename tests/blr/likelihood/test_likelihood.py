@@ -10,13 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from blr.arrays import Matrix, Vector
-from blr.gaussian import (
-    GaussianPrior,
-    class_cholesky,
-    class_precision,
-    exchangeable,
-    helmert,
-)
+from blr.gaussian import GaussianPrior, class_cholesky, class_precision, exchangeable, helmert
 from blr.likelihood.likelihoods import (
     LINKS,
     Bernoulli,

@@ -8,12 +8,7 @@ from scipy.special import expit
 
 import blr
 from blr.arrays import Matrix, Vector
-from blr.likelihood.likelihoods import (
-    Bernoulli,
-    Categorical,
-    MislabelledBernoulli,
-    MislabelledCategorical,
-)
+from blr.likelihood.likelihoods import Bernoulli, Categorical, MislabelledBernoulli, MislabelledCategorical
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability

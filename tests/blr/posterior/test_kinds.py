@@ -9,31 +9,14 @@ import pytest
 from scipy.special import gammaln
 
 import blr
-from blr.posterior.kinds import (
-    KINDS,
-    SampledPosterior,
-)
+from blr.posterior.kinds import KINDS, SampledPosterior
 from blr.posterior.variational import mean_shift
 from blr.shift import sandwich
 
 STORED = [
-    "kind",
-    "likelihood",
-    "mislabelled",
-    "classes",
-    "n_functions",
-    "n_effective",
-    "prior",
-    "solver_mean",
-    "solver_precision",
-    "log_likelihood",
-    "converged",
-    "n_iter",
-    "status",
-    "laplace",
-    "elbo",
-    "draws",
-    "trust",
+    *("kind", "likelihood", "mislabelled", "classes", "n_functions", "n_effective", "prior"),
+    *("solver_mean", "solver_precision", "log_likelihood", "converged", "n_iter", "status"),
+    *("laplace", "elbo", "draws", "trust"),
 ]
 NULL = {
     "laplace": {"laplace", "elbo", "draws"},
@@ -134,14 +117,8 @@ def test_the_gamma_integral_is_stirlings(a: float) -> None:
     ("density", "said"),
     [
         ((lambda z: z @ z, lambda z: 2 * z, lambda _: 2 * np.eye(1)), "no maximum near"),
-        (
-            (lambda z: -z @ z, lambda z: -2 * z, lambda _: [-2.0]),
-            r"the Hessian \(1, 1\); got \(1,\) and \(1,\)",
-        ),
-        (
-            (lambda _: np.nan, lambda z: -2 * z, lambda _: -2 * np.eye(1)),
-            "at the start .* the log density is nan",
-        ),
+        ((lambda z: -z @ z, lambda z: -2 * z, lambda _: [-2.0]), r"Hessian \(1, 1\); got \(1,\) and \(1,\)"),
+        ((lambda _: np.nan, lambda z: -2 * z, lambda _: -2 * np.eye(1)), "the log density is nan"),
         (
             (lambda z: -z @ z, lambda z: z / 0.0 * np.nan, lambda _: -2 * np.eye(1)),
             "a derivative is not finite",
