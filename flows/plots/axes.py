@@ -228,11 +228,6 @@ def png(image: NDArray[np.uint8]) -> bytes:
     )
 
 
-# The axes that reports draw into: SVG text for light and dark pages, without matplotlib.
-#
-# `SvgAxes` has the few methods of matplotlib's axes that the functions of this room call.  So each of them draws into
-# matplotlib's axes too, in a notebook, and a report needs no import of a second.  Sizes are in inches of 100 points.
-
 INCH: Final = 100
 """Points of the picture in an inch, so that texts of 12 points have the size of the page's small print."""
 DASHES: Final = {"--": "6 4", ":": "1.5 3"}
@@ -245,7 +240,11 @@ Ticks = tuple[list[float], list[str]]
 
 
 class SvgAxes:
-    """Axes in a box of a figure; methods and options are called as in matplotlib, and have its meaning."""
+    """Axes in a box of a figure, as SVG text for light and dark pages.
+
+    Methods and options are called as in matplotlib, and have its meaning: pictures draw into its axes too, in a
+    notebook, and a report needs no import of a second.  Sizes are in inches of 100 points.
+    """
 
     def __init__(
         self, size: tuple[float, float], panels: list[SvgAxes], box: tuple[float, float, float, float]
@@ -285,8 +284,8 @@ class SvgAxes:
         face = SURFACE if markerfacecolor == "none" else color
 
         def drawn(u: Floats, v: Floats) -> str:
-            drawn_line = f'<path d="{path(u, v)}" {pen} stroke-linejoin="round"/>' if line else ""
-            return drawn_line + (circles(u, v, markersize, color, face, alpha) if "o" in form else "")
+            along = f'<path d="{path(u, v)}" {pen} stroke-linejoin="round"/>' if line else ""
+            return along + (circles(u, v, markersize, color, face, alpha) if "o" in form else "")
 
         self._marks.append(lambda place: drawn(*place(px, py)))
         if label is not None:
@@ -307,8 +306,7 @@ class SvgAxes:
         self, x: ArrayLike, ymin: ArrayLike, ymax: ArrayLike, *, colors: str, linewidth: float = 1.4
     ) -> None:
         """Draw upright lines from `ymin` to `ymax`."""
-        px, low = self._take(x, ymin)
-        _, high = self._take(x, ymax)
+        (px, low), (_, high) = self._take(x, ymin), self._take(x, ymax)
 
         def drawn(place: Place) -> str:
             (u, bottom), (_, top) = place(px, low), place(px, high)

@@ -148,17 +148,12 @@ class TrainReport:
         }
 
 
-# The picture of a soft decision boundary: a classifier's probabilities over two of its features.
-#
-# The other features have their mean given these two, so that each node of the grid is a plausible object.
-# Shapes: N training rows, F features, K classes.
-
 NODES: Final = (41, 31)
 MOST_POINTS: Final = 800
 FEWEST_VALUES: Final = 10
 """Different values of a feature that make a good axis."""
-# The picture is wider than the bulk of the data by this share, to show how confidence decreases outside.
 MARGIN: Final = 0.3
+"""Share by which the picture is wider than the bulk of the data: it shows how confidence decreases outside."""
 
 
 def boundary_picture(
@@ -166,7 +161,8 @@ def boundary_picture(
 ) -> BoundaryPicture | None:
     """Return the picture over the two features that separate the classes most; None with fewer than two that vary.
 
-    Features of few values, as yes or no, come last.
+    The other features have their mean given these two, so that each node is a plausible object.  Features of few
+    values, as yes or no, come last.
     `X` (N, F) and `missing` are training rows, `labels` (N,) their class indices, `names` the features'.
     """
     telling = separation(X, missing, labels)
@@ -209,8 +205,7 @@ def separation(X: Floats, missing: Mask, labels: Places) -> Floats:
     objects have makes a poor axis.
     """
     share = np.zeros(X.shape[1])
-    for j in range(X.shape[1]):
-        known = ~missing[:, j]
+    for j, known in enumerate(~missing.T):
         values, classes = X[known, j], labels[known]
         if values.size and np.ptp(values) > 0:
             counts = np.bincount(classes)

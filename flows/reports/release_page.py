@@ -66,7 +66,7 @@ def _page(
         lead=f"{lead}; {compared}",
         made=made_words(made_now(), manifest.code_version),
         use=Answer(question="Can it be signed?", short=short, level=level),
-        four=[_answer(checked, kind) for kind in QUESTIONS],
+        four=[_answer(checked, *question) for question in QUESTIONS.items()],
         parts=(),
         pictures=tuple(_pictures(profile, before)),
         lacking="" if profile.cells else "Positions are not known, so there are no maps.",
@@ -86,7 +86,7 @@ def _page(
 LEVELS: Mapping[str, Level] = {"stop": "bad", "look": "care", "pass": "good"}
 
 
-def _answer(checked: Checked, kind: str) -> Answer:
+def _answer(checked: Checked, kind: str, question: str) -> Answer:
     """Return the answer to a question, from the checks of a kind; the worst come first."""
     found = [c for c in checked.checks if c.kind == kind]
     bad = [c for c in found if c.verdict != "pass"]
@@ -96,7 +96,7 @@ def _answer(checked: Checked, kind: str) -> Answer:
     elif kind == "differences":
         short = f"{checked.class_changed:,} of {checked.compared:,} objects have another class."
     findings = [Finding(what=_sentence(c).rstrip("."), level=LEVELS[c.verdict]) for c in (bad or found)[:4]]
-    return Answer(question=QUESTIONS[kind], short=short, level=level, findings=tuple(findings))
+    return Answer(question=question, short=short, level=level, findings=tuple(findings))
 
 
 def _sentence(check: Check) -> str:
@@ -127,8 +127,6 @@ def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
 
 
 def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
-    if not checked.compared:
-        return ()
     moves = ((t["was"] or "none", t["now"] or "none", f"{t['objects']:,}") for t in checked.transitions[:20])
     why = ((cause, f"{n:,}") for cause, n in checked.attributed.items())
     first = (
@@ -141,7 +139,7 @@ def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
         ReportTable.of("What changed them", "cause | > objects", why, note=note),
         ReportTable.of("Objects whose probability changed most", "file | row | was | is | > by", first),
     )
-    return ((f"Changes since release {checked.last}", tables),)
+    return ((f"Changes since release {checked.last}", tables),) if checked.compared else ()
 
 
 def _numbers(checked: Checked) -> tuple[ReportTable, ...]:

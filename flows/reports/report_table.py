@@ -96,10 +96,8 @@ def named(classes: Sequence[str]) -> str:
     return f"{len(classes)} classes ({', '.join(classes[:3])} and {len(classes) - 3} more)"
 
 
-# A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
-#
-# Rich narrows columns of texts first, down to one letter.  This module breaks headings of numbers between words first.
-# It breaks texts between words only after that, since texts name the rows.
+# Rich narrows columns of texts first, down to one letter.  Here headings of numbers are broken between words first, and
+# texts only after that, since they name the rows; no cell is cut.
 
 BOLD = Style(bold=True)
 LEAST_TEXT = 12

@@ -307,10 +307,7 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> lis
     return texts
 
 
-# A stratified random sample of annotated catalogues, in two passes and bounded memory.
-#
-# The first pass counts classes by their probability and finds the strata; the second counts the strata, and keeps of
-# each the objects with the smallest random numbers.  Shapes: K classes, G levels, H strata, n rows.
+# Two passes over the catalogues: one finds the strata, one draws.  Shapes: K classes, G levels, H strata, n rows.
 
 PER_STRATUM = 16
 """Objects of a stratum on average, from which follows how many strata there are."""

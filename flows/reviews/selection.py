@@ -1,4 +1,8 @@
-"""The objects that a person should see: the doubtful ones, the unlike ones, and as many as a budget allows."""
+"""The objects that a person should see: the doubtful ones, the unlike ones, and as many as a budget allows.
+
+The highest mutual information alone collects outliers and noise.  A draw in proportion to it, whose inclusion
+probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows, D dimensions, H strata.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +42,6 @@ from flows.reviews._lists import (
 from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
 
-# Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.
-#
-# Shapes: n rows, D dimensions.
-
 SEARCHED = 100_000
 """Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
 AT_ONCE = 1024
@@ -51,7 +51,7 @@ SPARE = 10
 
 
 class OutlierSearch:
-    """The objects most unlike all labelled ones; of near-duplicates one alone.
+    """The objects most unlike all labelled ones, such as new types and artefacts; of near-duplicates one alone.
 
     First `sample` all rows, then `add` them.
     """
@@ -115,12 +115,6 @@ def apart(points: Floats, radius: float, most: int) -> Places:
     return np.array(chosen, dtype=np.intp)
 
 
-# The objects of a review's budget: drawn where labels help most, spread over the features, each with its weight.
-#
-# Two passes.  The first adds up mutual information by stratum; the second draws a pool of bounded size in proportion to
-# it, of which `blr.census.spread` draws the list.  Shapes: n rows, D dimensions, H strata.
-
-
 POOL, POOL_OF_ONE = 10_000, 20
 """Objects in the pool: so many, or so many for each that is wanted."""
 NEAR = 0.05
@@ -141,6 +135,11 @@ Drawn = tuple[list[ListedObject], list[ListedObject], int, tuple[str, ...]]
 def _budget_drawn(
     tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space | None
 ) -> Drawn:
+    """Return objects that are drawn where labels help most, and spread over the features.
+
+    The first pass adds up mutual information by stratum; the second draws a pool of bounded size in proportion to it,
+    of which `blr.census.spread` draws the list.
+    """
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
     by, bins = _bins(tables, labelled, request, rng)
     spaces: Sequence[Space | None] = [None] * len(tables)
@@ -210,10 +209,10 @@ def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
     quota = np.zeros(len(count), dtype=np.intp)
     left = min(budget, int(count.sum()))
     while left:
-        free = np.flatnonzero(quota < count)
-        share = max(left // len(free), 1)
         # What cannot be shared equally goes to the strata of most rows.
-        for h in free[np.argsort(-count[free], kind="stable")].tolist():
+        free = [h for h in np.argsort(-count, kind="stable").tolist() if quota[h] < count[h]]
+        share = max(left // len(free), 1)
+        for h in free:
             more = min(share, int(count[h] - quota[h]), left)
             quota[h] += more
             left -= more
@@ -244,8 +243,8 @@ def _drawn_within(
     if not pool:
         return []
     size, first, points, stratum = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    # Rows without a name are objects of their own.
     objects = [(rows, i) for rows in pool for i in range(len(rows.names))]
+    # Rows without a name are objects of their own.
     names = [str(rows.names[i]) or f"\0{k}" for k, (rows, i) in enumerate(objects)]
     _, groups = np.unique(names, return_inverse=True)
     row, probability, _ = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
@@ -253,11 +252,6 @@ def _drawn_within(
     drawn = zip(row[order].tolist(), probability[order].tolist(), strict=True)
     return [rows.listed(i, how="drawn", weight=1 / p) for k, p in drawn for rows, i in [objects[k]]]
 
-
-# Choose objects of annotated catalogues for a human look: a budget, or the least certain of those flagged.
-#
-# The highest mutual information alone collects outliers and noise; a draw in proportion to it, whose inclusion
-# probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows.
 
 UNKNOWN = (
     "the list may contain objects that have a label, since the folder has no names of labelled objects; "
