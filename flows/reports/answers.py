@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 
 from blr.calibration import share_interval
-from catalogs.errors import counted
+from catalogs.errors import brief, counted
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, ModelDescription, TrustSummary
 from flows.reports.data import NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
@@ -225,6 +225,16 @@ def odd_answer(findings: Sequence[Finding], nothing: str) -> Answer:
     )
 
 
+MOST_LABELS: Final = 5
+
+
+def first_labels(counts: Mapping[str, int]) -> str:
+    """Return the most frequent labels and their counts; a stored model has them in the order of their names."""
+    order = sorted(counts.items(), key=lambda label: (-label[1], label[0]))
+    shown = [f"{brief(name)} ({count:,})" for name, count in order[:MOST_LABELS]]
+    return ", ".join([*shown, *["…"] * (len(order) > MOST_LABELS)])
+
+
 def begun_small(text: str) -> str:
     """Return a sentence as it goes on another one."""
     text = plain_end(text)
@@ -236,7 +246,6 @@ def plain_end(text: str) -> str:
     return text.rstrip(" .")
 
 
-MOST_LABELS: Final = 5
 MOST_SUSPECTS: Final = 2
 """Suspects that are named, in the order of the catalogue's columns."""
 MOST_LINES: Final = 10
@@ -274,14 +283,11 @@ def _holds(report: TrainReport) -> Answer:
     reasons = []
     if leaks:
         reasons.append(f"features may give the class away ({'; '.join(leaks)})")
-        findings.append(
-            Finding(
-                what=f"The features use {'; and '.join(leaks.values())}",
-                level="care",
-                advice="Leave such a column out, unless the objects to classify have it too, measured without knowing "
-                "the class.",
-            )
+        what = f"The features use {'; and '.join(leaks.values())}"
+        advice = (
+            "Leave such a column out, unless it is measured alike, and without the class, for all objects."
         )
+        findings.append(Finding(what=what, level="care", advice=advice))
     target, told_apart = shift.target, shift.auc_low is not None and shift.auc_low > TOLD_APART
     if target is None:
         short = "Not known: the training compared no catalogue to classify; name one under [target] that can be read."
@@ -316,12 +322,8 @@ def _odd(model: ModelDescription) -> Iterator[Finding]:
     left = model.training
     if left.other_labels:
         n = sum(left.other_labels.values())
-        # The most frequent first: a stored model has them in the order of their names.
-        order = sorted(left.other_labels.items(), key=lambda label: (-label[1], label[0]))
-        shown = ", ".join(f"{name} ({count:,})" for name, count in order[:MOST_LABELS])
-        more = ", …" if len(order) > MOST_LABELS else ""
         yield Finding(
-            what=f"{_without(n, 'a label that belongs to no class')}: {shown}{more}",
+            what=f"{_without(n, 'a label that belongs to no class')}: {first_labels(left.other_labels)}",
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
             advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
             short=f"labels of no class ({counted(n, 'object')})",

@@ -97,12 +97,13 @@ def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
         # Of the others, these are no more known to be unlike than that their features drifted.
         others = four if odd_features else (*four[:3], Answer(question="", short="", level="good"))
         rest = use_answer(others, "yes.").short
-        use = Answer(
-            question=use.question,
-            short=f"{beyond.short}. For the others: {begun_small(rest)}.",
-            level="bad",
-        )
-    return (use, *four, _counts(found), _odd(report), _look(report.objects))
+        use = replace(use, short=f"{beyond.short}. For the others: {begun_small(rest)}.", level="bad")
+    look = "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
+    if report.objects:
+        look = f"{counted(len(report.objects), 'object')} without a label that would teach the model most. "
+        look += "`blr review --budget` draws such."
+    look_at = Answer(question="What should I look at?", short=look)
+    return (use, *four, _counts(found), _odd(report), look_at)
 
 
 def trusted_in_part(found: Counts) -> str:
@@ -175,14 +176,6 @@ def _odd(report: ClassificationReport) -> Answer:
     findings += [Finding(what=plain_end(words), level="care", short="odd files") for words in report.repeats]
     findings += strange_findings(report.summary)
     return odd_answer(findings, "Nothing: every file was annotated, and no object is odd.")
-
-
-def _look(objects: Sequence[NotableObject]) -> Answer:
-    short = "No object is named: none without a label is doubtful, or catalog.id names no column of this catalogue."
-    if objects:
-        short = f"{counted(len(objects), 'object')} without a label that would teach the model most. "
-        short += "`blr review --budget` draws such."
-    return Answer(question="What should I look at?", short=short)
 
 
 REPORT: Final = "report.html"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source, count_changes
-from catalogs.errors import brief, counted
-from flows.reports.answers import Finding, Level, begun_small, plain_end
+from catalogs.errors import counted
+from flows.reports.answers import Finding, Level, begun_small, first_labels, plain_end
 from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
 from flows.runs.manifest import FolderStatus
 from flows.runs.results import (
@@ -62,15 +62,11 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
 def _other_label_words(census: Census) -> Iterator[str]:
     """Yield what the counts do with objects like those whose label is of no class; nothing without such labels."""
     if census.other_labels:
-        n = sum(census.other_labels.values())
-        order = sorted(census.other_labels.items(), key=lambda label: (-label[1], label[0]))
-        shown = ", ".join(f"{brief(name)} {count:,}" for name, count in order[:MOST_LABELS])
-        more = ", …" if len(order) > MOST_LABELS else ""
-        have = "has a label" if n == 1 else "have labels"
-        yield (
-            f"{counted(n, 'object')} of the labelled catalogue {have} of no class ({shown}{more}); the counts take "
-            "objects like them for one of the classes"
+        n, shown = sum(census.other_labels.values()), first_labels(census.other_labels)
+        have = (
+            f"{counted(n, 'object')} of the labelled catalogue {'has a label' if n == 1 else 'have labels'}"
         )
+        yield f"{have} of no class, {shown}; the counts take objects like them for one of the classes"
 
 
 def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:
@@ -149,8 +145,6 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
 
 CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many such objects."
 """What to do about labels of no class."""
-MOST_LABELS = 5
-"""Labels of no class that are named, the most frequent first."""
 SHOWN_IN_BINS = 0.5
 """Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
 NOTHING_KNOWN = 0.9
@@ -204,9 +198,8 @@ def census_findings(census: Census) -> Iterator[Finding]:
     reasons = _reasons(census)
     for source, assumes, reason, names in reasons:
         of = "" if len(reasons) == 1 else f" of {', '.join(names)}"
-        basis = {"audit": "an audit", "labels": "labels of the training"}.get(
-            source, f'the model, assuming "{assumes}"'
-        )
+        known = {"audit": "an audit", "labels": "labels of the training"}
+        basis = known.get(source, f'the model, assuming "{assumes}"')
         said = f"are from {basis}: {plain_end(reason)}"
         level: Level = "care" if census.contradicted and source == "model" else "plain"
         if source == "cannot be said":

@@ -59,9 +59,7 @@ def template(name: str) -> Any:
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
 MOST_ROWS: Final = 6
-"""Rows of a confusion matrix on the first screen; one of more rows stands below it."""
-MOST_PAIRS: Final = 6
-"""Pairs of classes in the picture that stands for a confusion matrix of many."""
+"""Rows of a confusion matrix on the first screen; for one of more rows, so many pairs of classes stand there."""
 MOST_GROWN: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
 TOP: Final = {"width": 4.2, "height": 1.75}
@@ -120,7 +118,7 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
 
 def _overlap(model: ModelDescription, counts: NDArray[np.int64]) -> Picture:
     off = counts - np.diag(np.diag(counts))
-    order = np.argsort(-off, axis=None, kind="stable")[:MOST_PAIRS]
+    order = np.argsort(-off, axis=None, kind="stable")[:MOST_ROWS]
     pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
     names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
     share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]

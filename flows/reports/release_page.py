@@ -30,11 +30,22 @@ def release_documents(
     """Return the report and the documents that a reader of the release needs, without knowing blr, by file name."""
     size = f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
     lead = f"{size}, classified by {model.label}"
+    citation = f"""cff-version: 1.2.0
+type: dataset
+message: If you use this release, please cite it.
+title: {json.dumps(checked.name)}
+version: {json.dumps(checked.version)}
+date-released: {checked.checked[:10]}
+identifiers:
+  - type: other
+    value: sha256:{checked.digest}
+    description: digest of the content
+"""
     return {
         "report.html": _page(manifest, model, checked, profile, before, lead),
         "README.md": _readme(checked, profile, lead),
         "KNOWN_ISSUES.md": _issues(checked),
-        "CITATION.cff": _citation(checked),
+        "CITATION.cff": citation,
         "provenance.json": json.dumps(_provenance(manifest, model, checked), indent=1) + "\n",
     }
 
@@ -180,20 +191,6 @@ def _issues(checked: Checked) -> str:
     found = [f"- **{c.verdict}**, {_sentence(c)}" for c in checked.checks if c.verdict != "pass"]
     said = "\n".join(found) or "The checks found none."
     return f"# Known issues of {checked.name} {checked.version}\n\n{said}\n"
-
-
-def _citation(checked: Checked) -> str:
-    return f"""cff-version: 1.2.0
-type: dataset
-message: If you use this release, please cite it.
-title: {json.dumps(checked.name)}
-version: {json.dumps(checked.version)}
-date-released: {checked.checked[:10]}
-identifiers:
-  - type: other
-    value: sha256:{checked.digest}
-    description: digest of the content
-"""
 
 
 def _provenance(manifest: Manifest, model: Model, checked: Checked) -> dict[str, object]:

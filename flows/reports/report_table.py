@@ -34,9 +34,7 @@ class ReportTable:
     def __post_init__(self) -> None:
         """Raise ValueError where a heading is there twice: in Prefect's tables, a row is a dict by heading."""
         if len(set(self.columns)) < len(self.columns):
-            raise ValueError(
-                f"got a table '{self.title}' with the headings {self.columns}, expected each once"
-            )
+            raise ValueError(f"got a table '{self.title}' with headings {self.columns}, expected each once")
 
     @classmethod
     def of(cls, title: str, columns: str, rows: Iterable[Iterable[str]], **words: Any) -> ReportTable:

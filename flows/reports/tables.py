@@ -96,10 +96,7 @@ TERMS = (
     ("Occam factor", "the part of the evidence that a candidate pays for its freedom"),
     ("BIC", "a rough estimate of the evidence, from the best weights and their number"),
     ("approximation", "the Gaussian that stands for what the labels leave open about the weights"),
-    (
-        "shift norm",
-        "how far the weights' mean is from the best weights, in standard deviations; small is good",
-    ),
+    ("shift norm", "how far the mean weights are from the best ones, in standard deviations; small is good"),
     ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
     ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
     ("slope", "of calibration: 1 where probabilities are those seen, below 1 too sure, above 1 too cautious"),

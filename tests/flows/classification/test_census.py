@@ -87,7 +87,9 @@ def test_labels_of_no_class_are_said(classified: Path, make: SimpleNamespace) ->
     trained = make.survey()
     others = int(np.sum((trained["hubble"] == "S?") & (trained["type"] == "G")))
     assert summary(classified / "out")["other_labels"] == {"S?": others}
-    words = f"{others} objects of the labelled catalogue have labels of no class (S? {others}); the counts take objects"
+    words = (
+        f"{others} objects of the labelled catalogue have labels of no class, S? ({others}); the counts take"
+    )
     assert (classified / "out" / "report.html").read_text().count(words) == 1
 
 
