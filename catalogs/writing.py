@@ -109,9 +109,8 @@ def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) ->
 
 def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
     """Return about how many bytes a row of those columns takes."""
-    return sum(
-        cell_bytes(c.datatype, (isinstance(c, NewColumn) and c.width) or UNSIZED_TEXT) for c in columns
-    )
+    widths = ((c, isinstance(c, NewColumn) and c.width) for c in columns)
+    return sum(cell_bytes(c.datatype, width or UNSIZED_TEXT) for c, width in widths)
 
 
 def make_folder(folder: Path) -> None:

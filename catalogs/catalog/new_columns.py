@@ -165,9 +165,8 @@ def selected_column(class_name: str, prefix: str) -> NewColumn:
 
 
 def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
-    spread = (
-        "of the logit" if binary else "of the logit contrast between two classes: the largest of all pairs"
-    )
+    contrast = "of the logit contrast between two classes: the largest of all pairs"
+    spread = "of the logit" if binary else contrast
     rows = [
         ("p_max", pa.float32(), PROBABILITY, "the largest of the moderated probabilities"),
         ("logit_mean", pa.float32(), "stat.value", "posterior mean of the logit"),

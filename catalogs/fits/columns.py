@@ -352,7 +352,10 @@ def heap_cells(source: Source, table: Table, column: FitsColumn, descriptors: np
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(raw)]
         return trimmed(pa.Array.from_buffers(pa.binary(), len(counts), buffers))
     if column.code == "X":
-        flat = array_of(_bits(raw, counts, sizes), pa.bool_())
+        whole = bits(raw.reshape(1, -1), raw.size * 8).reshape(-1)
+        # The bits of all cells one after another: each cell began with a whole byte.
+        shifts = np.repeat(8 * (np.cumsum(sizes) - sizes) - (np.cumsum(counts) - counts), counts)
+        flat = array_of(whole[shifts + np.arange(len(shifts))], pa.bool_())
     else:
         stored = raw.view(STORED[column.code])
         flat = elements(column, stored.astype(stored.dtype.newbyteorder("=")))
@@ -389,11 +392,3 @@ def _gather(source: Source, heap: int, places: Integers, sizes: Integers) -> Byt
     for place, size, end in zip(places.tolist(), sizes.tolist(), ends.tolist(), strict=True):
         source.fill(raw[end - size : end], heap + place)
     return raw
-
-
-def _bits(raw: Bytes, counts: Integers, sizes: Integers) -> npt.NDArray[np.bool_]:
-    """Return the bits of all cells one after another; each cell began with a whole byte."""
-    flat = bits(raw.reshape(1, -1), raw.size * 8).reshape(-1)
-    starts = 8 * (np.cumsum(sizes) - sizes)
-    shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    return flat[shifts + np.arange(len(shifts))]

@@ -241,18 +241,15 @@ class FitsField:
 
     def losses(self) -> list[str]:
         """Return what of the column does not survive."""
-        lost = [self.conversion] if self.conversion else []
-        if self.element in FLOATS and self.nulls:
-            lost.append("nulls become NaN")
-        if self.is_text and self.nulls:
-            lost.append("nulls become empty text")
-        if self.variable and self.null_cells:
-            lost.append("null lists become empty ones")
-        if self.escaped:
-            lost.append("characters beyond ASCII are written as backslash escapes")
-        if self.is_text and self.blanks:
-            lost.append("spaces at the end of text are lost")
-        return lost
+        lost = {
+            self.conversion: self.conversion,
+            "nulls become NaN": self.element in FLOATS and self.nulls,
+            "nulls become empty text": self.is_text and self.nulls,
+            "null lists become empty ones": self.variable and self.null_cells,
+            "characters beyond ASCII are written as backslash escapes": self.escaped,
+            "spaces at the end of text are lost": self.is_text and self.blanks,
+        }
+        return [what for what, is_lost in lost.items() if is_lost]
 
     @property
     def heap_bytes(self) -> int:

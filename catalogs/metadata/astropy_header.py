@@ -47,19 +47,9 @@ class YamlError(ValueError):
 
 
 def read_yaml(text: str | bytes, tagged: Tagged = lambda _tag, value: value) -> Any:
-    """Return the value of a YAML text.
+    """Return the value of a text of one document; `YamlError` where it is not YAML, too deep or too long.
 
-    Parameters
-    ----------
-    text
-        One document.
-    tagged
-        Makes a value of a tag, and of what is tagged: a text, a list or a mapping.  By default tags are ignored.
-
-    Raises
-    ------
-    YamlError
-        If the text is not YAML, too deep or too long, or refers to something that is not complete.
+    `tagged` makes a value of a tag, and of the text, list or mapping that is tagged.  By default tags are ignored.
     """
     try:
         events = iter(yaml.parse(text, Loader=SafeLoader))
@@ -347,9 +337,8 @@ def _columns_in(lines: Sequence[str]) -> tuple[int, int]:
     if "datatype:" not in lines:
         raise EcsvHeaderError("no 'datatype:' in the header")
     first = lines.index("datatype:") + 1
-    return first, next(
-        (i for i in range(first, len(lines)) if not lines[i].startswith(("-", " "))), len(lines)
-    )
+    others = (i for i in range(first, len(lines)) if not lines[i].startswith(("-", " ")))
+    return first, next(others, len(lines))
 
 
 def entry_line(column: Column | NewColumn) -> str:

@@ -415,9 +415,8 @@ def fits(struct: Struct, known: Known) -> bool:
 def key_values(metadata: Struct) -> dict[str, str]:
     """Return the key-value metadata; a key without a value has an empty one."""
     pairs = metadata.list(KEY_VALUES)
-    return {
-        p.get(KEY).decode("utf-8", "replace"): p.get(VALUE, b"").decode("utf-8", "replace") for p in pairs
-    }
+    words = ((p.get(KEY), p.get(VALUE, b"")) for p in pairs)
+    return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in words}
 
 
 def shifted(column: Struct, shift: int) -> Struct:

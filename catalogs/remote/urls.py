@@ -230,9 +230,8 @@ def shown(url: str) -> str:
 
 def scrubbed(text: str) -> str:
     """Return a text in which every URL is as it may be shown, and so is what has a query and looks like a path."""
-    return QUERY.sub(
-        "?...", IN_TEXT.sub(lambda match: shown(re.sub(r"(?<=[ps]):/(?!/)", "://", match[0])), text)
-    )
+    text = IN_TEXT.sub(lambda match: shown(re.sub(r"(?<=[ps]):/(?!/)", "://", match[0])), text)
+    return QUERY.sub("?...", text)
 
 
 def file_name(url: str) -> str:

@@ -225,11 +225,10 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
             f"{path} holds no line of data; expected a line of column names, then rows, in its first "
             f"{HEAD_BYTES >> 10} kB: fetch it again, or write a table of very many columns as Parquet"
         )
-    delimiter = max(
-        DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
-    )
-    if len(rows) > 1 and common_width([texts[i] for i in rows], delimiter) == 1:
-        require_described([texts[i] for i in rows], path)
+    lines = [texts[i] for i in rows]
+    delimiter = max(DELIMITERS, key=lambda d: (common_width(lines, d), -DELIMITERS.index(d)))
+    if len(rows) > 1 and common_width(lines, delimiter) == 1:
+        require_described(lines, path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
     if any(map(is_value, first)):
         found = commented_names(texts[:header], len(first), lambda line: fields(line, delimiter))

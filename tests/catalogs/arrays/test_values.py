@@ -75,11 +75,8 @@ def test_text(kind: str) -> None:
     assert values.tolist() == ["a", ""]
 
 
-def test_bytes_that_are_no_utf8() -> None:
+def test_text_vectors_and_bytes_that_are_no_utf8() -> None:
     assert column_values(pa.array([b"\xe9", b"b"])).tolist() == ["é", "b"]
-
-
-def test_text_vectors() -> None:
     values = column_values(pa.array([["a", "b "], None], pa.list_(pa.string(), 2)))
     assert values.tolist() == [["a", "b"], ["", ""]]
 
@@ -91,12 +88,9 @@ def test_large_nullable_integers_are_masked_not_rounded() -> None:
     assert values.mask.tolist() == [False, True]
 
 
-def test_lists_of_different_lengths_are_refused() -> None:
+def test_lists_of_different_lengths_and_structs_are_refused() -> None:
     with pytest.raises(ExpressionError, match="'epochs' holds lists of 1 to 2 elements"):
         column_values(pa.array([[1], [1, 2]]), name="epochs")
-
-
-def test_structs_are_refused() -> None:
     with pytest.raises(ExpressionError, match="'s' holds struct"):
         column_values(pa.array([{"a": 1}]), name="s")
 

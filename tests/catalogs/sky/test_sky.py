@@ -170,6 +170,7 @@ def test_magnitudes() -> None:
     np.testing.assert_allclose(p.magnitude(1.0, p.ZERO_POINT["nJy"]), 31.4)
     np.testing.assert_allclose(p.magnitude(3631.0, p.ZERO_POINT["Jy"]), 0.0, atol=1e-3)
     np.testing.assert_array_equal(p.magnitude([0.0, -1.0, NAN]), [NAN] * 3)
+    np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])
 
 
 def test_magnitude_errors() -> None:
@@ -288,14 +289,8 @@ def test_more_places_than_are_kept_are_estimated() -> None:
         counter.add(ra[part], dec[part])
     assert len(counter._key) <= 4000
     assert counter.near_another == pytest.approx(20_000, rel=0.1)
-
-
-def test_all_rows_at_one_place_cost_nothing() -> None:
+    # All rows at one place cost nothing.
     counter = NeighbourCounter(capacity=100)
     for _ in range(3):
         counter.add(np.zeros(50_000), np.zeros(50_000))
     assert counter.near_another == 150_000
-
-
-def test_a_flux_is_divided_by_what_gets_through() -> None:
-    np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])

@@ -386,14 +386,10 @@ def test_a_line_without_an_end(tmp_path: Path, start: str) -> None:
         catalogs.open(path)
 
 
-def test_a_field_above_the_usual_limit(tmp_path: Path) -> None:
+def test_a_field_above_the_usual_limit_and_a_line_of_names_beyond_the_head(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text(f"id,region\nx,{'7 ' * 90_000}\ny,2\n")
     assert catalogs.open(path).n_rows == 2
-
-
-def test_a_line_of_names_beyond_the_head(tmp_path: Path) -> None:
-    path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{i}" for i in range(50_000)) + "\n" + ",".join("1" * 50_000) + "\n")
     with pytest.raises(CatalogError, match=r"no line of data; .* very many columns as Parquet"):
         catalogs.open(path)
