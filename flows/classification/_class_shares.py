@@ -286,23 +286,22 @@ def _learnt(
 
 def selection_entries(selections: Selections) -> Mapping[str, str]:
     """Return the entries of a file's metadata on the columns of selections."""
-    if not selections:
-        return {}
-    return {f"threshold_{name}": _words(*one) for name, one in selections.items()} | {
-        "thresholds_from": "labelled rows that the model has not seen, at these class shares; probabilities at those "
-        "of the training"
-    }
-
-
-def _words(column: SelectedColumn, of: Selection) -> str:
-    draws = of.purity if column.stated.split()[0] == "purity" else of.completeness
-    low, high = of.interval(draws)
-    if column.threshold is not None:
-        rule = f"p of {column.class_name} >= {column.threshold!r}"
-    else:
-        every = Bins.between(column.by, column.edges).names
-        listed = (f"{name}: {column.thresholds.get(name, 'none')!r}" for name in every)
-        rule = f"p of {column.class_name} >= its bin's, {'; '.join(listed)}".replace(
-            "'none'", "none selected"
+    entries = {}
+    for key, (column, of) in selections.items():
+        draws = of.purity if column.stated.startswith("purity") else of.completeness
+        low, high = of.interval(draws)
+        least = repr(column.threshold)
+        if column.threshold is None:
+            bins = Bins.between(column.by, column.edges).names
+            least = "its bin's, " + "; ".join(
+                f"{b}: {column.thresholds.get(b, 'none selected')}" for b in bins
+            )
+        entries[f"threshold_{key}"] = (
+            f"p of {column.class_name} >= {least}, for {column.stated}; expected {draws.mean():.4f} "
+            f"({low:.4f} to {high:.4f}, 95 %)"
         )
-    return f"{rule}, for {column.stated}; expected {draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"
+    if selections:
+        entries["thresholds_from"] = (
+            "labelled rows that the model has not seen, at these class shares; probabilities at those of the training"
+        )
+    return entries

@@ -135,6 +135,10 @@ def census_bins(
     if counted.assumes == "features":
         asked, selected = CensusAsked(), {}
     stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
+    joined = {  # a column has its own bins
+        c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, key, by_bin in stated[c] if not key)
+        for k, c in enumerate(model.classes)
+    }
     return CensusBins(
         by=by.text,
         reason=REASON,
@@ -143,13 +147,7 @@ def census_bins(
             for b, name in enumerate(bins.names)
             if shares.n_objects[b] or shares.n_labelled[b]
         ),
-        selections={
-            c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, by_bin in own)
-            for k, c in enumerate(model.classes)
-            if (
-                own := [(text, by_bin) for text, key, by_bin in stated[c] if not key]
-            )  # a column has its own bins
-        },
+        selections={c: own for c, own in joined.items() if own},
     )
 
 
@@ -373,9 +371,9 @@ def _census(
                 source="labels" if counted.of_labels else "model",
                 assumes=counted.assumes,
                 reason=counted.reason,
+                # The completeness among biased labels is not that of the target.
                 selections=()
-                if counted.assumes
-                == "features"  # The completeness among biased labels is not that of the target.
+                if counted.assumes == "features"
                 else tuple(_selections(k, model, counted.parts, target, asked, selected)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
@@ -431,7 +429,12 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
         census = folder_census(model, stored.folder, out, manifest.outputs, asked=asked, selected=selected)
         report = None
         if not dry_run:
-            _check_no_audit(out)
+            known = read_document(Summary, out / SUMMARY).census
+            if known is not None and any(c.source == "audit" for c in known.classes.values()):
+                raise OutputFolderError(
+                    f"{out / SUMMARY}: got a census from an audit, which the model's census would replace; print the "
+                    "model's census with --dry-run, or read it in audit.json"
+                )
             with exclusive(out):
                 if annotated_manifest(out) != manifest:
                     raise OutputFolderError(
@@ -489,16 +492,6 @@ def table_census(
         asked=asked,
         selected={},
     )
-
-
-def _check_no_audit(out: Path) -> None:
-    """Raise OutputFolderError where the folder has counts from an audit, which the model's must not replace unasked."""
-    known = read_document(Summary, out / SUMMARY).census
-    if known is not None and any(c.source == "audit" for c in known.classes.values()):
-        raise OutputFolderError(
-            f"{out / SUMMARY}: got a census from an audit, which the model's census would replace; print the "
-            "model's census with --dry-run, or read it in audit.json"
-        )
 
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAsked:

@@ -238,19 +238,17 @@ class Scorer:
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
         """Return the scorer of a model for the target catalogue, flags and prefix of a specification."""
-        flags = specification.flags
-        classifier = replace(
-            with_shares(model, specification),
-            low_confidence=flags.low_confidence,
-            close_call=flags.close_call,
+        flags, output = specification.flags, specification.output
+        classifier = with_shares(model, specification)
+        classifier = replace(classifier, low_confidence=flags.low_confidence, close_call=flags.close_call)
+        reader, selections = target_reader(specification, model.features), selections_of(model, specification)
+        with_sets, selected = (
+            output.sets is not None,
+            [column.class_name for column, _ in selections.values()],
         )
-        reader = target_reader(specification, model.features)
-        output, selections = specification.output, selections_of(model, specification)
-        selected = [column.class_name for column, _ in selections.values()]
-        prefix = output.prefix
         try:
             columns = standard_columns(
-                model.classes, prefix, columns=output.columns, sets=output.sets is not None, selected=selected
+                model.classes, output.prefix, columns=output.columns, sets=with_sets, selected=selected
             )
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
@@ -260,7 +258,7 @@ class Scorer:
             reader,
             target_table(specification, reader),
             columns,
-            prefix,
+            output.prefix,
             specification.target,
             output.columns == "full",
             sets_of(model, specification),

@@ -164,9 +164,7 @@ def opened(
 ) -> Iterator[list[Catalog]]:
     """Give the catalogues at sources, as long as the block lasts; of a pattern each file is one.
 
-    Parquet at a URL is read where it is; other formats are fetched.
-
-    `key` says in errors who named them.
+    Parquet at a URL is read where it is; other formats are fetched.  `key` says in errors who named them.
     """
     with ExitStack() as stack:
         catalogs: list[Catalog] = []
@@ -203,11 +201,8 @@ def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     else:
         with fetched_sources([source]) as here:
             paths = [place.path for place in here]
-            catalogs = [choice.open(path) for path in paths]
-            if len(catalogs) == 1:
-                yield catalogs[0]
-            else:
-                yield joined(Path(os.path.commonpath(paths)), paths, catalogs)
+            one, *others = catalogs = [choice.open(path) for path in paths]
+            yield joined(Path(os.path.commonpath(paths)), paths, catalogs) if others else one
 
 
 def _asked(source: Source) -> Source:
