@@ -21,14 +21,7 @@ from catalogs.formats import annotated_table
 from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan, Work
-from flows.classification._tally import (
-    map_input,
-    most_doubtful,
-    object_columns,
-    summarise,
-    total,
-    total_sky,
-)
+from flows.classification._tally import map_input, most_doubtful, object_columns, summarise, total, total_sky
 from flows.classification.census_taking import folder_census
 from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
@@ -38,10 +31,7 @@ from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
 from flows.models.model import Model
 from flows.models.row_files import read_labelled_identifiers
-from flows.reports.catalogue_page import (
-    ClassificationReport,
-    write_classification,
-)
+from flows.reports.catalogue_page import ClassificationReport, write_classification
 from flows.reports.counts import status_table
 from flows.reports.data import FeatureComparison, FlaggedByInput, NotableObject, made_now
 from flows.reports.report_table import class_words

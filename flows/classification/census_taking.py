@@ -13,14 +13,7 @@ import numpy as np
 
 import catalogs
 from blr.arrays import Floats
-from blr.census.bins import (
-    BinShares,
-    bin_selection,
-    bin_shares,
-    bin_taken,
-    bin_threshold,
-    joined_selection,
-)
+from blr.census.bins import BinShares, bin_selection, bin_shares, bin_taken, bin_threshold, joined_selection
 from blr.census.counts import Counted, count_with_labels
 from blr.census.purity import Parts, Selection, n_selected, selection, threshold_for
 from blr.census.results import (

@@ -22,21 +22,8 @@ from catalogs.files import StorageError
 from catalogs.text.table import commented_out
 from catalogs.writing import annotate, copied
 from flows.classification._class_shares import shift_record
-from flows.classification._plan import (
-    MOST_ORDERS,
-    Group,
-    Job,
-    Plan,
-    Work,
-    groups,
-    reason,
-)
-from flows.classification._publishing import (
-    MOST_SHOWN,
-    publish,
-    repeats,
-    summary_of,
-)
+from flows.classification._plan import MOST_ORDERS, Group, Job, Plan, Work, groups, reason
+from flows.classification._publishing import MOST_SHOWN, publish, repeats, summary_of
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, rows_text, with_few_digits
 from flows.classification.release_changes import compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, rows_at_once, scorer_for

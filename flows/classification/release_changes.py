@@ -30,14 +30,7 @@ from flows.models.model import Model
 from flows.request import PromoteRequest
 from flows.runs.manifest import Manifest, Problem, annotated_manifest
 from flows.runs.references import check_inside
-from flows.runs.results import (
-    Difference,
-    MovedObject,
-    ReleaseReference,
-    SampledChange,
-    Summary,
-    Transition,
-)
+from flows.runs.results import Difference, MovedObject, ReleaseReference, SampledChange, Summary, Transition
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 # Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.

@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 
 import catalogs
 from blr.arrays import Array, Floats, Mask, Places
-from blr.census.fraction_map import (
-    REGION_SCALES,
-    FractionDesign,
-    FractionSums,
-    drawn_fractions,
-    mixed_draws,
-)
+from blr.census.fraction_map import REGION_SCALES, FractionDesign, FractionSums, drawn_fractions, mixed_draws
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
@@ -37,14 +31,7 @@ from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.files import own_folder
-from catalogs.fits.healpix import (
-    Frame,
-    HealpixMap,
-    MapColumn,
-    centres,
-    read_healpix,
-    write_healpix,
-)
+from catalogs.fits.healpix import Frame, HealpixMap, MapColumn, centres, read_healpix, write_healpix
 from catalogs.formats import annotated_table
 from catalogs.hats import write_hats
 from catalogs.profile.split import healpix_pixels

@@ -12,12 +12,7 @@ import pyarrow as pa
 
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
-from flows.classification._plan import (
-    Plan,
-    Policy,
-    Work,
-    make_plan,
-)
+from flows.classification._plan import Plan, Policy, Work, make_plan
 from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
 from flows.classification.execution import DIRECT, Steps, execute

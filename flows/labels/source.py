@@ -34,14 +34,7 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader, position_unit
 from flows.inputs.opening import Piece, Workers
 from flows.inputs.source import fetched_sources, resolve_sources
-from flows.labels.reader import (
-    Conflicts,
-    LabelReader,
-    Reviews,
-    plain_number,
-    read_reviews,
-    require_exact,
-)
+from flows.labels.reader import Conflicts, LabelReader, Reviews, plain_number, read_reviews, require_exact
 from flows.specification.specification import Specification
 
 
