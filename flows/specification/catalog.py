@@ -168,9 +168,7 @@ class Band(SpecificationTable):
         default="asinh", description="asinh stays finite where noise made the flux zero or negative"
     )
     softening: float | None = Field(
-        default=None,
-        gt=0,
-        description="b of asinh magnitudes; default: the training rows' median error, stored",
+        default=None, gt=0, description="b of asinh magnitudes; default: the training rows' median error"
     )
     error: Expression | None = Field(default=None, description="Column of the one-sigma error")
     inverse_variance: Expression | None = Field(default=None, description="Column of the inverse variance")
@@ -228,30 +226,23 @@ class CatalogTable(SpecificationTable):
 
     paths: Paths = Field(description="Files, folders or globs, relative to the specification; or URLs")
     table: TableName | None = Field(
-        default=None,
-        description="Table to read from files with several: its name or number; default: the table that has the "
-        "columns",
+        default=None, description="Table of files with several; default: the one with the columns"
     )
     id: str | None = Field(default=None, description="Column that names an object")
     ra: str | None = Field(default=None, description="Column of right ascension")
     dec: str | None = Field(default=None, description="Column of declination")
     where: Expression | None = Field(default=None, description="Condition that training rows fulfil")
     sentinels: dict[str, Sentinels] = Field(
-        default={},
-        description="Values of a column that mean: not measured; texts too, as '-' in a CSV file; ranges of numbers, "
-        "'..-90' for all below -90, '90..' for all from 90 on",
+        default={}, description="Values of a column that mean: not measured; ranges too, as '..-90'"
     )
     position_unit: PositionUnit | None = Field(
         default=None, description="Unit of the position; default: what the columns say"
     )
     not_detected: dict[str, Sentinels] = Field(
-        default={},
-        description="Values of a column that mean: looked at, and not seen (flag 8); texts too, '>' for all that begin "
-        "so, as '>23.1'; \"blank\": null, NaN or ''",
+        default={}, description="Values of a column that mean: not seen (flag 8); '>' for all that begin so"
     )
     masked: dict[str, Sentinels] = Field(
-        default={},
-        description="Values of a column that mean: measured, but not to be used; texts too; \"blank\": null, NaN or ''",
+        default={}, description="Values of a column that mean: not to be used; \"blank\": null, NaN or ''"
     )
     limits: dict[str, float] = Field(
         default={}, description="Value that a column takes where not detected; default: it is missing"
@@ -262,8 +253,7 @@ class CatalogTable(SpecificationTable):
         '"quarantine", "warn", "ignore"',
     )
     weight: Expression | None = Field(
-        default=None,
-        description="Weight of a training row, an expression; default 1; rows of weight 0 are left out",
+        default=None, description="Weight of a training row; default 1; rows of weight 0 are left out"
     )
 
     @model_validator(mode="after")
@@ -292,19 +282,14 @@ class Target(SpecificationTable):
         default=None, description="Files, folders or globs, relative to the specification; or URLs"
     )
     table: TableName | None = Field(
-        default=None,
-        description="Table to read from files with several: its name or number; default: catalog.table, or the table "
-        "that has the columns",
+        default=None, description="Table of files with several; default: catalog.table, or the fitting one"
     )
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     expressions: dict[str, Expression] = Field(
-        default={},
-        description="Our name of a column that the target does not have = an expression over its columns, such as "
-        "`31.4 - 2.5 * log10(flux_r)`",
+        default={}, description="Our name of a column = an expression over the target's columns"
     )
     units: dict[str, str] = Field(
-        default={},
-        description="Our name of a column = its unit, if the target does not state it or states a wrong one",
+        default={}, description="Our name of a column = its unit, if the target does not state the right one"
     )
     sentinels: dict[str, Sentinels] = Field(
         default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
@@ -316,8 +301,7 @@ class Target(SpecificationTable):
         default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
     )
     limits: dict[str, float] = Field(
-        default={},
-        description="Our name of a column = catalog.limits in its place here, in the target's unit",
+        default={}, description="Our name of a column = catalog.limits in its place, in the target's unit"
     )
     where: Expression | None = Field(
         default=None, description="Condition on the rows to classify (in our names); others get flag 5"
@@ -440,9 +424,7 @@ class Label(SpecificationTable):
 
     column: str | None = Field(default=None, description="Column that holds the class")
     classes: dict[ClassName, Texts] | None = Field(
-        default=None,
-        description="Class = its spellings in the column, in order, or ranges of numbers, '0..5' being 0 <= x < 5; "
-        "default: each value a class",
+        default=None, description="Class = its spellings, or ranges, '0..5' being 0 <= x < 5; default: each"
     )
     case_sensitive: bool = Field(default=True, description="Whether 'Sa' and 'SA' are two spellings")
     exclude: Texts = Field(default=(), description="Spellings whose rows are not used for training")
@@ -462,13 +444,10 @@ class Label(SpecificationTable):
         default=False, description="Whether drawn objects of reviews count by their inclusion weights"
     )
     noise: Noise | None = Field(
-        default=None,
-        description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
-        "or 'estimated'; default: labels are right",
+        default=None, description="Share of wrong labels, of all classes or by class, or 'estimated'"
     )
     annotator: str | None = Field(
-        default=None,
-        description="Column of who labelled a row: shares of wrong labels are estimated for each",
+        default=None, description="Column of who labelled a row: wrong labels are estimated for each"
     )
 
     @model_validator(mode="after")

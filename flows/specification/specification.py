@@ -65,9 +65,7 @@ class PrincipalBasis(SpecificationTable):
 
     kind: Literal["principal"]
     power: Annotated[Power | tuple[Power, ...], Some] = Field(
-        default=0.5,
-        description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
-        "0: all directions alike",
+        default=0.5, description="Power of a component's variance that scales it, or several; 0: all alike"
     )
 
 
@@ -77,9 +75,7 @@ class RbfBasis(SpecificationTable):
     kind: Literal["rbf"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
     width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
-        default=None,
-        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses; "
-        "default: from the rows",
+        default=None, description="Width of a bump in a feature's spreads, or several; default: from the rows"
     )
     linear: bool = Field(default=False, description="The features themselves too")
 
@@ -105,9 +101,7 @@ class NystroemBasis(SpecificationTable):
         default=100, ge=1, le=2000, description="How many centres, and at most as many functions"
     )
     width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
-        default=None,
-        description="Width of the kernel in units of a feature's spread, or several, among which the evidence chooses: "
-        "the summed distance over which it falls by e; default: from the rows",
+        default=None, description="Width of the kernel in a feature's spreads; default: from the rows"
     )
 
 
@@ -143,13 +137,10 @@ class ForestBasis(SpecificationTable):
     kind: Literal["forest"]
     trees: int = Field(default=64, ge=8, le=1000, description="Number of trees")
     split: Literal["random", "best"] = Field(
-        default="random",
-        description="Thresholds at random, or the best of those of a few features",
+        default="random", description="Thresholds at random, or the best of those of a few features"
     )
     leaf: int | None = Field(
-        default=None,
-        ge=1,
-        description="Fewest rows of a leaf; default: 3, or 2 from 400 rows on; of boosted trees 1, or 2 from 2,000 on",
+        default=None, ge=1, description="Fewest rows of a leaf; default: by the number of rows, 1 to 3"
     )
     linear: bool = Field(default=False, description="The features themselves too")
     boosted: bool = Field(
@@ -176,17 +167,13 @@ class CensusTable(SpecificationTable):
     """The bins in which the census of a classification counts objects; annotated files do not depend on them."""
 
     by: Expression | None = Field(
-        default=None,
-        description="Expression over features whose bins are counted one by one, such as a magnitude",
+        default=None, description="Expression over features whose bins are counted one by one"
     )
     bins: int = Field(
         default=4, ge=2, le=50, description="Number of bins, each with the same number of objects"
     )
     edges: tuple[float, ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=49,
-        description="Edges between the bins, instead of their number",
+        default=None, min_length=1, max_length=49, description="Edges between bins, instead of a number"
     )
 
     @model_validator(mode="after")
@@ -212,32 +199,22 @@ class Output(SpecificationTable):
     )
     columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
     mode: Literal["annotated", "slim"] = Field(
-        default="annotated",
-        description="Every input column and the new ones, or id, position and the new ones",
+        default="annotated", description="Every input column and the new ones, or id, position and these"
     )
     format: Literal["same", "parquet", "fits"] = Field(
         default="same", description="Format of the copies: each input's own, or another"
     )
     sets: float | None = Field(
-        default=None,
-        ge=0.5,
-        lt=1,
-        description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
+        default=None, ge=0.5, lt=1, description="Add the prediction set, which a class keeps in this share"
     )
     set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
-        default={},
-        description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
-        "default: learnt from labelled rows",
+        default={}, description="Class = least probability in the set; default: learnt from labelled rows"
     )
     selected: bool | Literal["bins"] = Field(
-        default=False,
-        description="Add a column for each class of flags.purity and flags.completeness: whether an object is "
-        'selected; "bins" for a threshold in each bin of census.by',
+        default=False, description="Add whether an object is selected, by flags.purity and flags.completeness"
     )
     prefix: str = Field(
-        default="blr_",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$",
-        description="Prefix of the new columns' names",
+        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Prefix of new columns"
     )
 
     @property
@@ -301,8 +278,7 @@ class Shift(SpecificationTable):
     )
 
     assumes: Literal["same", "shares", "features"] | None = Field(
-        default=None,
-        description="What the census assumes that labelled rows and target have in common; default: a test chooses",
+        default=None, description="What the census assumes to be as in the labels; default: a test chooses"
     )
 
     @model_validator(mode="after")
@@ -319,25 +295,16 @@ class Split(SpecificationTable):
     """Which rows are held out of every fit, by a salted hash, so that the same rows are held out for every model."""
 
     by: str | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        default="id",
-        description="'id', 'healpix', a column, or a list of columns; rows of equal values stay together",
+        default="id", description="'id', 'healpix', a column or several; rows of equal values stay together"
     )
     held_out: float = Field(
-        default=0.2,
-        ge=0,
-        lt=0.9,
-        description="Share of the rows that no fit sees until the model is judged; 0: all rows train, and judge "
-        "when left out",
+        default=0.2, ge=0, lt=0.9, description="Share of the rows that no fit sees; 0: all train"
     )
     refit: bool = Field(
-        default=True,
-        description="After the model was chosen and judged, fit it again to all rows",
+        default=True, description="After the model was chosen and judged, fit it again to all rows"
     )
     healpix_order: int | None = Field(
-        default=None,
-        ge=0,
-        le=FINEST_ORDER,
-        description="Order of the pixels; default: 5, or the next order that gives the share",
+        default=None, ge=0, le=FINEST_ORDER, description="Order of the pixels; default: 5, or more"
     )
 
 
@@ -347,8 +314,7 @@ class Candidate(SpecificationTable):
     features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
     basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
     transform: Literal["none", "arcsinh"] = Field(
-        default="none",
-        description="Transform of the features: arcsinh is linear for most values and logarithmic in the tails",
+        default="none", description="arcsinh is linear for most values and logarithmic in the tails"
     )
     likelihood: Literal["logistic", "probit"] = Field(
         default="logistic", description="Link function for two classes; more classes use softmax"
@@ -377,21 +343,16 @@ class Select(SpecificationTable):
     """How the model is made of the candidates."""
 
     by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
-        default="evidence",
-        description="Score that ranks the candidates; or an average of them, weighted by evidence or so that "
-        "left-out rows are predicted best",
+        default="evidence", description="Score that ranks the candidates; or an average of them, or a stack"
     )
     posterior: Literal["laplace", "refined", "sampled"] = Field(
         default="refined", description="Posterior of the model that is kept"
     )
     scale: Literal["integrated", "maximised"] = Field(
-        default="integrated",
-        description="Standard deviation of the weights' prior: a mixture over several, or that of the highest evidence",
+        default="integrated", description="Prior's standard deviation: a mixture, or the likeliest"
     )
     extrapolation: Literal["averaged", "model"] = Field(
-        default="averaged",
-        description="Beyond the training rows' range of a feature: the model's extrapolation, or a tenth of it with "
-        "nine tenths of the constant one",
+        default="averaged", description="Beyond the training rows: nine tenths of a constant, or the model"
     )
     temperature: Literal["estimated", "none"] = Field(
         default="estimated",
