@@ -32,6 +32,7 @@ from flows.runs.references import check_scheduler
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
+
 def read_shares(text: str) -> str | dict[str, float]:
     """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
     if text == "em":

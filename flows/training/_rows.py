@@ -30,7 +30,7 @@ from blr.threads import single_threaded_blas
 from catalogs.arrays import mixed
 from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
-from flows.engines.engine import Engine
+from flows.engines.engine import Engine, ThreadEngine
 from flows.errors import EngineError
 from flows.features.reader import sides
 from flows.labels.reader import numbered
@@ -467,26 +467,6 @@ def _summed(read: ShardReader, basis: Basis | None, function: ChunkFunction, sha
 
 
 @dataclass(frozen=True, eq=False)
-class SampledDesign:
-    """A sample that represents all rows of a design matrix: features (n, F), targets, weights, and the basis."""
-
-    chunk: Chunk
-    basis: Basis
-    mislabelled: bool = False
-
-    @property
-    def n_functions(self) -> int:
-        """M, the number of basis functions."""
-        return self.basis.n_functions
-
-    def accumulate(self, function: ChunkFunction) -> Terms:
-        """Return the sum of a function over the rows."""
-        total = _summed(lambda _: self.chunk, self.basis, function, (0, 0))
-        assert total is not None  # noqa: S101  there are many rows
-        return total
-
-
-@dataclass(frozen=True, eq=False)
 class DesignShards:
     """A design matrix that is computed anew at each pass over the rows, in the form that `blr.fit` accepts.
 
@@ -500,8 +480,8 @@ class DesignShards:
     engine: Engine
     basis: Basis | None
     n_functions: int
-    n_effective: float = 1.0
-    sample: SampledDesign | None = None
+    n_effective: float | None = None  # the sum of weights; None where it is not known yet
+    sample: DesignShards | None = None
     mislabelled: bool = False  # whether targets are likelihoods of what was recorded
 
     def accumulate(self, function: ChunkFunction) -> Terms:
@@ -518,6 +498,12 @@ class DesignShards:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()
+
+    @classmethod
+    def of_sample(cls, chunk: Chunk, basis: Basis, *, mislabelled: bool = False) -> DesignShards:
+        """Return the design of rows in memory that represent all rows: features (n, F), targets and weights."""
+        whole, here = [(0, len(chunk[0]))], ThreadEngine(1)
+        return cls(lambda _: chunk, whole, here, basis, basis.n_functions, mislabelled=mislabelled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -564,7 +550,8 @@ class TrainingShards:
         total = self._n_effective(columns)
         share, given = fit_targets(t, weight, self.n_classes, binary=self.n_classes == 2, confusion=confusion)
         own = np.ones(len(share)) if given is None else given
-        sample = SampledDesign((X, share, own * (total / own.sum())), basis, confusion is not None)
+        weights, wrong = own * (total / own.sum()), confusion is not None
+        sample = DesignShards.of_sample((X, share, weights), basis, mislabelled=wrong)
         whole = self._design(columns)
         return replace(whole, basis=basis, n_functions=basis.n_functions, n_effective=total, sample=sample)
 

@@ -43,7 +43,6 @@ from flows.training._gather import ContentHash, spelled
 from flows.training._rows import (
     WEIGHT_OF_ALL,
     DesignShards,
-    SampledDesign,
     Shard,
     StoredRows,
     TrainingRows,
@@ -316,7 +315,8 @@ def compare_shards(
         theirs = target[np.arange(N, N + n_target) % FOLDS != fold]
         weight = np.concatenate([own * (outside / own.sum()), np.ones(len(theirs))])
         is_target = np.concatenate([np.zeros(len(own)), np.ones(len(theirs))])
-        sample = SampledDesign((np.concatenate([filled[mine], theirs]), is_target, weight), basis)
+        chunk = (np.concatenate([filled[mine], theirs]), is_target, weight)
+        sample = DesignShards.of_sample(chunk, basis)
         read = partial(_read_of_both, stored, fold, mean)
         n_effective = outside + len(theirs)
         design = DesignShards(read, shards, engine, basis, basis.n_functions, n_effective, sample)

@@ -257,8 +257,7 @@ def _trained(request: TrainRequest, store: Store, choice: EngineChoice, step: St
         with working_on(engine):
             planned, folder = step(ingest)(request, store)
         if folder is None:
-            specification = read_specification(request.specification)
-            return store.described(store.read(store.at(specification.name, planned.version)), "exists")
+            return store.described(store.load(planned.model), "exists")
         return _fitted(request, store, planned, folder, step, engine)
 
 
@@ -449,9 +448,8 @@ def _stored_rows(
         "judged": seen,
     }
     if rows.name is not None and rows.group is not None:
-        assigned = of_all(p.argmax(axis=1).astype(np.int16), -1)
         columns |= {"name": rows.name, "group": rows.group, "log_loss": of_all(losses, np.nan)}
-        columns["assigned"] = assigned
+        columns["assigned"] = of_all(p.argmax(axis=1).astype(np.int16), -1)
     if label.votes is None:
         columns["probability"] = of_all(trained.probability, np.nan)
         columns["weight"] = np.ones(N) if rows.weight is None else rows.weight

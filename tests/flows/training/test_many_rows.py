@@ -166,7 +166,7 @@ def test_votes_and_weights_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(found.mean, whole.mean, atol=1e-9)
     assert found.n_effective == pytest.approx(whole.n_effective)
     assert design.sample is not None
-    assert design.sample.chunk[2].sum() == pytest.approx(whole.n_effective)
+    assert design.sample.read((0, 0))[2].sum() == pytest.approx(whole.n_effective)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
