@@ -100,19 +100,12 @@ def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
     smooth = np.where(g["type"] == "E", 0.6, 0.4) + g["rng"].normal(0, 0.15, N)
     columns = {"dr7objid": g["id"], "type": g["type"], "petroMag_r": g["mags"][:, 2]}
     columns |= {"t01_a01_smooth_count": np.round(40 * smooth), "t01_a01_smooth_fraction": smooth}
-    columns |= {"bulge_fraction": g["rng"].random(N)}
+    columns |= {"bulge_fraction": g["rng"].random(N), "votes_mag": g["mags"][:, 1]}
+    answers = g["rng"].binomial(40, np.where(g["type"] == "E", 0.6, 0.4))
+    columns |= {"NVOTE": answers + 40, "smooth_votes": answers}
     start, _ = started(tmp_path / "zoo.parquet", columns)
     assert start.left_out["t01_a01_smooth_fraction"].startswith("votes, as t01_a01_smooth_count")
     assert "bulge_fraction" not in start.left_out
-
-
-def test_columns_that_end_in_votes_are_no_features(tmp_path: Path) -> None:
-    g = galaxies()
-    smooth = g["rng"].binomial(40, np.where(g["type"] == "E", 0.6, 0.4))
-    columns = {"dr7objid": g["id"], "type": g["type"], "petroMag_r": g["mags"][:, 2], "NVOTE": smooth + 40}
-    start, _ = started(
-        tmp_path / "zoo.parquet", columns | {"smooth_votes": smooth, "votes_mag": g["mags"][:, 1]}
-    )
     assert {n for n, why in start.left_out.items() if why.startswith("votes: ")} == {"NVOTE", "smooth_votes"}
 
 
