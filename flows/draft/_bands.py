@@ -169,10 +169,7 @@ class FluxBand:
     error: str | None = None
 
     def magnitudes(self, rows: Mapping[str, Floats]) -> Floats:
-        """Return magnitudes (n,) on the scale that the table asks for.
-
-        With an error they are asinh magnitudes, which a flux that is zero or negative has too.
-        """
+        """Return magnitudes (n,) on the scale that the table asks for."""
         flux, zero = rows[self.flux], ZERO_POINT[self.unit]
         given = None if self.error is None else rows.get(self.error)
         sigma = given if given is None or not self.is_inverse else error_from_inverse_variance(given)
@@ -205,10 +202,7 @@ def is_flux(column: Column) -> bool:
 
 
 def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
-    """Return the columns that are called fluxes of bands, two bands at least, in one unit that we do not know.
-
-    They are positive in most rows (n,), as fluxes are that were detected.
-    """
+    """Return the columns that are called fluxes of bands, two bands at least, in one unit that we do not know."""
     called: dict[str, list[str]] = {}
     for name in names:
         known = rows[name][np.isfinite(rows[name])]
@@ -228,10 +222,7 @@ def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence
 
 
 def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
-    """Return the bands of all columns that are fluxes, those of the kind with the most bands first.
-
-    A magnitude of another kind beside the first kind's says how extended an object is.
-    """
+    """Return the bands of all columns that are fluxes, those of the kind with the most bands first."""
     bands: list[FluxBand] = []
     for i, group in enumerate(kinds([name for name in names if band_and_kind(name)[0] is not None])):
         for name in group:

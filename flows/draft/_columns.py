@@ -199,11 +199,7 @@ ALIKE, CALLED_ALIKE = 0.5, 0.6
 
 @dataclass
 class Chosen:
-    """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
-
-    `suspects` are columns among the features.  `groups` are of classes that the features hardly tell apart, as `alike`
-    says.
-    """
+    """Features in order, each an expression with a remark, and the columns that are left out, each with a reason."""
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, Reason] = field(default_factory=dict)
@@ -237,10 +233,7 @@ class Chosen:
 def _photometry(
     seen: Profile, evidence: Evidence, names: Sequence[str], fluxes: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the magnitudes and the bare fluxes that colours could be made of.
-
-    Where fluxes of several bands make colours, a magnitude or two of one band are other numbers.
-    """
+    """Return the magnitudes and the bare fluxes that colours could be made of."""
     magnitudes = _bands.magnitudes_among(
         [seen.columns[n].column for n in names if n not in fluxes], evidence.rows
     )

@@ -416,10 +416,7 @@ def _read(path: Path) -> Tree:
 
 
 def _blocks(stream: BinaryIO, at: int, size: int, *, most: int) -> list[tuple[int, int, bytes]]:
-    """Return the blocks from a place of a file on: where their bytes begin, how many they are, and their MD5.
-
-    ValueError where one is compressed, or larger than the file.
-    """
+    """Return the blocks from a place of a file on: where their bytes begin, how many they are, and their MD5."""
     places: list[tuple[int, int, bytes]] = []
     while True:
         stream.seek(at)

@@ -42,10 +42,7 @@ def write_rows(columns: Mapping[str, Array | None], folder: Path) -> None:
 def _read(
     folder: Path, *names: str, of: str = "", classes: int | None = None, features: int | None = None
 ) -> list[Array] | None:
-    """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there.
-
-    ModelError if the file cannot be read, or is not of so many classes and features.
-    """
+    """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there."""
     path = folder / ROWS_FILE
     if not path.exists():
         return None

@@ -1,11 +1,8 @@
 """The labelled rows of a training, gathered once from the catalogues, and what photometry learns from these.
 
-Batches are read by this process, or by workers into a folder that all machines share.  They are taken in the order of
-the catalogues, so that rows, shards and hashes do not depend on who reads.  An object whose reviewers differ has one
-row for each class that they gave it, with the share of the answers for that class as its weight, so that the log
-likelihood is that of the shares.  Names, positions and magnitudes are kept for people: no fit uses them.  The content
-hash is a hash of the columns' values: it depends neither on the file format nor on where batches end.  Softenings of
-asinh magnitudes and units of fluxes are added to the specification that the model stores.
+Batches are taken in the order of the catalogues, so that rows, shards and hashes do not depend on who reads.  An object
+whose reviewers differ has a row for each class that they gave it, weighted by the share of the answers.  Names,
+positions and magnitudes are kept for people.  The content hash is of the columns' values, in any format and batches.
 Shapes: n rows of a batch, m training rows of it, N rows in all, F features.
 """
 
@@ -479,10 +476,7 @@ MOST_LABELS = 20
 
 
 def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
-    """Return how many labels came from tables and reviews, and which objects have labels that differ.
-
-    `repeated` are names with rows of several classes; None where objects have no names.
-    """
+    """Return how many labels came from tables and reviews, and which objects have labels that differ."""
     weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
         conflicts=source.conflicts[0],
@@ -532,10 +526,7 @@ def _features(
 def _with_annotators(
     rows: TrainingRows, who: NDArray[np.int32] | None, met: Mapping[str, int], stored: StoredRows | None
 ) -> tuple[TrainingRows, tuple[str, ...]]:
-    """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too.
-
-    `who` (N,) are the annotators of the rows by the numbers of `met`; None where the specification names no column.
-    """
+    """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too."""
     if who is None:
         return rows, ()
     counts = np.zeros(len(met), dtype=np.intp)

@@ -170,10 +170,7 @@ class StoredRows:
         return np.array(self._mapped(name)[numbers])
 
     def weights(self, shard: Shard, *, held_out_too: bool = False) -> Array:
-        """Return the weights of a shard's rows: ones where rows have none.
-
-        If `held_out_too`, they are those for a fit to all rows.
-        """
+        """Return the weights of a shard's rows: ones where rows have none."""
         name = WEIGHT_OF_ALL if held_out_too and self.has(WEIGHT_OF_ALL) else "weight"
         return self.read(name, shard) if self.has(name) else np.ones(shard[1] - shard[0])
 
@@ -183,10 +180,7 @@ class StoredRows:
         return mapped
 
     def rows(self, shard: Shard, *, held_out_too: bool = False) -> TrainingRows:
-        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need.
-
-        If `held_out_too`, their weights are those for a fit to all rows.
-        """
+        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need."""
         return TrainingRows(
             X=self.read("X", shard),
             missing=self.read("missing", shard),
@@ -382,10 +376,7 @@ def held_out_function(specification: Specification) -> Callable[[Places], Mask] 
 
 
 def write_split(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:
-    """Write which rows are held out, and their groups; return the summary of the split of all rows.
-
-    `summary` is that of a sample of the rows, from which the order of the pixels was chosen.
-    """
+    """Write which rows are held out, and their groups; return the summary of the split of all rows."""
     order = summary.healpix_order
     stored.add("held_out", lambda shard: sides(specification, stored.read("place", shard), order)[0])
     stored.add("group", lambda shard: sides(specification, stored.read("place", shard), order)[1])
@@ -508,10 +499,7 @@ class DesignShards:
 
 @dataclass(frozen=True, eq=False)
 class TrainingShards:
-    """All rows of a fit, on the disk, and the engine that computes sums.
-
-    `held_out_too` and `confusion` are those of `read_shard`.
-    """
+    """All rows of a fit, on the disk, and the engine that computes sums."""
 
     stored: StoredRows
     n_classes: int
@@ -543,10 +531,7 @@ class TrainingShards:
         weight: Floats | None,
         confusion: Floats | None = None,
     ) -> DesignShards:
-        """Return the design matrix of all rows.
-
-        X (n, F), t (n,) or (n, K), weight and the confusion by row (n, K, K) are those of the rows in memory.
-        """
+        """Return the design matrix of all rows."""
         total = self._n_effective(columns)
         share, given = fit_targets(t, weight, self.n_classes, binary=self.n_classes == 2, confusion=confusion)
         own = np.ones(len(share)) if given is None else given

@@ -149,10 +149,7 @@ def fill_shards(stored: StoredRows, moments: FeatureMoments, name: str = "filled
 def stage_shards(
     specification: Specification, stored: StoredRows, data: TrainingSet, phi: float, folder: Path
 ) -> None:
-    """Move all rows into the folder, with filled features and with weights divided by the overdispersion `phi`.
-
-    For a refit to all rows, features are filled a second time, by the moments of all rows.
-    """
+    """Move all rows into the folder, with filled features and with weights divided by the overdispersion `phi`."""
     rows = rows_of(data)
     fill_shards(stored, data.moments)
     if phi != 1:
@@ -314,10 +311,7 @@ MOST_QUALITY = 4
 def label_confusion(
     specification: Specification, data: TrainingSet, annotators: Sequence[str] = ()
 ) -> tuple[Floats | None, WrongLabels]:
-    """Return the confusion matrix of the labels, by annotator where they differ, and a record of it.
-
-    It is None where labels are right.
-    """
+    """Return the confusion matrix of the labels, by annotator where they differ, and a record of it."""
     noise, column, classes = specification.label.noise, specification.label.annotator, data.classes
     if noise is None:
         return None, WrongLabels()

@@ -82,9 +82,8 @@ def read_target(
 ) -> TargetRows | None:
     """Return rows of the target that a specification names; None where it names none.
 
-    `trained` is the metadata of the labelled catalogue's columns.  A target that cannot be read is an error
-    (SpecificationError, UsageError, CatalogError or OSError) if the specification requires the comparison.  A target
-    that is only named under [target] may be missing or damaged: a note says so, and the result is None.
+    `trained` is the metadata of the labelled catalogue's columns.  A target that cannot be read is an error if the
+    specification requires the comparison; one that is only named under [target] gives a note, and None.
     """
     shift, needed = specification.shift, model_needs_target(specification)
     named = shift.target or specification.target.paths

@@ -145,7 +145,16 @@ def test_bands_as_surveys_write_them_are_in_order_of_wavelength(names: list[str]
 
 
 def test_redshifts_by_whichever_code_are_distances_and_other_names_are_of_the_object() -> None:
-    for name in ["DNF_Z", "lp_zBEST", "phz_median", "Z_TONRY", "ez_z_phot", "Z_B_MIN", "photoz_best", "redshift_ugc"]:
+    for name in [
+        "DNF_Z",
+        "lp_zBEST",
+        "phz_median",
+        "Z_TONRY",
+        "ez_z_phot",
+        "Z_B_MIN",
+        "photoz_best",
+        "redshift_ugc",
+    ]:
         assert about_the_distance(Column(name, pa.float64())), name
     for name in ["FLUX_Z", "z_psf", "mag_auto_z", "smoothness", "SHAPE_R", "bulge_fraction", "size"]:
         column = Column(name, pa.float64())
