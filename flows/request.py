@@ -377,18 +377,12 @@ TRUTH_COLUMN = Parameter("Column of the classes in that table.", "COLUMN")
 
 
 @dataclass(frozen=True)
-class _Version:
-    """Which version of which name, and where releases are."""
+class DraftRequest:
+    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
     releases: Path = option(Path("releases"), RELEASES)
-
-
-@dataclass(frozen=True)
-class DraftRequest(_Version):
-    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
-
     run: Path | None = option(None, RUN)
     specification: Path | None = option(
         None, specification_parameter("Specification of the run, or of the classification to make.")
@@ -411,18 +405,24 @@ class ProposeRequest(DraftRequest):
 
 
 @dataclass(frozen=True)
-class ReleaseRequest(_Version):
+class ReleaseRequest:
     """Check every row of a draft; exit status 1 where a check says stop."""
 
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    releases: Path = option(Path("releases"), RELEASES)
     truth: Path | None = option(None, TRUTH)
     truth_column: str = option("label", TRUTH_COLUMN)
     seed: int = option(0, "Seed of the random rows that are scored again.", "N")
 
 
 @dataclass(frozen=True)
-class PublishRequest(_Version):
+class PublishRequest:
     """Make a signed draft visible, for ever, and the latest."""
 
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    releases: Path = option(Path("releases"), RELEASES)
     by: str | None = option(None, BY)
 
 
