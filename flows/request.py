@@ -32,6 +32,33 @@ from flows.runs.references import check_scheduler
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
+__all__ = [
+    "AuditDrawRequest",
+    "AuditEstimateRequest",
+    "CensusRequest",
+    "ClassifyRequest",
+    "DraftRequest",
+    "ExplainRequest",
+    "InitRequest",
+    "InspectRequest",
+    "MapRequest",
+    "PatchRequest",
+    "PromoteRequest",
+    "ProposeRequest",
+    "PublishRequest",
+    "ReleaseRequest",
+    "ReplayRequest",
+    "ReprocessRequest",
+    "ReviewRequest",
+    "RollbackRequest",
+    "SignRequest",
+    "TrainRequest",
+    "VerifyRequest",
+    "chosen_engine",
+    "read_shares",
+    "read_thresholds",
+]
+
 
 def read_shares(text: str) -> str | dict[str, float]:
     """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
