@@ -98,7 +98,6 @@ def annotate_file(work: Work, job: Job) -> Output:
 
 @lru_cache(maxsize=2)
 def _labelled_names(folder: Path) -> pa.Array:
-    """Return the names of a model's labelled objects, which are read once."""
     return distinct_names(read_labelled_identifiers(folder) or ())
 
 

@@ -88,7 +88,6 @@ def classify(
 def _classified(
     request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, steps: Steps
 ) -> ClassificationResult:
-    """Annotate catalogues into a folder of this machine."""
     place = Store.named(request.store)
     stored = place.find(request.model)
     loaded = place.read(stored)
@@ -146,7 +145,6 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
 def _reprocessed(
     request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
 ) -> ReleaseResult:
-    """Bring the copies in a folder of this machine up to date."""
     place = Store.named(request.store)
     stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)

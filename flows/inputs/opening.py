@@ -264,7 +264,6 @@ def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | N
 
 
 def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which values of a column (n,) are the identifier."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):

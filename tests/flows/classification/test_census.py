@@ -259,13 +259,8 @@ def test_bins_are_counted_one_by_one(
         make.specification + '\n[census]\nby = "b_j"\nbins = 3\n\n[flags]\npurity = { late = 0.75 }\n'
     )
     before = json.loads((mine / "out" / "manifest.json").read_text())["specification_hash"]
-    classify(
-        [mine / "target.parquet"],
-        "morphology",
-        mine / "models",
-        mine / "binned",
-        specification=mine / "spec.toml",
-    )
+    named = {"specification": mine / "spec.toml"}
+    classify([mine / "target.parquet"], "morphology", mine / "models", mine / "binned", **named)
     assert json.loads((mine / "binned/manifest.json").read_text())["specification_hash"] == before
     census = summary(mine / "binned")
     bins = census["bins"]["bins"]

@@ -292,12 +292,8 @@ def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> No
     }[kind]
     old = annotated(1000, 1, as_kind[0](ids[:1000]))
     new = annotated(1000, 2, as_kind[1](rng.permutation(ids[200:])))
-    told = compare(
-        written(tmp_path / "a.parquet", old),
-        written(tmp_path / "b.parquet", new),
-        id_column="name",
-        by_row=False,
-    )
+    a, b = written(tmp_path / "a.parquet", old), written(tmp_path / "b.parquet", new)
+    told = compare(a, b, id_column="name", by_row=False)
     both = old.merge(new, on="name", suffixes=("_old", "_new"))
     columns = [c for c in old if c != "name"]
     one = both[[f"{c}_old" for c in columns]].set_axis(columns, axis=1)
@@ -309,12 +305,8 @@ def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> No
 
 def test_an_object_twice_is_compared_with_its_first(tmp_path: Path) -> None:
     old, new = annotated(4, 1, ["a", "b", "a", "c"]), annotated(4, 1, ["a", "b", "a", "a"])
-    told = compare(
-        written(tmp_path / "a.parquet", old),
-        written(tmp_path / "b.parquet", new),
-        id_column="name",
-        by_row=False,
-    )
+    a, b = written(tmp_path / "a.parquet", old), written(tmp_path / "b.parquet", new)
+    told = compare(a, b, id_column="name", by_row=False)
     assert (told.compared, told.appeared, told.vanished) == (4, 0, 1)
 
 

@@ -107,12 +107,8 @@ def why(told: dict) -> dict[str, str]:
 
 
 def test_it_is_what_classify_makes(released: Release) -> None:
-    classify(
-        [released.folder / "release"],
-        model="morphology",
-        store=released.folder / "models",
-        out=released.folder / "c",
-    )
+    folder = released.folder
+    classify([folder / "release"], model="morphology", store=folder / "models", out=folder / "c")
     for name in PARTS:
         assert (released.out / name).read_bytes() == (released.folder / "c" / name).read_bytes()
 
