@@ -22,9 +22,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # finding the libraries takes milliseconds: once is enough
+_controller = lru_cache(maxsize=1)(ThreadpoolController)  # finding the libraries takes milliseconds
 
 
 class _SingleThreadedBlas(threading.local):

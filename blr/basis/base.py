@@ -375,10 +375,8 @@ class Standardisation:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Standardisation:
         """Return the map of `to_dict`."""
-        soft = None
-        if "softening_centre" in stored:
-            soft = stored["softening_centre"], stored["softening_width"]
-        return cls(stored["mean"], stored["scale"], soft)
+        soft = "softening_centre" in stored and (stored["softening_centre"], stored["softening_width"])
+        return cls(stored["mean"], stored["scale"], soft or None)
 
     def __call__(self, X: Matrix) -> Matrix:
         """Return the standardised features, shape (N, F), of X, shape (N, F)."""

@@ -329,7 +329,14 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
     (total,) = data.accumulate(
         blockwise(margins, 4 * K)
     )  # all rows' margins as a function of w, ((K - 1) M,)
-    W = _cut(data, A, scale, limit, lambda A: _steepest(A, total))
+    cost = -total / max(float(np.abs(total).max()), 1e-300)
+
+    def steepest(A: Matrix) -> Vector | None:
+        w = _optimum(cost, -A)
+        return None if w @ cost > -1e-9 else w
+
+    # The sum of margins is over all rows: one over those of A alone would miss what only the others show.
+    W = _cut(data, A, scale, limit, steepest)
     if isinstance(W, str):
         return W, (), ()
     # The widest margin only improves the wording of the finding, and its linear program is slower.
@@ -385,16 +392,6 @@ def _cut(data: Data, A: Matrix, scale: Vector, limit: int, program: Program) -> 
             return W
         A = np.concatenate([A, broken])
     return "unknown"
-
-
-def _steepest(A: Matrix, total: Vector) -> Vector | None:
-    """Return w within [-1, 1] with A w >= 0 and the largest sum of margins `total` · w; None if that is zero.
-
-    The sum is over all rows: one over those of A alone would miss what only the others show.
-    """
-    cost = -total / max(float(np.abs(total).max()), 1e-300)
-    w = _optimum(cost, -A)
-    return None if w @ cost > -1e-9 else w
 
 
 def _widest(A: Matrix) -> Vector | None:

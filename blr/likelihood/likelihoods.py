@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import erfcx, expit, log_expit, log_ndtr
@@ -171,16 +171,12 @@ class Bernoulli:
     """Two classes: t ln f(a) + (1 - t) ln(1 - f(a)); t may be a fraction."""
 
     link: Link = LOGISTIC
+    n_outputs: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
         """Name of the link."""
         return self.link.name
-
-    @property
-    def n_outputs(self) -> int:
-        """Always 1."""
-        return 1
 
     @property
     def log_concave(self) -> bool:
@@ -199,8 +195,14 @@ class Bernoulli:
     def derivatives(self, a: Matrix, t: Vector) -> tuple[Vector, Matrix, Matrix]:
         """Return value (N,), gradient and curvature (N, 1)."""
         a = a[:, 0]
+        if self.link is LOGISTIC and compiled.loops is not None:
+            return _compiled_logistic(a, t, derivatives=True)
         if self.link is LOGISTIC:
-            return _logistic_derivatives(a, t)
+            e = np.exp(-np.abs(a))
+            inverse = 1 / (1 + e)
+            small = e * inverse
+            y = np.where(a >= 0, inverse, small)
+            return _logistic_value(a, t, np.log1p(e)), (t - y)[:, None], (small * inverse)[:, None]
         up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
         value = _mix(t, self.link.log_cdf(a), self.link.log_sf(a))
         return value, _mix(t, up[0], down[0])[:, None], -_mix(t, up[1], down[1])[:, None]
@@ -254,38 +256,19 @@ def _compiled_logistic(a: Vector, t: Vector, *, derivatives: bool) -> tuple[Vect
     return value[0], gradient.T, curvature.T
 
 
-def _logistic_derivatives(a: Vector, t: Vector) -> tuple[Vector, Matrix, Matrix]:
-    if compiled.loops is not None:
-        return _compiled_logistic(a, t, derivatives=True)
-    e = np.exp(-np.abs(a))
-    value = _logistic_value(a, t, np.log1p(e))
-    inverse = 1 / (1 + e)
-    small = e * inverse
-    y = np.where(a >= 0, inverse, small)
-    return value, (t - y)[:, None], (small * inverse)[:, None]
-
-
 @dataclass(frozen=True)
 class Categorical:
     """K classes through the softmax, t (N, K) summing to one; outputs are K - 1 contrasts, or all K activations."""
 
     n_classes: int
     contrasts: bool = True
-
-    @property
-    def name(self) -> str:
-        """The name softmax."""
-        return "softmax"
+    name: ClassVar[str] = "softmax"
+    log_concave: ClassVar[bool] = True
 
     @property
     def n_outputs(self) -> int:
         """K - 1 in contrasts, else K."""
         return self.n_classes - 1 if self.contrasts else self.n_classes
-
-    @property
-    def log_concave(self) -> bool:
-        """Always."""
-        return True
 
     @cached_property
     def transform(self) -> Matrix:
@@ -463,10 +446,7 @@ def _mixed_logistic_value(a: Vector, low: Vector, high: Vector) -> Vector:
 class MislabelledCategorical(Categorical):
     """K classes through the softmax: ln Σ_k t_k y_k, t (N, K)."""
 
-    @property
-    def log_concave(self) -> bool:
-        """Never, beside labels that may be wrong."""
-        return False
+    log_concave: ClassVar[bool] = False
 
     def _both(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix, Vector]:
         """Return y and q (N, K), and the value (N,)."""

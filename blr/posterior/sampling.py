@@ -413,17 +413,6 @@ _STRETCHES = 4  # of consecutive draws, by which their autocorrelation is judged
 _OVERLAP = 2.0  # factor of the stated error's square: the two halves share chains and fits
 
 
-def _warp(draws: Matrix) -> tuple[Vector, Matrix]:
-    """Return centre and L of coordinates x, θ = centre + L x, in which the Gaussian of the draws is standard normal.
-
-    The covariance of the draws is shrunk to its own diagonal where S is small.
-    """
-    S, D = draws.shape
-    covariance, share = np.cov(draws.T).reshape(D, D), S / (S + D)
-    shrunk = share * covariance + (1 - share) * np.diag(np.diag(covariance))
-    return draws.mean(axis=0), cholesky_of_precision(shrunk)[0]
-
-
 def _log_ratio(problem: Problem, centre: Vector, L: Matrix, x: Matrix) -> Vector:
     """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
     D = x.shape[1]
@@ -473,16 +462,20 @@ def bridge_evidence(q: SampledPosterior, *, rng: np.random.Generator | None = No
     half = n_draws // 2
     parts = q.draws[:half], q.draws[half:]
     with single_threaded_blas():
-        estimates = [_estimate(q.problem, *_warp(fitted), used, rng) for fitted, used in (parts, parts[::-1])]
+        estimates = [_estimate(q.problem, fitted, used, rng) for fitted, used in (parts, parts[::-1])]
     value, variance = np.mean(estimates, axis=0)
     spread = 0.25 * (estimates[0][0] - estimates[1][0]) ** 2  # of the mean, as the two halves tell it
     return float(value), float(np.sqrt(max(0.5 * _OVERLAP * variance, spread)))
 
 
 def _estimate(
-    problem: Problem, centre: Vector, L: Matrix, used: Matrix, rng: np.random.Generator
+    problem: Problem, fitted: Matrix, used: Matrix, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Return ln p(D) and its variance by the draws `used`, with the Gaussian of other draws."""
+    """Return ln p(D) and its variance by the draws `used`, with the Gaussian of the draws `fitted`."""
+    centre, covariance = _moments(fitted)
+    share = len(fitted) / (len(fitted) + len(centre))
+    # Of few draws the covariance is shrunk to its own diagonal.
+    L, _ = cholesky_of_precision(share * covariance + (1 - share) * np.diag(np.diag(covariance)))
     x = np.asarray(np.linalg.solve(L, (used - centre).T).T)
     of_draws = _log_ratio(problem, centre, L, x)
     of_gaussian = _log_ratio(problem, centre, L, rng.standard_normal(used.shape))
