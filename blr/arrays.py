@@ -137,9 +137,7 @@ def without_names(x: Any, name: str) -> Any:
     if columns is None:
         return x
     if not columns:
-        raise ValueError(
-            f"{name} is a table without columns, expected at least one column and one row; choose its columns"
-        )
+        raise ValueError(f"{name} is a table without columns, expected at least one; choose its columns")
     parts = []
     for key, column in columns.items():
         values = column.filled(np.nan) if hasattr(column, "unmasked") else column  # a masked Quantity

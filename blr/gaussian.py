@@ -203,7 +203,7 @@ class GaussianPrior:
             raise ValueError(f"prior precision must be positive and finite, got {precision}; start with 1")
         if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
-                f"intercept is column {intercept} of a prior of {n_functions} weights; give None for no intercept"
+                f"intercept is column {intercept} of a prior of {n_functions} weights; give None"
             )
         variance = np.full(n_functions, 1.0 / precision)
         if intercept is not None:
@@ -255,9 +255,7 @@ def _numbers(x: Any, name: str) -> Matrix:
     try:
         array = np.array(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"prior {name} must be numbers, got {x!r:.80}; give a scalar or an array of floats"
-        ) from error
+        raise ValueError(f"prior {name} must be numbers, got {x!r:.80}; give floats") from error
     if array.size == 0:
         raise ValueError(f"prior {name} is empty; give a scalar, or one number for each weight")
     return array

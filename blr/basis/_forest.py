@@ -265,9 +265,7 @@ def _shares(labels: ArrayLike, n: int) -> Matrix:
     """Return the class shares (N, K) of labels (N,) from 0 on, or of shares or votes (N, K)."""
     t = np.asarray(labels)
     if len(t) != n:
-        raise ValueError(
-            f"got {len(t)} labels of {n} rows; give one label, or one row of shares, for each row"
-        )
+        raise ValueError(f"got {len(t)} labels of {n} rows; give one label, or row of shares, for each row")
     if t.ndim == 1:
         k = t.astype(np.intp)
         return np.eye(max(int(k.max(initial=0)) + 1, 2))[k]
@@ -394,9 +392,8 @@ def _grow(
 ) -> int:
     """Grow a tree as `grow_tree` of the compiled loops does; return the number of nodes."""
     seed, most, least, leaves = options.tolist()
-    growing = _Growing(
-        X, target, weight, most, least, seed, feature, threshold, child, sums, np.arange(len(X))
-    )
+    order = np.arange(len(X))
+    growing = _Growing(X, target, weight, most, least, seed, feature, threshold, child, sums, order)
     growing.add(np.flatnonzero(weight > 0))
     n_leaves, gain = 1, growing.gain
     while not leaves or n_leaves < leaves:

@@ -162,9 +162,7 @@ class Principal(Basis):
         One common factor makes the mean of their variances one.
         """
         if isinstance(power, bool) or not 0 <= power <= _MOST_POWER:
-            raise ValueError(
-                f"power must be a number from 0 to {_MOST_POWER:g}, got {power!r}; 0 treats all directions alike"
-            )
+            raise ValueError(f"power must be a number from 0 to {_MOST_POWER:g}, got {power!r}")
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         root = np.sqrt(np.ones(len(Z)) if weight is None else np.maximum(weight, 0.0))

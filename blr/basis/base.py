@@ -173,10 +173,8 @@ class Basis(ABC):
                 "it was not written by this version's to_dict"
             )
         own = {name: stored[name] for name in cls._own_fields()}
-        features = stored.get("features")
-        return cls(
-            Standardisation.from_dict(stored), features=None if features is None else tuple(features), **own
-        )
+        named = stored.get("features")
+        return cls(Standardisation.from_dict(stored), features=None if named is None else tuple(named), **own)
 
     @abstractmethod
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
@@ -205,9 +203,7 @@ class Basis(ABC):
         self._keep(name, as_matrix(points, name))
         columns = getattr(self, name).shape[1]
         if columns != self.n_features:
-            raise ValueError(
-                f"got {columns} column(s) of {name}, expected {self.n_features} column(s): one for each feature"
-            )
+            raise ValueError(f"got {columns} column(s) of {name}, expected {self.n_features} column(s)")
 
     def _rows(self, X: ArrayLike) -> Matrix:
         if not isinstance(X, np.ndarray):

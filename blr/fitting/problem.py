@@ -143,9 +143,7 @@ def totals(
         )
     matrix = as_confusion(confusion, len(names))
     if matrix.ndim > 2:
-        raise ValueError(
-            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)"
-        )
+        raise ValueError("a stream needs one confusion matrix for all rows, got one a row; give shape (K, K)")
     if (np.diag(matrix) == 1).all():
         return data, names, float(known), False
     return Retargeted(data, partial(_likelihoods, confusion=matrix)), names, float(known), True
@@ -358,15 +356,10 @@ def pose(
         t, binary=binary, trials=trials, sample_weight=sample_weight, classes=classes, confusion=confusion
     )
     if len(fraction) != len(matrix):
-        raise ValueError(
-            f"Phi has {len(matrix)} rows but the targets have {len(fraction)}; give one target for each row"
-        )
+        raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(fraction)}; give one a row")
     n_effective = float(len(fraction) if weight is None else weight.sum())
-    rows, columns = Rows(matrix, fraction, weight, threads), column_names(Phi)
-    M = matrix.shape[1]
-    return make_problem(
-        likelihood, prior, names, M, n_effective, rows, mislabelled=mislabelled, names=columns
-    )
+    rows, M, named = Rows(matrix, fraction, weight, threads), matrix.shape[1], column_names(Phi)
+    return make_problem(likelihood, prior, names, M, n_effective, rows, mislabelled=mislabelled, names=named)
 
 
 def _stream(
@@ -390,9 +383,7 @@ def _stream(
         )
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
-        raise ValueError(
-            "a stream of labels needs classes=, since a chunk may not contain every class; name all classes"
-        )
+        raise ValueError("a stream of labels needs classes=, since a chunk may not have every class")
     # A confusion is checked beside the first targets: votes have none.
     shared = None if np.ndim(np.asarray(confusion)) > 2 else confusion
     (_, _, names), _ = resolve_targets(

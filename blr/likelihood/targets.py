@@ -209,9 +209,7 @@ def resolve_targets(
     else:
         fraction, weight, names = _counts(array, classes)
     if len(names) < 2:
-        raise ValueError(
-            f"a classifier needs at least two classes, got {list(names)}; add rows of another class"
-        )
+        raise ValueError(f"a classifier needs at least two classes, got {list(names)}; add rows of another")
     known = None if confusion is None else as_confusion(confusion, len(names))
     mislabelled = known is not None and not (np.einsum("...kk->...k", known) == 1).all()
     if known is not None and mislabelled:
@@ -229,13 +227,9 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
     if sample_weight is not None:
         own = as_vector(sample_weight, "sample_weight")
         if len(own) != n:
-            raise ValueError(
-                f"sample_weight has {len(own)} rows but the targets have {n}; give one weight for each row"
-            )
+            raise ValueError(f"sample_weight has {len(own)} rows but the targets have {n}; give one a row")
         if own.min() < 0:
-            raise ValueError(
-                f"sample_weight must not be negative, got {own.min()} at row {int(own.argmin())}"
-            )
+            raise ValueError(f"sample_weight must not be negative, got {own.min()} at row {own.argmin()}")
         weight = own if weight is None else weight * own
     if weight is not None:
         require_moderate(weight, "sample_weight times trials")
@@ -249,9 +243,7 @@ def _binary(t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None) -> 
         )
     if t.ndim == 2:
         if t.shape[1] != 2:
-            raise ValueError(
-                f"targets of a binary likelihood must be (N,) or (N, 2), got {t.shape}; use 'softmax'"
-            )
+            raise ValueError(f"targets of two classes must be (N,) or (N, 2), got {t.shape}; use 'softmax'")
         fraction, weight, names = _counts(t, classes)
         return np.ascontiguousarray(fraction[:, 1]), weight, names
     if trials is None and _are_names(t, classes):
@@ -326,9 +318,7 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
         names = tuple(classes)
         unknown = [c for c in distinct if c not in names]
         if unknown:
-            raise ValueError(
-                f"labels {unknown[:5]} are not among the classes {list(names)}; add them or leave out their rows"
-            )
+            raise ValueError(f"labels {unknown[:5]} are not among the classes {list(names)}; add them")
         columns = np.array([names.index(c) for c in distinct])
     fraction = np.zeros((len(labels), len(names)))
     fraction[np.arange(len(labels)), columns[index.ravel()]] = 1.0
@@ -342,9 +332,7 @@ def _counts(t: Any, classes: Sequence[Any] | None) -> Targets:
     if len(names) != K:
         raise ValueError(f"targets have {K} columns but there are {len(names)} classes: {list(names)}")
     if K < 2:
-        raise ValueError(
-            "a classifier needs at least two classes, got targets of one column; give one column for each class"
-        )
+        raise ValueError("a classifier needs at least two classes, got targets of one column")
     if counts.min() < 0:
         row = int(counts.min(axis=1).argmin())
         raise ValueError(f"counts must not be negative, got {counts[row].min()} at row {row}")

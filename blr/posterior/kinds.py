@@ -317,9 +317,7 @@ class Posterior:
         if method not in _METHODS:
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
         if return_error and method != "monte_carlo":
-            raise ValueError(
-                f"method '{method}' has no sampling error; use return_error with 'monte_carlo' only"
-            )
+            raise ValueError(f"method '{method}' has no sampling error; use return_error with 'monte_carlo'")
         if method == "exact":
             return self._exact_by_blocks(Phi, default_threads() if threads is None else threads)
         matrix = self.problem.design(Phi)
@@ -328,9 +326,7 @@ class Posterior:
         if method == "probit":
             return self._probit(matrix)
         if n_samples < 2:
-            raise ValueError(
-                f"n_samples is {n_samples}; expected 2 or more draws, which the standard error needs"
-            )
+            raise ValueError(f"n_samples is {n_samples}; expected 2 or more draws, as the error needs")
         draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
         p, error = self._over_draws(matrix, draws)
         return (p, error) if return_error else p
@@ -407,9 +403,8 @@ class Posterior:
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
-        moments = self.problem.class_moments(
-            *self._outputs(matrix, single=single and self.link == "logistic")
-        )
+        outputs = self._outputs(matrix, single=single and self.link == "logistic")
+        moments = self.problem.class_moments(*outputs)
         return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
     def typical_error(self, Phi: ArrayLike) -> Vector:
@@ -538,7 +533,7 @@ class Posterior:
         kind = KINDS.get(stored["kind"])
         if kind is None:
             raise ValueError(
-                f"a stored posterior has the kind {stored['kind']!r}; expected one of {', '.join(KINDS)}"
+                f"a posterior has the kind {stored['kind']!r}; expected one of {', '.join(KINDS)}"
             )
         if not issubclass(kind, cls):
             raise ValueError(  # noqa: TRY004  a stored value is wrong, no argument's type
