@@ -149,9 +149,12 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        words = f"{'better' if gain > 0 else 'worse'} by {abs(gain):.4f} nats an object"
-        words = "no better" if abs(gain) < SEEN else words
-        reasons.append(f"its {what} is {words}, expected better by {margin:g}")
+        words = "no better, expected by"
+        if gain >= SEEN:
+            words = f"better by {gain:.4f} nats an object, less than"
+        elif gain <= -SEEN:
+            words = f"worse by {-gain:.4f} nats an object, expected better by"
+        reasons.append(f"its {what} is {words} {margin:g}")
     return tuple(reasons)
 
 

@@ -73,8 +73,8 @@ def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
 @pytest.mark.parametrize(
     ("gain", "changes", "why"),
     [
-        (0.001, {}, "its held-out log loss is better by 0.0010 nats an object, expected better by 0.005"),
-        (-0.00001, {}, "no better, expected better by 0.005"),
+        (0.001, {}, "its held-out log loss is better by 0.0010 nats an object, less than 0.005"),
+        (-0.00001, {}, "no better, expected by 0.005"),
         (-0.1, {}, "worse by 0.1000 nats an object, expected better by 0.005"),
         (0.1, {"verdict": "red"}, "its verdict is red: a reason"),
         (0.1, {"classes": ("early", "other")}, "its classes are early, other, not early, late"),
