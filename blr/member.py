@@ -41,7 +41,7 @@ from blr.posterior.kinds import Posterior, SampledPosterior
 from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
 from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, inner_points
 
-_AT_ONCE = 16  # points: derivatives of many functions by many features are large
+_DERIVATIVES = 2**19  # numbers of derivatives at a time: those of many functions by many features are large
 # Share of a member from which its activations are taken at every node of several dimensions, its covariances at more.
 _LARGE_SHARE = 0.15
 # Nodes by dimension, the last for all higher ones: covariances of members with a large share, and with a small one, and
@@ -179,6 +179,10 @@ class Designs:
         """Yield the same with the bases' `unmixed` functions (N, L), of rows in so many sets."""
         return ((members, members[0].basis.unmixed(Z, sets)) for members, Z in self._standardised(X))
 
+    def bases(self) -> Iterator[tuple[tuple[int, ...], tuple[Member, ...]]]:
+        """Yield the columns of each basis, and its members."""
+        return ((columns, members) for columns, groups in self._groups for members in groups)
+
     def _standardised(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
         for columns, groups in self._groups:
             Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
@@ -198,14 +202,19 @@ def slope_moments(members: Sequence[Member], X: Matrix, weight: Vector) -> NDArr
     """Return second moments (K, F, K, F) of the slopes of activations, over members and points X (P, F) of `weight`."""
     K, F = len(members[0].class_weights), X.shape[1]
     slopes = np.zeros((K, F, K, F))
-    for member in members:
-        columns = np.array(member.columns)
-        where = np.ix_(np.arange(K), columns, np.arange(K), columns)
-        for start in range(0, len(X), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            J = member.basis.jacobian(np.take(X[some], columns, axis=1))
-            g = np.einsum("km,pmf->pkf", member.class_weights, J)
-            slopes[where] += np.einsum("p,pkf,plg->kflg", member.weight * weight[some], g, g, optimize=True)
+    for columns, alike in Designs(members).bases():
+        basis, own = alike[0].basis, np.array(columns)
+        where = np.ix_(np.arange(K), own, np.arange(K), own)
+        step = max(1, _DERIVATIVES // (basis.n_functions * len(columns)))
+        g = np.empty((len(alike), len(X), K, len(columns)))
+        for start in range(0, len(X), step):
+            some = slice(start, start + step)
+            J = basis.jacobian(np.take(X[some], columns, axis=1))
+            for member, slope in zip(alike, g, strict=True):
+                slope[some] = np.einsum("km,pmf->pkf", member.class_weights, J, optimize=True)
+        for member, slope in zip(alike, g, strict=True):
+            root = np.sqrt(member.weight * weight)[:, None] * slope.reshape(len(X), -1)
+            slopes[where] += (root.T @ root).reshape(K, len(columns), K, -1)
     return slopes
 
 

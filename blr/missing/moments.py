@@ -32,6 +32,9 @@ from blr.missing.patterns import (
 
 _STEPS = 300
 _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard deviations
+# Where rows are few beside the features, EM creeps on for long.  After some leaps it stops at changes that are small
+# beside the standard error of a mean.
+_LEAPS, _OF_STANDARD_ERROR = 10, 1e-3
 # The least eigenvalue of the correlations.  A combination of features that never varied is then held to vary by
 # 1e-4 of theirs: above the rounding of float32 catalogues, below anything that matters.
 _LEAST_VARIANCE = 1e-8
@@ -107,10 +110,12 @@ def _maximise(pieces: Sequence[_Alike], apart: Mask) -> tuple[Vector, Matrix, bo
     held = apart[:, None] != apart
     # One array of F + 1 rows: the mean above the covariance.
     now = np.vstack([np.zeros(F), np.eye(F)])
-    for _ in range(_STEPS):
+    standard_error = max(1.0, sum(float(A[:, 0] @ A[:, 0]) for _, _, A in pieces)) ** -0.5
+    for leaps in range(_STEPS):
         one = _step(pieces, now, held)
         two = _step(pieces, one, held)
-        if np.abs(two - one).max() < _TOLERANCE:
+        least = _TOLERANCE if leaps < _LEAPS else _OF_STANDARD_ERROR * standard_error
+        if np.abs(two - one).max() < least:
             return two[0], two[1:], True
         # A step of EM after each leap takes back what it overdid.
         now = _step(pieces, _leap(now, one, two), held)
@@ -210,7 +215,7 @@ _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
 # Smaller eigenvalues of the correlations come from the ridge that the moments add, not from the data: of three colours
 # of three bands only two are independent.
 _NO_SPREAD = 1e-7
-_MANY = 64  # features, from which a pattern's matrices are found from those of all, unless some follow from others
+_MANY = 64  # features, from which a pattern's matrices are found from those of all
 _FAR = 1e100  # standard deviations at which distances are cut, so that their squares are finite
 
 
@@ -282,7 +287,7 @@ class FeatureMoments:
 
     @cached_property
     def precision(self) -> Matrix | None:
-        """The inverse of the covariance (F, F) where features are many and none follows from others, else None.
+        """The inverse of the covariance (F, F) where features are many, else None.
 
         By it a pattern that misses m of them takes m² F operations, in place of F³.
         """
@@ -291,7 +296,7 @@ class FeatureMoments:
             return None
         values, vectors = np.linalg.eigh(self.covariance / np.outer(sd, sd))
         vectors /= sd[:, None]
-        return np.asarray((vectors / values) @ vectors.T) if values[0] > _NO_SPREAD else None
+        return np.asarray((vectors / np.maximum(values, _LEAST_VARIANCE / 2)) @ vectors.T)
 
     @cached_property
     def _conditionals(self) -> dict[bytes, tuple[Matrix, Matrix]]:
@@ -486,7 +491,8 @@ def excess_spread(moments: FeatureMoments, X: Matrix, missing: Mask, weight: Vec
 
 SlopeMoments = Callable[[Matrix, Vector], NDArray[np.float64]]
 """What gives the slopes' second moments (K, F, K, F) over points X (P, F) of some weights (P,)."""
-_POINTS = 64  # at which slopes are taken, spread over the features' distribution
+# Points at which slopes are taken, spread over the features' distribution; of many features there are more, at most.
+_POINTS, _MOST_POINTS = 64, 128
 # The largest sum of the logit's sds along the axes, and how many nodes serve up to it: one axis, two, and more.
 _ALONG_ONE = (0.3, 6), (1.0, 8), (1.5, 12), (2.25, 16), (3.5, 24), (np.inf, 32)
 _ALONG_TWO = (0.5, 16), (1.0, 24), (1.5, 32), (2.0, 48), (3.0, 64), (np.inf, 96)
@@ -525,6 +531,10 @@ class ActiveSubspace:
     ) -> ActiveSubspace:
         """Return the choice by slopes at points within the `support` (2, F), as `slope_moments` finds them."""
         Z, weight = normal_nodes(moments.n_features, _POINTS)
+        half = len(Z) // 2  # each point of the first half has its mirror image in the second
+        some = np.arange(0, half, max(1, half // (_MOST_POINTS // 2)))
+        some = np.concatenate([some, some + half])
+        Z, weight = Z[some], weight[some] / weight[some].sum()
         X = moments.mean + Z @ np.linalg.cholesky(moments.covariance).T
         return cls(moments, slope_moments(X if support is None else np.clip(X, *support), weight), support)
 
@@ -620,8 +630,13 @@ class Domain:
             # What is missing at its conditional mean is no farther away than what is present.
             ends = self.moments.mean + np.sqrt(np.diag(self.moments.covariance)) * np.array([[-_FAR], [_FAR]])
             filled, every = self.moments.impute(np.clip(X, *ends), absent), np.arange(X.shape[1])
-            n = X.shape[1] - np.count_nonzero(absent, axis=1)
-            return np.where(n > 0, wilson_hilferty(self._squared(filled, every)[0], np.maximum(n, 1)), 0.0)
+            squared, rank = self._squared(filled, every)
+            n, variance = np.full(len(X), rank), np.diag(self.moments.covariance)
+            for pattern, rows in missing_patterns(absent):
+                # Missing features that follow from those present take no degree of freedom away.
+                L = self.moments.conditional(pattern)[1]
+                n[rows] -= np.count_nonzero(np.diag(L) ** 2 > _NO_SPREAD * variance[pattern])
+            return np.where(absent.all(axis=1), 0.0, wilson_hilferty(squared, np.maximum(n, 1)))
         for pattern, rows in missing_patterns(absent, most=BLOCK):
             present = np.flatnonzero(~pattern)
             if present.size:

@@ -316,17 +316,31 @@ def test_nodes_have_the_excess_and_the_same_mean() -> None:
     np.testing.assert_allclose(some - mean, (whole - mean) * [1.0, 0.5, 0.25], atol=1e-12)
 
 
+def test_of_many_features_one_may_follow_from_others() -> None:
+    rng, n = np.random.default_rng(4), 80
+    X = rng.normal(size=(300, 6)) @ rng.normal(size=(6, n)) + rng.normal(size=(300, n))
+    X = np.column_stack([X, X[:, 3] - X[:, 5]])
+    missing = rng.random(X.shape) < 0.02
+    moments = FeatureMoments.estimate(X, missing)
+    known = missing[:, n] & ~missing[:, [3, 5]].any(axis=1)
+    assert known.sum() > 2
+    np.testing.assert_allclose(moments.impute(X, missing)[known, n], X[known, n], atol=1e-4)
+    z, limits = Domain(moments, np.inf).distance(X, missing), []
+    for i in range(40):
+        d, S = (X[i] - moments.mean)[~missing[i]], moments.covariance[np.ix_(~missing[i], ~missing[i])]
+        inverse, rank = np.linalg.pinv(S, rcond=1e-7), np.linalg.matrix_rank(S, tol=1e-6)
+        limits.append(wilson_hilferty(np.array([d @ inverse @ d]), rank)[0])
+    np.testing.assert_allclose(z[:40], limits, atol=1e-3)
+
+
 def test_many_features_have_the_moments_and_distances_of_their_definition() -> None:
-    """By the precision of all features, which is not used where one follows from others."""
+    """By the precision of all features."""
     rng, n = np.random.default_rng(4), 80
     unit = 10.0 ** rng.integers(-3, 3, n)
     X = (rng.normal(size=(300, 6)) @ rng.normal(size=(6, n)) + rng.normal(size=(300, n))) * unit
     missing = rng.random(X.shape) < 0.02
     missing[0], missing[1, 5:] = True, True
     moments = FeatureMoments.estimate(X, missing)
-    assert moments.precision is not None
-    follows = np.column_stack([X, X[:, 3] - X[:, 5]])
-    assert FeatureMoments.estimate(follows, np.zeros(follows.shape, dtype=bool)).precision is None
     S, mu, z = moments.covariance, moments.mean, Domain(moments, np.inf).distance(X, missing)
     assert z[0] == 0
     absolute, total = np.zeros((2, n))
