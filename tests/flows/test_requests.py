@@ -78,6 +78,7 @@ def test_the_form_shows_the_request(name: str) -> None:
 def test_the_help_shows_the_request(name: str) -> None:
     options = {option.name: option for option in command(name).params}
     for field, parameter in request_fields(COMMANDS[name]):
+        assert re.fullmatch(r"[A-Z].*\.", parameter.words), field.name
         if parameter.flag is None:
             assert field.name not in options
             continue
@@ -87,9 +88,3 @@ def test_the_help_shows_the_request(name: str) -> None:
         assert option.required == (parameter.required or field.default is inspect.Parameter.empty)
         if not option.required:
             assert option.default == field.default
-
-
-def test_words_are_sentences() -> None:
-    for request in COMMANDS.values():
-        for field, parameter in request_fields(request):
-            assert re.fullmatch(r"[A-Z].*\.", parameter.words), (request, field.name)

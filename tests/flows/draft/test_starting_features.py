@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,22 +180,39 @@ def test_errors_are_of_something_in_the_table(name: str, beside: str, of: str | 
     assert error_of(columns[name], values, {name: values, beside: RNG.normal(size=N)}, columns) == of
 
 
+def is_answer(name: str, values: np.ndarray) -> bool:
+    return is_score(name, values, {"quasar", "galaxy"})
+
+
 @pytest.mark.parametrize(
-    ("name", "values", "is_one"),
+    ("says", "name", "values", "is_one"),
     [
-        ("koi_score", RNG.random(N), True),
-        ("ASSOC_PROB_BAY", RNG.random(N), True),
-        ("CLASS_STAR", RNG.random(N), True),  # whatever the classes are called
-        ("SPREAD_MODEL", RNG.normal(0, 0.01, N), False),
-        ("class_radius", RNG.random(N), False),
-        ("p_quasar", RNG.random(N), True),
-        ("score", RNG.normal(0, 3, N), False),
-        ("bulge_fraction", RNG.random(N), False),
-        ("prob", np.exp(RNG.normal(6, 1, N)), False),
+        (is_answer, "koi_score", RNG.random(N), True),
+        (is_answer, "ASSOC_PROB_BAY", RNG.random(N), True),
+        (is_answer, "CLASS_STAR", RNG.random(N), True),  # whatever the classes are called
+        (is_answer, "SPREAD_MODEL", RNG.normal(0, 0.01, N), False),
+        (is_answer, "class_radius", RNG.random(N), False),
+        (is_answer, "p_quasar", RNG.random(N), True),
+        (is_answer, "score", RNG.normal(0, 3, N), False),
+        (is_answer, "bulge_fraction", RNG.random(N), False),
+        (is_answer, "prob", np.exp(RNG.normal(6, 1, N)), False),
+        (is_flag, "zWarning", RNG.choice([0, 4, 16], N), True),
+        (is_flag, "has_jet", RNG.integers(0, 2, N), False),
+        (is_flag, "has_spectrum", RNG.integers(0, 2, N), True),
+        (is_flag, "in_training_set", RNG.integers(0, 2, N), True),
+        (is_flag, "isSaturated", RNG.integers(0, 2, N), True),
+        (is_flag, "quality", RNG.choice([1, 2, 3], N), True),
+        (is_flag, "quality_factor", RNG.normal(9, 1, N), False),
+        (is_flag, "counts", RNG.poisson(30, N), False),
+        (is_flag, "pixel_3_4", RNG.integers(0, 17, N), False),
+        (is_type, "T", np.round(RNG.normal(1, 3, N)), True),
+        (is_type, "t", RNG.normal(6000, 500, N), False),  # a temperature
     ],
 )
-def test_scores_are_shares(name: str, values: np.ndarray, *, is_one: bool) -> None:
-    assert is_score(name, values, {"quasar", "galaxy"}) is is_one
+def test_scores_flags_and_types_are_known_by_name_and_values(
+    says: Callable[..., bool], name: str, values: np.ndarray, *, is_one: bool
+) -> None:
+    assert says(name, values.astype(float)) is is_one
 
 
 @pytest.mark.parametrize("name", ["mwebv", "MW_EBV", "ebv", "E_B_V", "gal_ebv", "EBV_SFD98"])
@@ -220,51 +238,14 @@ def test_a_colour_is_no_magnitude(name: str, ucd: str | None, *, is_one: bool) -
     assert about_a_magnitude(column) is not is_one
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "is_one"),
-    [
-        ("zWarning", RNG.choice([0, 4, 16], N), True),
-        ("has_jet", RNG.integers(0, 2, N), False),
-        ("has_spectrum", RNG.integers(0, 2, N), True),
-        ("in_training_set", RNG.integers(0, 2, N), True),
-        ("isSaturated", RNG.integers(0, 2, N), True),
-        ("quality", RNG.choice([1, 2, 3], N), True),
-        ("quality_factor", RNG.normal(9, 1, N), False),
-        ("counts", RNG.poisson(30, N), False),
-        ("pixel_3_4", RNG.integers(0, 17, N), False),
-    ],
-)
-def test_flags_are_whole_numbers(name: str, values: np.ndarray, *, is_one: bool) -> None:
-    assert is_flag(name, values.astype(float)) is is_one
-
-
-def test_a_temperature_is_no_morphological_type() -> None:
-    assert is_type("T", np.round(RNG.normal(1, 3, N)))
-    assert not is_type("t", RNG.normal(6000, 500, N))
-
-
-def test_counts_of_few_rows_are_no_names(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], 50)
-    columns = {"counts": RNG.permutation(5000)[:100], "TIC": RNG.integers(10**6, 10**9, 100), "kind": kind}
+def test_counts_of_few_rows_angles_and_names_as_the_label_begins_are_features(tmp_path: Path) -> None:
+    columns = {"counts": RNG.permutation(5000)[:100], "TIC": RNG.integers(10**6, 10**9, 100)}
     columns |= {"teff": 4000 + RNG.permutation(3000)[:100], "x": RNG.normal(size=100)}
-    start = started(tmp_path, columns)
+    columns |= {f"my_survey_{band}": RNG.normal(size=100) for band in "gr"}
+    columns |= {"alpha": RNG.normal(-0.7, 0.3, 100), "incl": RNG.uniform(0, 90, 100)}
+    columns |= {"duration": RNG.uniform(1, 9, 100), "my_survey_class": np.repeat(["a", "b"], 50)}
+    start = started(tmp_path, columns, "my_survey_class", incl="deg", duration="h")
     assert set(start.left_out) == {"TIC"}
-
-
-def test_columns_called_as_the_label_begins_are_not_all_answers(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], N // 2)
-    columns = {"my_survey_g": RNG.normal(size=N), "my_survey_r": RNG.normal(size=N), "my_survey_class": kind}
-    assert len(started(tmp_path, columns, "my_survey_class").features) == 2
-
-
-def test_angles_that_are_no_places_are_features(tmp_path: Path) -> None:
-    kind = np.repeat(["a", "b"], N // 2)
-    columns = {
-        "alpha": RNG.normal(-0.7, 0.3, N),
-        "incl": RNG.uniform(0, 90, N),
-        "duration": RNG.uniform(1, 9, N),
-    }
-    assert not started(tmp_path, columns | {"kind": kind}, incl="deg", duration="h").left_out
 
 
 LONG = "a spectrum as text " * 500

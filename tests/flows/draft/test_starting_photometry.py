@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +75,6 @@ def test_kinds_of_magnitude_are_taken_whole(tmp_path: Path) -> None:
     colours = [f"{a}_psf_mag - {b}_psf_mag" for a, b in zip("ugri", "griz", strict=True)]
     assert list(start.features.values())[:4] == colours
     assert not any("psf_mag" in name and "same order" in reason for name, reason in start.left_out.items())
-
-
-def test_limits_are_no_magnitudes(tmp_path: Path) -> None:
-    s = survey()
-    columns = {f"MAG_LIM_{b}": s["rng"].normal(25, 0.2, N) for b in s["magnitudes"]}
-    columns |= {f"MAG_GAAP_{b}": m for b, m in s["magnitudes"].items()}
-    start = started(tmp_path, s, columns)
-    assert not any("LIM" in text for text in start.features.values())
-    assert start.left_out["MAG_LIM_u"] == "about the observation"
 
 
 @pytest.mark.parametrize("unit", ["uJy", None])
@@ -160,14 +150,8 @@ def test_redshifts_by_whichever_code_are_distances_and_other_names_are_of_the_ob
         column = Column(name, pa.float64())
         others = (about_the_distance, about_the_observation, about_an_error)
         assert not any(about(column) for about in others), name
-
-
-def test_codes_are_no_marks(tmp_path: Path) -> None:
-    """VISTA's classes are -1 of stars and 1 of galaxies, beside -9999 where there is none."""
-    s = survey()
-    code = np.where(s["rng"].random(N) < 0.1, -9999, np.where(s["late"], 1, -1)).astype(np.int16)
-    text = started(tmp_path, s, {"JCLASS": code} | {f"mag_{b}": m for b, m in s["magnitudes"].items()}).text
-    assert '"JCLASS" = [-9999.0]' in text
+    for name, middle, is_one in (("g/AB", 18, True), ("M_HI/L_B", 1, False), ("M_B", -20, True)):
+        assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
 
 
 def test_magnitudes_that_are_not_called_so_make_colours(tmp_path: Path) -> None:
@@ -186,7 +170,7 @@ def test_magnitudes_that_are_not_called_so_make_colours(tmp_path: Path) -> None:
     )
 
 
-def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
+def test_answers_of_others_and_limits_are_no_features(tmp_path: Path) -> None:
     """Probabilities and fractions of votes sum to one; T types and the ends of intervals are no measurements either."""
     s = survey()
     rng, late = s["rng"], s["late"]
@@ -202,12 +186,15 @@ def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
         "bulge_fraction": rng.random(N),
     }
     columns["arm_strength_sup"] = columns["arm_strength"] + rng.exponential(1, N)
+    columns |= {f"MAG_LIM_{b}": rng.normal(25, 0.2, N) for b in s["magnitudes"]}
     start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
     assert start.left_out["star_prob"] == "a score or a probability: the answer of another classifier"
     assert all(
         "fractions that sum to one with" in start.left_out[n] for n in columns if n.startswith("smooth")
     )
     assert start.left_out["leda_t"].startswith("a morphological type")
+    assert not any("LIM" in text for text in start.features.values())
+    assert start.left_out["MAG_LIM_u"] == "about the observation"
     assert start.left_out["arm_strength_sup"] == "a limit of arm_strength, not a measurement"
     assert "arm_strength" in start.features
 
@@ -263,13 +250,6 @@ def test_apparent_photometry_goes_before_absolute(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "middle", "is_one"), [("g/AB", 18, True), ("M_HI/L_B", 1, False), ("M_B", -20, True)]
-)
-def test_names_of_magnitudes(name: str, middle: int, *, is_one: bool) -> None:
-    assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
-
-
 @pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])
 def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, mark: float, text: str) -> None:
     """As 99 - A: alike, and in one row each.  What is taken for a magnitude spoils the fit of all others."""
@@ -301,20 +281,16 @@ def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path: Path)
     assert "-9999.0: 1 row, far from all others, and it marks missing values in other columns" in start.text
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "bound"),
-    [
-        ("incl", lambda x: np.minimum(90 - 8 * x**2, 90), 90.0),
-        ("correlation", lambda x: np.clip(x, -1, 1), -1.0),
-        ("latitude", lambda x: np.clip(60 * x, -90, 90), 90.0),
-    ],
-)
-def test_bounds_of_a_quantity_are_no_marks(
-    tmp_path: Path, name: str, values: Callable[..., Any], bound: float
-) -> None:
-    """Transits seen edge-on have an inclination of 90 degrees."""
+def test_codes_and_bounds_of_a_quantity_are_no_marks(tmp_path: Path) -> None:
+    """VISTA's stars are -1, transits seen edge-on have an inclination of 90 degrees; -9999 beside them is a mark."""
     s = survey("gr")
-    column = np.round(values(s["rng"].normal(0, 0.8, N)), 2)
-    assert np.count_nonzero(column == bound) > 5
-    text = started(tmp_path, s, {name: column} | {f"mag_{b}": x for b, x in s["magnitudes"].items()}).text
-    assert "[catalog.sentinels]" not in text
+    x = s["rng"].normal(0, 0.8, N)
+    code = np.where(s["rng"].random(N) < 0.1, -9999, np.where(s["late"], 1, -1)).astype(np.int16)
+    made = {"incl": np.minimum(90 - 8 * x**2, 90), "correlation": np.clip(x[::-1], -1, 1)}
+    made |= {"latitude": np.clip(60 * np.roll(x, 9), -90, 90)}
+    columns = {name: np.round(values, 2) for name, values in made.items()}
+    for name, bound in (("incl", 90), ("correlation", -1), ("latitude", 90)):
+        assert np.count_nonzero(columns[name] == bound) > 5
+    columns |= {f"mag_{b}": magnitude for b, magnitude in s["magnitudes"].items()}
+    written = tomllib.loads(started(tmp_path, s, columns | {"JCLASS": code}).text)
+    assert written["catalog"]["sentinels"] == {"JCLASS": [-9999.0]}

@@ -259,11 +259,15 @@ def trial(text: str, folder: Path) -> Path:
     return folder / "spec.toml"
 
 
-@pytest.mark.parametrize("mark", ["", "?", "unknown"])
-def test_the_file_is_the_target_where_most_of_its_rows_have_no_label(tmp_path: Path, mark: str) -> None:
-    start = partly_labelled(tmp_path, labelled=300, unlabelled=900, mark=mark)
-    assert tomllib.loads(start.text)["target"] == {"paths": ["field.csv"]}
-    assert any("Most rows have no label (900; 300 train)" in line for line in start.summary)
+@pytest.mark.parametrize(("labelled", "mark"), [(300, ""), (300, "?"), (300, "unknown"), (900, "")])
+def test_the_file_is_the_target_where_many_of_its_rows_have_no_label(
+    tmp_path: Path, labelled: int, mark: str
+) -> None:
+    start = partly_labelled(tmp_path, labelled=labelled, unlabelled=1200 - labelled, mark=mark)
+    is_target = labelled == 300
+    assert tomllib.loads(start.text).get("target") == ({"paths": ["field.csv"]} if is_target else None)
+    said = [line for line in start.summary if "target" in line]
+    assert ["Most rows have no label (900; 300 train)" in line for line in said] == [True] * is_target
 
 
 def test_codes_of_minus_one_are_rows_without_a_label(tmp_path: Path) -> None:
@@ -278,12 +282,6 @@ def test_codes_of_minus_one_are_rows_without_a_label(tmp_path: Path) -> None:
     version = train(trial(start.text, tmp_path), tmp_path / "models").version
     training = read_model(tmp_path / "models" / "field" / version / "model.asdf").training
     assert (training.unlabelled, training.other_labels) == (120, {})
-
-
-def test_few_rows_without_a_label_make_no_target(tmp_path: Path) -> None:
-    start = partly_labelled(tmp_path, labelled=900, unlabelled=300)
-    assert "target" not in tomllib.loads(start.text)
-    assert not any("target" in line for line in start.summary)
 
 
 CDS = ("RAh", "RAm", "RAs", "DE-", "DEd", "DEm", "DEs")
@@ -308,13 +306,8 @@ def opened(path: Path, columns: dict[str, Any]) -> catalogs.Catalog:
 )
 def test_all_columns_of_a_position_are_its_parts(names: tuple[str, ...]) -> None:
     assert parts_of_positions([*names, "RAm_mag", "flux"]) == {*names}
-
-
-@pytest.mark.parametrize(
-    "names", [("ram", "flux"), ("dem", "des"), ("l", "r"), ("DEd", "DEm"), ("RAs", "RAm")]
-)
-def test_names_alone_or_halves_are_none(names: tuple[str, ...]) -> None:
-    assert not parts_of_positions(names)
+    for some in (("ram", "flux"), ("dem", "des"), ("l", "r"), ("DEd", "DEm"), ("RAs", "RAm")):
+        assert not parts_of_positions(some)  # names alone, or halves
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from flows.models.row_files import (
     compare_losses,
     judged_rows,
     row_keys,
+    unseen_rows,
     write_rows,
 )
 from flows.models.store import Store
@@ -51,23 +52,28 @@ def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: 
     return f"morphology@{VERSION}"
 
 
-def test_a_user_without_a_name_decides_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container whose user is a number."""
+def test_the_better_one_is_promoted_by_rule(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a user without a name, as in a container where it is a number, and after a line of the log that was cut."""
 
     def nobody() -> str:
         raise KeyError("uid not found: 1234")
 
     monkeypatch.setattr("getpass.getuser", nobody)
-    assert promote(challenger(store, 0.01), store=store.root, how="better").who == "an unnamed user"
-
-
-def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
+    log = store.root / "morphology" / "champion.log"
+    log.write_text(log.read_text() + '{"when": "20')
     before, label = store.find("morphology").label, challenger(store, 0.01)
+    with pytest.raises(ModelError, match="another version was promoted in the meantime; compare again"):
+        promote(label, store=store.root, instead_of="morphology@ffffffffffff")
     told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.model, told.previous) == ("promoted", label, before)
+    assert told.who == "an unnamed user"
+    assert len(store.history("morphology")) == 2
     assert "held-out log loss" in store.history("morphology")[-1].why
-    assert store.champion("morphology") == VERSION
+    assert store.champion("morphology") == store.history("morphology")[-1].version == VERSION
     assert promote(label, store=store.root, how="better").status == "is the champion"
+    (store.root / "morphology" / "champion").unlink()
+    told = promote("morphology", store=store.root, how="better")
+    assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
 
 
 @pytest.mark.parametrize(
@@ -88,27 +94,6 @@ def test_the_rule_keeps_the_champion(store: Store, gain: float, changes: dict[st
     assert why in told.why
     assert store.champion("morphology") == before
     assert promote(label, store=store.root, why="I know better").status == "promoted"
-
-
-def test_a_decision_about_another_champion_does_not_hold(store: Store) -> None:
-    label = challenger(store, 0.1)
-    with pytest.raises(ModelError, match="another version was promoted in the meantime; compare again"):
-        promote(label, store=store.root, instead_of="morphology@ffffffffffff")
-
-
-def test_the_first_of_its_name(store: Store) -> None:
-    (store.root / "morphology" / "champion").unlink()
-    told = promote("morphology", store=store.root, how="better")
-    assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
-
-
-def test_a_line_that_was_cut_is_ignored(store: Store) -> None:
-    log = store.root / "morphology" / "champion.log"
-    log.write_text(log.read_text() + '{"when": "20')
-    label = challenger(store, 0.1)
-    promote(label, store=store.root)
-    assert store.history("morphology")[-1].version == VERSION
-    assert len(store.history("morphology")) == 2
 
 
 def test_a_challenger_that_folds_judged_is_said_to_be(store: Store) -> None:
@@ -258,11 +243,11 @@ def test_classes_are_those_of_the_object_with_the_name_and_the_features() -> Non
     assert (found < 0).any()
 
 
-@pytest.mark.parametrize("names", [np.array([7, 12]), np.array([7.0, 12.0]), np.array(["7 ", "12"])])
-def test_numbers_are_the_same_names_as_texts(names: np.ndarray) -> None:
+def test_numbers_are_the_same_names_as_texts() -> None:
     X = np.array([[0.1], [0.2]])
     known = KnownLabels.of(*row_keys(np.array(["7", "12"], dtype=object), X), np.array([1, 0]))
-    assert known.classes(X, lambda rows: names[rows]).tolist() == [1, 0]
+    for names in (np.array([7, 12]), np.array([7.0, 12.0]), np.array(["7 ", "12"])):
+        assert known.classes(X, names.__getitem__).tolist() == [1, 0]
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
@@ -274,6 +259,9 @@ def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": [1]}), tmp_path / ROWS_FILE)
     with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
         KnownLabels.read(tmp_path, classes=3)
+    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / ROWS_FILE)
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
+        unseen_rows(tmp_path, classes=2, features=1)
 
 
 def rows(names: list[int], losses: list[float], groups: list[int] | None = None) -> np.ndarray:
@@ -287,12 +275,9 @@ def rows(names: list[int], losses: list[float], groups: list[int] | None = None)
     return made
 
 
-def test_an_object_of_several_rows_counts_once() -> None:
+def test_an_object_of_several_rows_counts_once_and_groups_widen_the_interval() -> None:
     found = compare_losses(rows([1, 1, 2], [0.1, 0.3, 0.5]), rows([2, 1, 1, 1], [0.5, 1.0, 1.0, 1.0]))
     assert (found.n, found.gain) == (2, pytest.approx(0.4))
-
-
-def test_groups_of_the_coarser_split_widen_the_interval() -> None:
     names, losses = list(range(20)), list(np.linspace(0, 1, 20))
     champion = rows(names, [loss + 0.1 * (-1) ** (i // 10) for i, loss in enumerate(losses)])
     apart = compare_losses(rows(names, losses), champion)

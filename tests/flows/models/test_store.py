@@ -15,8 +15,6 @@ from typing import Any
 
 import asdf
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from blr.calibration import paired_gain
@@ -30,7 +28,7 @@ from flows.models.model import (
     read_tree,
     write_tree,
 )
-from flows.models.row_files import ROWS_FILE, judged_rows, unseen_rows
+from flows.models.row_files import judged_rows, unseen_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
@@ -51,7 +49,7 @@ def changed(path: Path, **changes: object) -> None:
     write_tree(tree | {"digest": digest(tree)}, path)
 
 
-def test_a_saved_model_has_card_and_report(store: Store) -> None:
+def test_a_saved_model_has_card_and_report_and_is_found(store: Store) -> None:
     folder = store.find("morphology").folder
     assert {p.name for p in folder.iterdir()} == {
         "model.asdf",
@@ -64,18 +62,12 @@ def test_a_saved_model_has_card_and_report(store: Store) -> None:
     }
     assert "morphology@" in (folder / "card.md").read_text()
     assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []
-
-
-def test_references(store: Store) -> None:
     found = store.find("morphology")
     assert store.find(found.label) == store.find(f"morphology@{found.version[:6]}") == found
     assert found.champion
     assert [m.label for m in store.models()] == [found.label]
-
-
-def test_an_empty_store(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"got no model 'm', .*`blr train SPEC --store /"):
-        Store(tmp_path).find("m")
+        store.find("m")
 
 
 def test_promotion_is_logged(store: Store) -> None:
@@ -88,14 +80,11 @@ def test_promotion_is_logged(store: Store) -> None:
     assert (done.previous, store.champion("morphology")) == (first.version, "0123456789ab")
     assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
     assert store.find("morphology").version == "0123456789ab"
-    shutil.rmtree(store.folder("morphology", "0123456789ab"))
+    other = store.folder("morphology", "0123456789ab")
+    shutil.rmtree(other)
     with pytest.raises(ModelError, match="its champion is 0123456789ab, expected one of its versions"):
         store.find("morphology")
-
-
-def test_a_file_in_the_place_of_another(store: Store) -> None:
-    other = store.folder("morphology", "0123456789ab")
-    shutil.copytree(store.find("morphology").folder, other)
+    shutil.copytree(first.folder, other)
     with pytest.raises(ModelError, match="move the folder back to its place"):
         store.load("morphology@0123456789ab")
 
@@ -112,10 +101,18 @@ def test_the_version_is_of_what_goes_in(trained: Path) -> None:
     assert len({version, *others}) == 4
 
 
-@pytest.mark.parametrize("key", ["classes", "classifier", "specification", "version"])
-def test_a_tree_with_a_part_missing_or_wrong(store: Store, key: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda _, key=key: {key: 3} for key in ("classes", "classifier", "specification", "version")),
+        # `blr inspect --json` could not write such values.
+        lambda tree: {"metrics": tree["metrics"] | {"log_loss": float("nan")}},
+        lambda _: {"classes": [np.zeros(0)] * 2},
+    ],
+)
+def test_a_tree_with_a_part_missing_or_wrong(store: Store, change: Callable[[Any], dict[str, Any]]) -> None:
     path = store.find("morphology").path
-    changed(path, **{key: 3})
+    changed(path, **change(read_tree(path)))
     with pytest.raises(ModelError, match=r"damaged model file.*restore it from a copy, or delete its folder"):
         store.load("morphology")
 
@@ -286,25 +283,6 @@ def test_arrays_of_another_shape_are_the_models_fault(store: Store) -> None:
     assert refused > 20
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda tree: tree["metrics"].update(log_loss=float("nan")),
-        lambda tree: tree.update(classes=[np.zeros(0)] * 2),
-    ],
-)
-def test_what_is_shown_of_a_model_is_text_and_finite_numbers(
-    store: Store, change: Callable[[Any], None]
-) -> None:
-    """The digest is right, but `blr inspect --json` could not write the value."""
-    path = store.find("morphology").path
-    tree = copy.deepcopy(read_tree(path))
-    change(tree)
-    write_tree(tree | {"digest": digest(tree)}, path)
-    with pytest.raises(ModelError, match="damaged model file"):
-        read_model(path)
-
-
 def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
     asdf.AsdfFile({"x": 1}).write_to(tmp_path / "x.asdf")
     with pytest.raises(ModelError, match="is not a model"):
@@ -332,29 +310,16 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     assert (quick["log_loss_low"], quick["log_loss_high"]) == pytest.approx((by_hand.low, by_hand.high))
     assert quick["log_loss_low"] < metrics.log_loss < quick["log_loss_high"]
     assert (quick["log_loss"], quick["judged_on"]) == (metrics.log_loss, metrics.n)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])
-def test_a_damaged_description_is_said(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:
-    (store.find("morphology").folder / "description.json").write_text(text)
-    run_list(store=store.root, json=False)
-    assert "cannot be read" in capsys.readouterr().out
-
-
-def test_a_list_shows_who_rejected_a_model(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    second = replace(store.load("morphology"), version="0123456789ab")
-    store.save(second, card="")
+    for text in ("", "[]", '{"model": "other@0123456789ab"}'):
+        (folder / "description.json").write_text(text)
+        run_list(store=store.root, json=False)
+        assert "cannot be read" in capsys.readouterr().out
+    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
     store.reject(store.find("morphology@0123456789ab"), why="loses the dwarfs", who="C. Critic")
     run_list(store=store.root, json=False)
     said = capsys.readouterr().out
     assert "morphology@0123456789ab: C. Critic rejected it on 20" in said
     assert "loses the dwarfs" in said
-
-
-def test_another_table_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / ROWS_FILE)
-    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
-        unseen_rows(tmp_path, classes=2, features=1)
 
 
 def test_a_training_keeps_them(trained: Path) -> None:

@@ -58,13 +58,9 @@ def test_one_value_serves_as_a_list() -> None:
     assert specification.label.classes == {"early": ("E", "S0"), "late": ("Sc",)}
 
 
-def test_relative_paths_start_at_the_files_folder(tmp_path: Path) -> None:
-    (tmp_path / "spec.toml").write_text(TEXT)
-    assert load_specification(tmp_path / "spec.toml").base_folder == str(tmp_path)
-
-
 def test_the_hash_ignores_the_folder_the_order_of_keys_and_stated_defaults(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(TEXT)
+    assert load_specification(tmp_path / "spec.toml").base_folder == str(tmp_path)
     same = [
         load_specification(tmp_path / "spec.toml"),
         parsed(reordered(TEXT, 'paths = ["a.fits"]', 'id = "name"')),
@@ -219,11 +215,8 @@ def test_bad_specification(old: str, new: str, message: str) -> None:
     assert caught.value.exit_status == 2
 
 
-def test_the_good_specification_is_accepted() -> None:
-    assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
-
-
 def test_all_faults_are_told_at_once() -> None:
+    assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
     bad = GOOD.replace("paths", "pats").replace("degree = 2", "degree = 0")
     with pytest.raises(SpecificationError) as caught:
         parse_specification(bad, source="s")
@@ -253,15 +246,9 @@ def read(classes: dict[str, list[str]], values: list[float], exclude: tuple[str,
 def test_a_range_holds_its_lower_end_only() -> None:
     early_late = {"early": ["..0"], "late": ["0..9.5", "10"]}
     assert read(early_late, [-5.2, -0.0, 0.0, 3.3, 9.5, 10, 11, np.nan]) == [0, 1, 1, 1, -1, 1, -1, -1]
-
-
-def test_marks_are_in_no_open_range_and_spellings_go_first() -> None:
     assert read({"a": ["..0"], "b": ["0.."]}, [-99, -9999, 99.9, 1e3]) == [-1, -1, -1, 1]
     assert read({"a": ["..5", "7"], "b": ["5..7", "7.5.."]}, [7, 6, 8]) == [0, 1, 1]
     assert read({"a": ["..5"], "b": ["5.."]}, [4, 5, 6], ("5",)) == [0, -1, 1]
-
-
-def test_texts_that_are_no_ranges_are_spellings() -> None:
     label = Label(column="t", classes={"a": ["S..", ".."], "b": ["E"]})
     assert LabelReader.of(label, Counter()).ranges == ()
     assert LabelReader.of(label, Counter()).knows("S..")
@@ -299,13 +286,10 @@ def test_numbers_in_order_are_cut_in_two(values: np.ndarray, cut: float) -> None
     assert [*found.rows.values()] == [np.sum(values < cut), np.sum(values >= cut)]
 
 
-def test_marks_are_nines_and_no_other_numbers() -> None:
+def test_codes_are_classes_each_and_marks_are_nines() -> None:
+    for codes in (range(1, 15), (-9, 0, 1, 2), (0.5, 1, 1.5, 2), (-1, *range(12))):
+        assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
     assert set(starting_classes({"1": 50, "2": 60, "99.3": 40, "99.9": 40, "-9.5": 30}).doubtful) == {"99.9"}
-
-
-@pytest.mark.parametrize("codes", [range(1, 15), (-9, 0, 1, 2), (0.5, 1, 1.5, 2), (-1, *range(12))])
-def test_codes_are_classes_each(codes: range | tuple[Any, ...]) -> None:
-    assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
 
 
 ENDS = st.floats(-1e4, 1e4, width=32)
@@ -334,22 +318,10 @@ def test_texts_that_are_not_ranges() -> None:
         number_range("5..0")
 
 
-SPECIFICATION = """
-name = "m"
-[catalog]
-paths = ["x.parquet"]
-{marks}
-[label]
-column = "kind"
-[features]
-f = "mag"
-"""
-
-
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
 def test_an_empty_range_is_refused_before_any_work(key: str) -> None:
     with pytest.raises(SpecificationError, match=r"got the range '90\.\.80'"):
-        parse_specification(SPECIFICATION.format(marks=f'{key} = {{ mag = "90..80" }}'), source="x")
+        parsed(GOOD.replace("[label]", f'{key} = {{ bmag = "90..80" }}\n[label]'))
 
 
 @pytest.mark.parametrize("texts", [False, True])

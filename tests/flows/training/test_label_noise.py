@@ -85,6 +85,8 @@ def test_stated_shares_are_a_matrix(noise: dict[str, Any] | float, matrix: list[
 
 def test_shares_are_told_with_intervals_that_hold_them() -> None:
     given = rows()
+    with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
+        label_confusion(specification("column = 't'\nnoise = { c = 0.1 }"), given)
     found, told = label_confusion(specification("column = 't'\nnoise = 'estimated'"), given)
     rates = told.rates
     assert rates["b"]["low"] < 0.2 < rates["b"]["high"]
@@ -127,37 +129,19 @@ def test_a_training_takes_stated_shares(folder: Path) -> None:
     assert "states: early 10.0%" in card
 
 
-def test_an_unknown_class_is_refused_at_the_training() -> None:
-    given = rows(50)
-    with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
-        label_confusion(specification("column = 't'\nnoise = { c = 0.1 }"), given)
-
-
 SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Have left-out rows ask for a power; return what they were."""
-    rows = []
-
-    def estimate(p: Any, shares: Any) -> Any:
-        rows.append((p, shares))
-        return SHARP
-
-    monkeypatch.setattr(training, "estimate_temperature", estimate)
+def test_the_model_is_judged_and_stored_at_its_temperature(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left-out rows are made to ask for a power."""
+    asked = []
+    monkeypatch.setattr(training, "estimate_temperature", lambda *rows: asked.append(rows) or SHARP)
     monkeypatch.setattr(choice, "estimate_temperature", lambda *_: SHARP)  # of four fifths of the rows
-    return rows
-
-
-def spec(folder: Path, more: str) -> Any:
     path = folder / "spec.toml"
-    path.write_text(path.read_text().replace("[features]", f"{more}\n[features]"))
-    return path
-
-
-def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: dict[str, float]) -> None:
-    result = train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
+    path.write_text(path.read_text().replace("[features]", "[split]\nheld_out = 0\n[features]"))
+    result = train(path, folder / "models")
     [(p, shares)] = asked
     assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
     stored = Store(folder / "models").load("morphology").classifier.temperature

@@ -147,6 +147,9 @@ def test_other_features_want_weights_and_no_class_shares(
 ) -> None:
     unweighted = trained("colours", AGAINST)
     weighted = trained("colours", AGAINST + "density_weights = true")
+    assert trained("colours", "").candidates == unweighted.candidates  # the comparison changes no model
+    shift = unweighted.training.shift
+    assert 0.85 < shift.auc_low < shift.auc < shift.auc_high < 1
     plain = loss(surveys, "colours", unweighted, tmp_path / "plain")
     better = loss(surveys, "colours", weighted, tmp_path / "weighted")
     em = loss(surveys, "colours", unweighted, tmp_path / "em", class_prior="em")
@@ -156,14 +159,9 @@ def test_other_features_want_weights_and_no_class_shares(
     assert said[0] < said[1] - 0.1
 
 
-def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained: Trained) -> None:
-    alone, told = trained("colours", ""), trained("colours", AGAINST)
-    assert alone.candidates == told.candidates
-    shift = told.training.shift
-    assert 0.85 < shift.auc_low < shift.auc < shift.auc_high < 1
-
-
-def test_weights_sum_to_their_effective_number(trained: Trained) -> None:
+def test_weights_sum_to_their_effective_number_and_are_in_every_output(
+    surveys: Path, trained: Trained, tmp_path: Path
+) -> None:
     told = trained("colours", AGAINST + "density_weights = true")
     shift = told.training.shift
     assert 10 < shift.n_effective < 0.7 * shift.n_training
@@ -173,6 +171,10 @@ def test_weights_sum_to_their_effective_number(trained: Trained) -> None:
     assert judged.n_effective < kept.n_effective < 1.6 * judged.n_effective  # of a fifth more rows
     assert "density_weights = true" in (Path(told.path) / "card.md").read_text()
     assert f"count as {shift.n_effective:,.1f}" in (Path(told.path) / "card.md").read_text()
+    loss(surveys, "colours", told, tmp_path)
+    metadata = pq.read_schema(tmp_path / "target.parquet").metadata
+    assert metadata[b"blr.training_weights"].startswith(b"density ratio against target.parquet (sha256 ")
+    assert "training_weights" in json.loads((tmp_path / "summary.json").read_text())["shift"]
 
 
 def test_the_version_follows_the_target_where_the_model_does(surveys: Path, tmp_path: Path) -> None:
@@ -203,14 +205,6 @@ def test_shares_are_in_every_output(surveys: Path, trained: Trained, tmp_path: P
     assert f"class_priors = early {used['early']:.6g}, late {used['late']:.6g}" in history
     assert "class_priors_training = early 0." in history
     assert "class_priors_source = EM over target.parquet" in history
-
-
-def test_weights_are_in_every_output(surveys: Path, trained: Trained, tmp_path: Path) -> None:
-    told = trained("colours", AGAINST + "density_weights = true")
-    loss(surveys, "colours", told, tmp_path)
-    metadata = pq.read_schema(tmp_path / "target.parquet").metadata
-    assert metadata[b"blr.training_weights"].startswith(b"density ratio against target.parquet (sha256 ")
-    assert "training_weights" in json.loads((tmp_path / "summary.json").read_text())["shift"]
 
 
 def test_shares_at_classification_are_those_of_a_training_with_them(
@@ -265,13 +259,11 @@ def test_a_classification_takes_neither_weights_nor_shares_beside_them(
         loss(surveys, "colours", weighted, tmp_path, class_prior="em")
     with pytest.raises(UsageError, match="whose training rows had no such weights"):
         loss(surveys, "colours", trained("colours", ""), tmp_path, specification=Path(weighted.spec))
-
-
-def test_a_release_does_not_estimate_shares_anew(trained: Trained, tmp_path: Path) -> None:
-    told = trained("classes", "")
     em = Path(trained("classes", AGAINST + 'class_prior = "em"').spec)
-    with pytest.raises(UsageError, match="shares that stay the same"):
-        reprocess(em, store=told.store, out=tmp_path / "out")
+    with pytest.raises(
+        UsageError, match="shares that stay the same"
+    ):  # a release does not estimate them anew
+        reprocess(em, store=trained("classes", "").store, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(

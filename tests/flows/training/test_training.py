@@ -60,16 +60,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Mo
     return train(folder / "spec.toml", folder / "models")
 
 
-@pytest.fixture
-def stored(plain: ModelDescription, folder: Path) -> ModelDescription:
-    """Return the same, with a copy of the store in the folder."""
-    models = Path(plain.path).parents[1]
-    shutil.copytree(models, folder / "models")
-    return replace(plain, path=str(folder / Path(plain.path).relative_to(models.parent)))
-
-
-def test_the_result_of_a_training_is_the_stored_description(plain: ModelDescription) -> None:
-    told = plain
+def test_the_result_of_a_training_is_the_stored_description_and_rows_are_counted(
+    plain: ModelDescription, make: SimpleNamespace
+) -> None:
+    told, columns = plain, make.survey()
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(ModelDescription, document, source="told") == told
     assert told.status == "trained"
@@ -79,11 +73,7 @@ def test_the_result_of_a_training_is_the_stored_description(plain: ModelDescript
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
     assert [row.basis for row in told.candidates] == ["linear", "polynomial, degree 2"]
     assert sum(row.weight for row in told.candidates) == pytest.approx(1)
-
-
-def test_rows_are_counted(plain: ModelDescription, make: SimpleNamespace) -> None:
     told = plain.training
-    columns = make.survey()
     inside = columns["type"] == "G"
     labelled = inside & np.isin(columns["hubble"], ["E", "S0", "Sb", "Sc"])
     assert told.n_read == 400
@@ -95,8 +85,10 @@ def test_rows_are_counted(plain: ModelDescription, make: SimpleNamespace) -> Non
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
-def test_a_second_run_does_nothing(folder: Path, stored: ModelDescription) -> None:
-    first = stored
+def test_a_second_run_does_nothing(folder: Path, plain: ModelDescription) -> None:
+    models = Path(plain.path).parents[1]
+    shutil.copytree(models, folder / "models")
+    first = replace(plain, path=str(folder / Path(plain.path).relative_to(models.parent)))
     before = (Path(first.path) / "model.asdf").stat().st_mtime_ns
     second = train(folder / "spec.toml", folder / "models")
     assert second.status == "exists"
@@ -311,13 +303,8 @@ def with_posterior(folder: Path, kind: str) -> Any:
     return train(folder / "kind.toml", folder / kind)
 
 
-@pytest.fixture(scope="module")
-def refined(separable: Path) -> Any:
-    return with_posterior(separable, "refined")
-
-
-def test_a_separable_training_with_refined_posteriors_is_green(separable: Path, refined: Any) -> None:
-    told = refined
+def test_a_separable_training_with_refined_posteriors_is_green(separable: Path) -> None:
+    told = with_posterior(separable, "refined")
     assert told.trust.answer("computed").colour == "green"
     assert told.trust.numbers["mean_error"] < 0.01
     assert not Store(separable / "refined").load("separable").classifier.untrusted
@@ -353,32 +340,23 @@ def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
     return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
 
 
-def test_scores_are_those_of_scikit_learn(held_out: Scores) -> None:
+def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(held_out: Scores) -> None:
     p, q, truth = held_out
     found = evaluated(p, q, truth)
     assert found.log_loss == pytest.approx(log_loss(truth, p), abs=1e-12)
     assert found.log_loss_plugin == pytest.approx(log_loss(truth, q), abs=1e-12)
     assert found.log_loss_baseline == pytest.approx(np.log(p.shape[1]), abs=1e-12)
     assert found.accuracy == accuracy_score(truth, p.argmax(axis=1))
-
-
-def test_review_finds_what_counting_finds(held_out: Scores) -> None:
-    p, q, truth = held_out
-    wrong = p.argmax(axis=1) != truth
-    order = np.argsort(p.max(axis=1))
-    for review, share in zip(evaluated(p, q, truth).reviews, REVIEWED, strict=True):
+    wrong, order = p.argmax(axis=1) != truth, np.argsort(p.max(axis=1))
+    for review, share in zip(found.reviews, REVIEWED, strict=True):
         n = round(share * len(truth))
         assert review["moderated"] == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
-        assert review["random"] == share
-        assert review["moderated"] > review["random"]
-
-
-def test_unclassifiable_rows_get_the_class_shares(held_out: Scores) -> None:
-    p, q, truth = (a.copy() for a in held_out)
+        assert review["moderated"] > review["random"] == share
+    # Rows that cannot be classified get the class shares.
+    p, q, told = p.copy(), q.copy(), p.copy()
     p[::4] = q[::4] = np.nan
-    found = evaluated(p, q, truth)
-    told = p.copy()
     told[::4] = 1 / p.shape[1]
+    found = evaluated(p, q, truth)
     assert found.n_unclassified == 500
     assert found.log_loss == pytest.approx(log_loss(truth, told), abs=1e-12)
 
@@ -424,9 +402,6 @@ def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
     assert binned["latitude"][1][0].sum() == np.isfinite(OBJECTS.position[:, 1]).sum()
     assert np.ptp(counts[0].sum(axis=1)) <= 2
     assert np.all(np.diff(centres) > 0)
-
-
-def test_few_objects_or_missing_columns_give_no_bins() -> None:
     few = judged_pictures(P[:50], OBJECTS.of(np.arange(N) < 50))
     assert "magnitude" not in few["binned"]
     assert judged_pictures(P, NAMELESS)["binned"] == {}
