@@ -242,6 +242,13 @@ class Leak:
     derived: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class SuspectedLeak(Leak):
+    """Columns that give the class away, alone or together, and whether the features use all of them."""
+
+    used: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Scaled:
     """A column (n,) of mean 0 and spread 1, of its logarithm where that is nearer to a Gaussian."""

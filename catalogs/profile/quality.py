@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
@@ -17,6 +17,7 @@ from catalogs.arrays import batch_values, is_real, is_text, name_words
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
+from catalogs.profile.leaks import SuspectedLeak
 from catalogs.sky.positions import NeighbourCounter, PositionUnit, is_position, positions
 
 # What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.  All other
@@ -439,9 +440,12 @@ FAR = 10.0
 MOST = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Quality:
-    """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column."""
+    """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column.
+
+    Fields with a default need more than the rows: classes, features, or the file.
+    """
 
     n_rows: int
     missing: dict[str, float]
@@ -454,6 +458,12 @@ class Quality:
     outliers: dict[str, float]
     n_files: int
     absent: dict[str, int]
+    leaks: tuple[SuspectedLeak, ...] = ()
+    catalogue: str = ""  # name of the file or folder, without its path
+    commented_out: str = ""  # sentence on comment lines that may be rows, which were not read; "" for none
+    # Other columns that the features use and that may tell how objects were chosen, each with why.
+    suspects: Mapping[str, str] = field(default_factory=dict)
+    repeated_rows: int = 0  # rows that hold the same as another one, in every column of one value a row
 
 
 def quality(
@@ -498,6 +508,8 @@ def quality(
         outliers=dict(sorted(((n, s) for n, s in outliers.items() if s > 0), key=lambda e: -e[1])[:MOST]),
         n_files=len(catalog.partitions),
         absent={c.name: c.absent for c in catalog.columns if c.absent},
+        catalogue=catalog.path.name,
+        repeated_rows=seen.repeated_rows,
     )
     return row_quality, seen
 

@@ -16,7 +16,6 @@ from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
 from blr.trust.verdict import TrustAnswer
 from catalogs.profile.columns import Distribution
-from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
 from flows.models.store import Promotion, SkillSummary, skill_words
@@ -220,25 +219,6 @@ class LabelSummary:
     answered: int = 0  # objects that reviews have an answer to, whether the catalogue has them or not
 
 
-@dataclass(frozen=True, kw_only=True)
-class SuspectedLeak(Leak):
-    """Columns that give the class away, alone or together, and whether the features use all of them."""
-
-    used: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class CatalogueQuality(Quality):
-    """The quality of a labelled catalogue, with the columns that give the class away."""
-
-    leaks: tuple[SuspectedLeak, ...]
-    catalogue: str  # name of the file or folder, without its path
-    commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
-    # Other columns that the features use and that may tell how objects were chosen, each with why.
-    suspects: Mapping[str, str] = field(default_factory=dict)
-    repeated_rows: int = 0  # rows that hold the same as another one, in every column of one value a row
-
-
 UNDECIDED = "?"
 """Answer of a reviewer who cannot tell: no label, and no class that was forgotten."""
 
@@ -288,7 +268,7 @@ class TrainingDescription(LabelledSample):
     overdispersion: float  # variance of votes over that of independent ones; 1 where labels are no votes
     label_noise: WrongLabels  # shares of wrong labels, where labels may be wrong
     shift: TargetShift  # how the target differs from these rows, where one is named
-    quality: tuple[CatalogueQuality, ...]  # of the first four labelled catalogues
+    quality: tuple[Quality, ...]  # of the first four labelled catalogues
     refitted: int | None  # rows that it was fitted to again after judging; None where the judged fit is kept
     sampled: int | None = None  # rows of the sample that judges, where rows are too many for the memory
     mean_power: float | None = None  # mean power that probabilities are taken to; None for no power

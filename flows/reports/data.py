@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
+from catalogs.profile.quality import Quality
 from flows.documents import read_document, utc_now
 from flows.models.description import (
     TOLD_APART,
-    CatalogueQuality,
     LabelSummary,
     ModelDescription,
     RatesByClass,
@@ -298,7 +298,7 @@ def missing_words(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         yield f"Missing in labelled rows, by the reason: {'; '.join(shares)}{more}."
 
 
-def quality_remarks(quality: CatalogueQuality) -> Iterator[str]:
+def quality_remarks(quality: Quality) -> Iterator[str]:
     """Yield sentences on what a reader of the report should know; leaks that the features use come first."""
     for words in leak_words(quality).values():
         yield f"Suspected leakage: the features use {words}."
@@ -332,7 +332,7 @@ def quality_remarks(quality: CatalogueQuality) -> Iterator[str]:
             yield f"{said}: {', '.join(names[:SHOWN])}{more}."
 
 
-def leak_words(quality: CatalogueQuality) -> dict[str, str]:
+def leak_words(quality: Quality) -> dict[str, str]:
     """Return the columns that the features use and that may give the class away, each set with how, in a clause."""
     said = {}
     for leak in quality.leaks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -417,8 +417,7 @@ class Specification(SpecificationTable):
         self._check_shift()
         self.check_sets()
         self.check_target()
-        self._check_limits()
-        self._check_features()
+        self._check_names()
         return self
 
     def _check_columns(self) -> None:
@@ -585,29 +584,19 @@ class Specification(SpecificationTable):
         named = {name for name in (catalog.id, catalog.ra, catalog.dec) if name}
         return used.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
 
-    def _check_limits(self) -> None:
-        catalog, target = self.catalog, self.target
-        for key, names, of in (
-            ("catalog.limits", catalog.limits, "catalog.not_detected"),
-            ("target.limits", target.limits, "catalog.limits"),
-        ):
-            known = catalog.not_detected if of == "catalog.not_detected" else catalog.limits
+    def _check_names(self) -> None:
+        """Check that keys name what other keys define: limits their columns, errors and candidates their features."""
+        ours, features = self.catalog, (self.features, "one of [features]")
+        checks: list[tuple[str, Collection[str], Collection[str], str]] = [
+            ("catalog.limits", ours.limits, ours.not_detected, "a column of catalog.not_detected"),
+            ("target.limits", self.target.limits, ours.limits, "a column of catalog.limits"),
+            ("errors", self.errors, *features),
+            *((f"candidate.{i}.features", c.features or (), *features) for i, c in enumerate(self.candidate)),
+        ]
+        for key, names, known, of in checks:
             for name in names:
                 if name not in known:
-                    raise ValueError(
-                        f"{key}: got '{name}', expected a column of {of}; {nearest(name, known)}"
-                    )
-
-    def _check_features(self) -> None:
-        named = {"errors": tuple(self.errors)} | {
-            f"candidate.{i}.features": c.features or () for i, c in enumerate(self.candidate)
-        }
-        for key, names in named.items():
-            for name in names:
-                if name not in self.features:
-                    raise ValueError(
-                        f"{key}: got '{name}', expected one of [features]; {nearest(name, self.features)}"
-                    )
+                    raise ValueError(f"{key}: got '{name}', expected {of}; {nearest(name, known)}")
             if len(set(names)) < len(names):
                 raise ValueError(f"{key}: got a feature twice, expected each feature once; remove one")
 

@@ -448,7 +448,9 @@ def gather(
     for (name, state), n in states.items():
         if n and state is not State.MEASURED:
             missing.setdefault(name, {})[state.name.lower()] = n
-    training, unlabelled = rows.training, unknown.pop("", 0)
+    training, unlabelled, names = rows.training, unknown.pop("", 0), tuple(specification.features)
+    missing_features = rows.missing[training]
+    noise = {} if rows.errors is None else training_noise(rows.errors[training], missing_features, names)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
         content_hash=content.hexdigest(source.content()),
@@ -463,10 +465,8 @@ def gather(
         split=split,
         states=missing,
         features=_features(specification, rows, counts, catalogs[0]),
-        noise=_noise(specification, rows),
-        distribution=feature_distribution(
-            rows.X[training], rows.missing[training], tuple(specification.features)
-        ),
+        noise={name: sigma for name, sigma in noise.items() if name in specification.errors},
+        distribution=feature_distribution(rows.X[training], missing_features, names),
     )
     return Gathered(rows, sample, labels.classes, source, annotators, stored)
 
@@ -493,15 +493,6 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
         weighted=len(weights),
         weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
     )
-
-
-def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
-    """Return the measurement error of the training rows by feature, for features whose errors are stated."""
-    if rows.errors is None:
-        return {}
-    training, names = rows.training, tuple(specification.features)
-    noise = training_noise(rows.errors[training], rows.missing[training], names)
-    return {name: sigma for name, sigma in noise.items() if name in specification.errors}
 
 
 def _features(

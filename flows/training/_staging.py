@@ -33,8 +33,8 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_write_array, scratch_folder, sweep
 from catalogs.profile.columns import as_numbers, readable, uneven_presence
-from catalogs.profile.leaks import Leak
-from catalogs.profile.quality import about_the_distance, is_magnitude, quality
+from catalogs.profile.leaks import Leak, SuspectedLeak
+from catalogs.profile.quality import Quality, about_the_distance, is_magnitude, quality
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
@@ -50,8 +50,6 @@ from flows.features.reader import (
 from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
 from flows.models.description import (
-    CatalogueQuality,
-    SuspectedLeak,
     TargetShift,
     TrainingDescription,
     WrongLabels,
@@ -380,7 +378,7 @@ def with_recorded_losses(
 
 def catalog_quality(
     specification: Specification, catalog: Catalog, source: LabelSource, *, limit: int | None = None
-) -> CatalogueQuality:
+) -> Quality:
     """Return the quality of a labelled catalogue."""
     # A copy: the counts of `source` are those of the gathered rows.
     read, table = _class_reader(specification, catalog, replace(source)), specification.catalog
@@ -408,13 +406,11 @@ def catalog_quality(
             if about_the_distance(column) and not is_magnitude(column, as_numbers(value)):
                 why.append("a distance")
             suspects |= {name: "; ".join(why)} if why else {}
-    return CatalogueQuality(
-        **vars(measured),
+    return replace(
+        measured,
         leaks=tuple(SuspectedLeak(**vars(leak), used=used.issuperset(leak.columns)) for leak in leaks),
-        catalogue=catalog.path.name,
         commented_out=commented_out(catalog),
         suspects=suspects,
-        repeated_rows=seen.repeated_rows,
     )
 
 

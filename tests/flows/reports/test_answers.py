@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
-from flows.models.description import CatalogueQuality, ComparedTarget, SuspectedLeak, TargetShift
+from catalogs.profile.leaks import SuspectedLeak
+from catalogs.profile.quality import Quality
+from flows.models.description import ComparedTarget, TargetShift
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_page import ClassificationReport, classification_answers, trusted_in_part
 from flows.reports.counts import census_table, first_words
@@ -48,11 +50,11 @@ def report(**values: object) -> TrainReport:
     return changed(whole, **{**given, **values})
 
 
-def quality_of(**found: object) -> CatalogueQuality:
+def quality_of(**found: object) -> Quality:
     unknown = ("repeated_identifiers", "repeated_positions", "positions_without", "positions_out_of_range")
-    nothing = {"missing": {}, "outliers": {}, "absent": {}, "suspects": {}, "commented_out": ""}
-    nothing |= dict.fromkeys(("constant", "duplicate_columns", "leaks"), ()) | dict.fromkeys(unknown)
-    return CatalogueQuality(**nothing | {"n_rows": 9, "n_files": 1, "catalogue": "a"} | found)
+    nothing = {"missing": {}, "outliers": {}, "absent": {}}
+    nothing |= dict.fromkeys(("constant", "duplicate_columns"), ()) | dict.fromkeys(unknown)
+    return Quality(**nothing | {"n_rows": 9, "n_files": 1, "catalogue": "a"} | found)
 
 
 def with_suspects(**suspects: str) -> TrainReport:
