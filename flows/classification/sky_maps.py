@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -43,7 +43,7 @@ from flows.request import MapRequest
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import output_folder
-from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
+from flows.runs.results import MappedFraction, MappedQuantity, MapResult
 
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 
@@ -155,33 +155,73 @@ SAMPLE = 100_000
 ROWS_AT_ONCE = 16_384
 
 
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows (n,).
+MapCopy = tuple[Catalog, str | None, tuple[str, str, PositionUnit]]
+"""An annotated copy, its columns of identifiers (None without) and of positions, with the unit of these."""
 
-    `n_classified` counts the rows with a position, `unmatched` the labels of no row.
+
+@dataclass(frozen=True, eq=False)
+class MapWork:
+    """What is mapped: the request, the copies, the quantities, and the objects whose class is known (None: no table).
+
+    `left_out` counts rows of the table that have no class, or that were chosen (`read_answers`).  The first pass finds
+    the pixels with objects, the edges of each quantity's bins, how many rows have a position, the labelled rows (n,),
+    and the number of labels that are of no row.
     """
 
-    pixels: Pixels
-    edges: tuple[Floats, ...]
-    n_classified: int
-    labelled: Array
-    unmatched: int
+    request: MapRequest
+    folder: Path
+    manifest: Manifest
+    copies: tuple[MapCopy, ...]
+    over: tuple[Expression, ...]
+    maps: Mapping[str, HealpixMap]
+    known: Answers | None
+    left_out: Counter[str]
+    pixels: Pixels = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    edges: tuple[Floats, ...] = ()
+    n_classified: int = 0
+    labelled: Array = field(default_factory=lambda: np.zeros(0, row_type(0)))
+    unmatched: int = 0
 
-    def counts(self, what: What) -> tuple[Mask, Mask]:
-        """Return which labelled rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
+    @property
+    def counts(self) -> tuple[Mask, Mask]:
+        """Which labelled rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
         selected, is_class = self.labelled["selected"], self.labelled["is_class"]
-        if what == "completeness":
+        if self.request.what == "completeness":
             return is_class, is_class & selected
-        if what == "contamination":
+        if self.request.what == "contamination":
             return selected, selected & ~is_class
         return np.ones(len(selected), dtype=bool), is_class
 
+    def rows(self) -> Iterator[Array]:
+        """Yield the rows of all copies that have probabilities and a position, batch by batch."""
+        own = {name for e in self.over for name in e.names}.difference(self.maps)
+        prefix, class_name = self.manifest.prefix, self.request.class_name
+        probability, assigned = f"{prefix}p_{safe_name(class_name)}", f"{prefix}class"
+        for catalog, identifier, (ra, dec, unit) in self.copies:
+            named = [identifier] if identifier else []
+            read = tuple(dict.fromkeys([*named, ra, dec, probability, assigned, *sorted(own)]))
+            for batch in catalog.batches(read):
+                values = batch_values(batch, read)
+                place = positions(values[ra], values[dec], unit)
+                p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
+                pixel = healpix_pixels(place.ra, place.dec, self.request.order)
+                kept = np.isfinite(p) & (pixel >= 0)
+                seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in self.maps.items()}}
+                X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
+                least = self.request.threshold
+                wanted = plain_texts(values[assigned]) == class_name if least is None else p >= least
+                rows = np.zeros(batch.num_rows, row_type(len(X)))
+                rows["pixel"], rows["p"], rows["selected"] = pixel, p, wanted
+                for j, x in enumerate(X):
+                    rows["X"][:, j] = np.where(np.isfinite(x), x, np.nan)
+                rows["name"] = None if identifier is None else plain_texts(values[identifier])
+                yield rows[kept]
 
-def surveyed(work: MapWork) -> Survey:
-    """Read all rows once, and return what was found."""
+
+def surveyed(work: MapWork) -> MapWork:
+    """Read all rows once, and return the work with what was found."""
     known, what, n_quantities = work.known or {}, work.request.what, len(work.over)
-    touched: Pixels = np.empty(0, dtype=np.int64)
+    touched = work.pixels
     parts, samples = [np.zeros(0, row_type(n_quantities))], [[np.empty(0)] for _ in range(n_quantities)]
     step = max(1, math.ceil(sum(catalog.n_rows for catalog, *_ in work.copies) / SAMPLE))
     n, seen = 0, set[str]()
@@ -204,7 +244,14 @@ def surveyed(work: MapWork) -> Survey:
     # Bins with equal numbers of values; fewer where values repeat.
     q = np.linspace(0, 1, BINS + 1)
     edges = tuple(np.unique(np.quantile(values, q)) if values.size else values for values in finite)
-    return Survey(touched, edges, n, labelled, len(known) - len(seen))
+    return replace(
+        work,
+        pixels=touched,
+        edges=edges,
+        n_classified=n,
+        labelled=labelled,
+        unmatched=len(known) - len(seen),
+    )
 
 
 def bin_of(x: Floats, edges: Floats) -> Places:
@@ -224,9 +271,9 @@ def _covariates(request: MapRequest, rows: Array) -> tuple[Floats, Floats, Place
     return expected, X, region.astype(np.intp)
 
 
-def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]:
+def fitted(work: MapWork) -> tuple[FractionDesign, Floats]:
     """Return the design of the fraction's model, and draws of its weights (S, M): none without rows that count."""
-    rows = survey.labelled
+    request, rows = work.request, work.labelled
     if request.what == "contamination":
         rows = rows[rows["selected"]]
     success = rows["is_class"] != (request.what == "contamination")
@@ -262,19 +309,19 @@ def _parts(
 
 
 def summed(
-    work: MapWork, survey: Survey, design: FractionDesign, draws: Floats
+    work: MapWork, design: FractionDesign, draws: Floats
 ) -> tuple[FractionSums, FractionSums, list[FractionSums]]:
     """Read all rows a second time; return the fractions of all together, of the pixels, and of each quantity's bins."""
     S = len(draws)
-    whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
-    bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]
+    whole, cells = FractionSums(1, S), FractionSums(len(work.pixels), S)
+    bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in work.edges]
     for large in work.rows():
         for start in range(0, len(large), ROWS_AT_ONCE):
             rows = large[start : start + ROWS_AT_ONCE]
             use, expected, drawn = _parts(work.request, rows, design, draws)
             whole.add(np.zeros(len(rows), dtype=np.intp), expected, drawn, use)
-            cells.add(np.searchsorted(survey.pixels, rows["pixel"]), expected, drawn, use)
-            for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
+            cells.add(np.searchsorted(work.pixels, rows["pixel"]), expected, drawn, use)
+            for j, (edges, sums) in enumerate(zip(work.edges, bins, strict=True)):
                 place = bin_of(rows["X"][:, j], edges)
                 sums.add(place, expected, drawn, use & (place >= 0))
     return whole, cells, bins
@@ -286,17 +333,17 @@ SKY = 4 * np.pi * np.degrees(1) ** 2
 """The whole sky, in square degrees."""
 
 
-def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: FractionSums) -> None:
-    """Write the pixels of a survey with their fractions, as HEALPix FITS and as a HATS table."""
+def write_map(work: MapWork, files: Sequence[Path], cells: FractionSums) -> None:
+    """Write the pixels with their fractions, as HEALPix FITS and as a HATS table."""
     request, manifest = work.request, work.manifest
     made_by = {"model": manifest.model, "model_id": str(manifest.model_id)}
-    columns = _columns(survey, cells, request.what, request.order)
+    columns = _columns(work, cells)
     history = [
         f"blr map of {request.what}, class {request.class_name}",
         *(f"blr {key} = {said}" for key, said in made_by.items()),
     ]
-    write_healpix(files[0], survey.pixels, columns, order=request.order, history=history)
-    ra, dec = centres(survey.pixels, request.order)
+    write_healpix(files[0], work.pixels, columns, order=request.order, history=history)
+    ra, dec = centres(work.pixels, request.order)
     fields = [pa.field(name, pa.float64(), metadata={"unit": "deg"}) for name in ("ra", "dec")]
     arrays = [pa.array(ra), pa.array(dec)]
     for name, values, unit, description in columns:
@@ -307,14 +354,14 @@ def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fract
     extra = {f"blr.{key}": said for key, said in made_by.items()}
     extra["blr.map"] = f"{request.what} of {request.class_name}"
     table = pa.table(arrays, schema=pa.schema(fields))
-    write_hats(files[1], table, survey.pixels, order=request.order, extra=extra)
+    write_hats(files[1], table, work.pixels, order=request.order, extra=extra)
 
 
-def _columns(survey: Survey, cells: FractionSums, what: What, order: int) -> list[MapColumn]:
-    trial, success = survey.counts(what)
-    place = np.searchsorted(survey.pixels, survey.labelled["pixel"])
-    n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
-    area = SKY / (12 * 4**order)
+def _columns(work: MapWork, cells: FractionSums) -> list[MapColumn]:
+    trial, success = work.counts
+    place = np.searchsorted(work.pixels, work.labelled["pixel"])
+    n, k = (np.bincount(place[x], minlength=len(work.pixels)).astype(np.int32) for x in (trial, success))
+    area = SKY / (12 * 4**work.request.order)
     fraction, low, high = cells.corrected
     return [
         ("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
@@ -329,52 +376,6 @@ def _columns(survey: Survey, cells: FractionSums, what: What, order: int) -> lis
 
 FINEST_ORDER = 8
 """Pixels of 14 arcminutes: 786,432 of them."""
-
-
-MapCopy = tuple[Catalog, str | None, tuple[str, str, PositionUnit]]
-"""An annotated copy, its columns of identifiers (None without) and of positions, with the unit of these."""
-
-
-@dataclass(frozen=True)
-class MapWork:
-    """What is mapped: the request, the copies, the quantities, and the objects whose class is known (None: no table).
-
-    `left_out` counts rows of the table that have no class, or that were chosen (`read_answers`).
-    """
-
-    request: MapRequest
-    folder: Path
-    manifest: Manifest
-    copies: tuple[MapCopy, ...]
-    over: tuple[Expression, ...]
-    maps: Mapping[str, HealpixMap]
-    known: Answers | None
-    left_out: Counter[str]
-
-    def rows(self) -> Iterator[Array]:
-        """Yield the rows of all copies that have probabilities and a position, batch by batch."""
-        own = {name for e in self.over for name in e.names}.difference(self.maps)
-        prefix, class_name = self.manifest.prefix, self.request.class_name
-        probability, assigned = f"{prefix}p_{safe_name(class_name)}", f"{prefix}class"
-        for catalog, identifier, (ra, dec, unit) in self.copies:
-            named = [identifier] if identifier else []
-            read = tuple(dict.fromkeys([*named, ra, dec, probability, assigned, *sorted(own)]))
-            for batch in catalog.batches(read):
-                values = batch_values(batch, read)
-                place = positions(values[ra], values[dec], unit)
-                p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
-                pixel = healpix_pixels(place.ra, place.dec, self.request.order)
-                kept = np.isfinite(p) & (pixel >= 0)
-                seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in self.maps.items()}}
-                X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
-                least = self.request.threshold
-                wanted = plain_texts(values[assigned]) == class_name if least is None else p >= least
-                rows = np.zeros(batch.num_rows, row_type(len(X)))
-                rows["pixel"], rows["p"], rows["selected"] = pixel, p, wanted
-                for j, x in enumerate(X):
-                    rows["X"][:, j] = np.where(np.isfinite(x), x, np.nan)
-                rows["name"] = None if identifier is None else plain_texts(values[identifier])
-                yield rows[kept]
 
 
 def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
@@ -392,13 +393,13 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
                 f"{there} exists already; choose another --folder, or replace it with --overwrite"
             )
         with single_threaded_blas():
-            survey = surveyed(work)
-            whole, cells, bins = summed(work, survey, *fitted(request, survey))
-        result = _result(work, survey, whole, bins)
+            work = surveyed(work)
+            whole, cells, bins = summed(work, *fitted(work))
+        result = _result(work, whole, bins)
         if dry_run:
             return result
         own_folder(place, folder if request.folder is None else place)
-        write_map(work, files, survey, cells)
+        write_map(work, files, cells)
         done = replace(result, status="done", files=files)
         write_document(files[2], done)
         return done
@@ -462,14 +463,14 @@ def _copy(
     return catalog, name if name in names else None, place
 
 
-def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequence[FractionSums]) -> MapResult:
+def _result(work: MapWork, whole: FractionSums, of_bins: Sequence[FractionSums]) -> MapResult:
     request = work.request
-    trial, success = survey.counts(request.what)
+    trial, success = work.counts
     columns = {c.name: c.unit for c in work.copies[0][0].columns}
     units = columns | {name: m.unit for name, m in work.maps.items()}
     over = []
-    for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
-        place = bin_of(survey.labelled["X"][:, j], edges)
+    for j, (text, edges, fractions) in enumerate(zip(request.over or [], work.edges, of_bins, strict=True)):
+        place = bin_of(work.labelled["X"][:, j], edges)
         bins: list[MappedFraction] = []
         for b in range(len(edges) - 1):
             inside = place == b
@@ -484,14 +485,14 @@ def _result(work: MapWork, survey: Survey, whole: FractionSums, of_bins: Sequenc
         class_name=request.class_name,
         what=request.what,
         order=request.order,
-        n_classified=survey.n_classified,
-        cells=len(survey.pixels),
+        n_classified=work.n_classified,
+        cells=len(work.pixels),
         labelled=len(trial),
         unanswered=work.left_out["unanswered"],
-        unmatched=survey.unmatched,
+        unmatched=work.unmatched,
         whole=_fraction(whole, 0, k=success, n=trial),
         over=tuple(over),
-        remarks=tuple(_remarks(work, survey)),
+        remarks=tuple(_remarks(work)),
         files=(),
     )
 
@@ -506,13 +507,13 @@ def _fraction(fractions: FractionSums, i: int, *, k: Mask, n: Mask) -> MappedFra
     )
 
 
-def _remarks(work: MapWork, survey: Survey) -> Iterator[str]:
+def _remarks(work: MapWork) -> Iterator[str]:
     if work.known is None:
         yield (
             "no labels were given, so the fraction is the classifier's and has no interval; name a table with --labels"
         )
         return
-    if not survey.counts(work.request.what)[0].any():
+    if not work.counts[0].any():
         yield "the fraction has no interval, since none of its objects has a label; label some of them"
     if n := work.left_out["unanswered"]:
         yield f"{n} objects of the labels have no class and are left out"
@@ -521,5 +522,5 @@ def _remarks(work: MapWork, survey: Survey) -> Iterator[str]:
             f"{n} objects were chosen because they are uncertain, and not drawn at random; they "
             "do not represent others and are left out"
         )
-    if survey.unmatched:
-        yield f"{survey.unmatched} objects of the labels are not among the classified ones with a position"
+    if work.unmatched:
+        yield f"{work.unmatched} objects of the labels are not among the classified ones with a position"
