@@ -191,18 +191,11 @@ def _bin(
     )
 
 
-def _bin_selections(
-    shares: BinShares, b: int, k: int, stated: Sequence[_Stated]
-) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k in a bin at each threshold, then at its threshold for a stated value."""
-    for threshold in THRESHOLDS:
-        found = bin_selection(shares, b, k, threshold)
-        if found.n_selected:
-            yield said_selection(found, threshold)
-    for text, key, by_bin in stated:
-        if b in by_bin and by_bin[b][1].n_selected:
-            least, found = by_bin[b]
-            yield said_selection(found, least, text, key)
+def _bin_selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) -> list[SelectionCensus]:
+    """Return purity and completeness of class k in a bin at each threshold, then at those for stated values."""
+    tried = [(bin_selection(shares, b, k, least), least, "", "") for least in THRESHOLDS]
+    tried += [(by_bin[b][1], by_bin[b][0], text, key) for text, key, by_bin in stated if b in by_bin]
+    return [said_selection(*one) for one in tried if one[0].n_selected]
 
 
 def _joined(
@@ -285,23 +278,21 @@ def census_of(
 
     `folder` is that of the model, with its unseen rows.  A file whose rows are lost has None.
     """
-    assumes = asked.assumes
+    assumes, labelled = asked.assumes, None
     parts = [part for part in rows if part is not None]
     if len(parts) < len(rows):
-        return unsaid(
-            model,
-            n_objects,
-            assumes,
-            f"{len(rows) - len(parts)} of {len(rows)} files have lost the rows that a census needs; "
-            "classify them again, with --overwrite",
+        why = (
+            f"{len(rows) - len(parts)} of {len(rows)} files have lost the rows that a census needs; classify them "
+            "again, with --overwrite"
         )
-    try:
-        labelled = unseen_rows(folder, classes=len(model.classes), features=len(model.features))
-    except ModelError as error:
-        return unsaid(model, n_objects, assumes, str(error))
-    lacking = _lacking(model, labelled)
-    if labelled is None or lacking or not parts:
-        return unsaid(model, n_objects, assumes, lacking or "no object was classified")
+    else:
+        try:
+            labelled = unseen_rows(folder, classes=len(model.classes), features=len(model.features))
+            why = _lacking(model, labelled)
+        except ModelError as error:
+            why = str(error)
+    if labelled is None or why or not parts:
+        return unsaid(model, n_objects, assumes, why or "no object was classified")
     values = np.concatenate(parts).astype(np.float64)
     weight, p, X = values[:, 0], values[:, 2 : 2 + len(model.classes)], values[:, 2 + len(model.classes) :]
     known = np.isfinite(p).all(axis=1) & (weight > 0)

@@ -300,12 +300,11 @@ def _parts(
     """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
     expected, X, region = _covariates(request, rows)
     pi = drawn_fractions(design, draws, expected, X, region)
-    every, one = np.ones(len(rows), dtype=bool), np.ones(len(rows))
+    use = rows["selected"] if request.what == "contamination" else np.ones(len(rows), dtype=bool)
     if request.what == "completeness":
         chosen = rows["selected"].astype(float)
-        return every, (expected * chosen, expected), (pi * chosen[:, None], pi)
-    use = rows["selected"] if request.what == "contamination" else every
-    return use, (expected, one), (pi, np.ones_like(pi))
+        return use, (expected * chosen, expected), (pi * chosen[:, None], pi)
+    return use, (expected, np.ones(len(rows))), (pi, np.ones_like(pi))
 
 
 def summed(
@@ -500,8 +499,7 @@ def _result(work: MapWork, whole: FractionSums, of_bins: Sequence[FractionSums])
 def _fraction(fractions: FractionSums, i: int, *, k: Mask, n: Mask) -> MappedFraction:
     values = [float(x[i]) for x in (fractions.expected, *fractions.corrected)]
     expected, fraction, low, high = (x if math.isfinite(x) else None for x in values)
-    n_k, n_n = int(k.sum()), int(n.sum())
-    objects = float(fractions.whole[i])
+    n_k, n_n, objects = int(k.sum()), int(n.sum()), float(fractions.whole[i])
     return MappedFraction(
         objects=objects, k=n_k, n=n_n, expected=expected, fraction=fraction, low=low, high=high
     )

@@ -424,15 +424,11 @@ def label_reader(
         for one in catalogs
     ]
     if workers is None:
-        read = first_batches(catalogs, general, limit)
-        return LabelReader.of(label, _count_labels(specification, source, readings, read))
-    seen: Counter[str] = Counter()
-    for _, found in workers(partial(_labels_of_piece, specification, source, readings, general.read)):
-        n_labels = len(seen)
-        seen.update(found)
-        if len(seen) > n_labels:
-            check_names(specification, LabelReader.of(label, seen).classes)
-    return LabelReader.of(label, seen)
+        counts = _labels_of_batches(source, readings, first_batches(catalogs, general, limit))
+    else:
+        work = partial(_labels_of_piece, specification, source, readings, general.read)
+        counts = (found for _, found in workers(work))
+    return LabelReader.of(label, _distinct_labels(specification, counts))
 
 
 Readings = Sequence[tuple[FeatureReader, PositionUnit]]
@@ -447,24 +443,25 @@ def _labels_of_piece(
     piece: Piece,
 ) -> Counter[str]:
     batches = ((piece.catalog, batch) for batch in piece.partition.batches(columns, BATCH_ROWS))
-    return _count_labels(specification, source, readings, batches)
+    return _distinct_labels(specification, _labels_of_batches(source, readings, batches))
 
 
-def _count_labels(
-    specification: Specification,
-    source: LabelSource,
-    readings: Readings,
-    batches: Iterable[tuple[int, pa.RecordBatch]],
-) -> Counter[str]:
-    """Return how often each label of the selected rows is met, in their order; `TrainingError` where two clash.
-
-    A batch comes with the number of its catalogue.
-    """
+def _labels_of_batches(
+    source: LabelSource, readings: Readings, batches: Iterable[tuple[int, pa.RecordBatch]]
+) -> Iterator[Counter[str]]:
+    """Yield how often a batch's selected rows have each label; a batch comes with the number of its catalogue."""
     own = source.counting()  # the counts of `source` are of the rows, once each
-    seen: Counter[str] = Counter()
     for number, batch in batches:
-        (reader, unit), n_labels = readings[number], len(seen)
-        seen.update(own.texts(reader.values(batch), unit)[reader.select(batch)].tolist())
+        reader, unit = readings[number]
+        yield Counter(own.texts(reader.values(batch), unit)[reader.select(batch)].tolist())
+
+
+def _distinct_labels(specification: Specification, counts: Iterable[Counter[str]]) -> Counter[str]:
+    """Return the sum of counts, in the labels' order; `TrainingError` as soon as two of them clash."""
+    seen: Counter[str] = Counter()
+    for found in counts:
+        n_labels = len(seen)
+        seen.update(found)
         if len(seen) > n_labels:
             check_names(specification, LabelReader.of(specification.label, seen).classes)
     return seen

@@ -257,14 +257,8 @@ def specified(trained: Path, folder: Path, text: str = SETS) -> Path:
 
 
 def run(trained: Path, folder: Path, *names: str, text: str = SETS, **options: Any) -> Any:
-    return classify(
-        [trained / name for name in names],
-        model="morphology",
-        store=trained / "models",
-        out=folder / "out",
-        specification=specified(trained, folder, text),
-        **options,
-    )
+    chosen = {"store": trained / "models", "specification": specified(trained, folder, text)} | options
+    return classify([trained / name for name in names], model="morphology", out=folder / "out", **chosen)
 
 
 def rule(trained: Path, level: float = 0.9) -> Any:
@@ -337,13 +331,7 @@ def test_a_model_without_unseen_rows_is_refused_before_any_work(trained: Path, t
     (lost,) = (tmp_path / "models").rglob(ROWS_FILE)
     lost.unlink()
     with pytest.raises(UsageError, match="whose folder has no labelled rows with left-out probabilities"):
-        classify(
-            [trained / "survey.parquet"],
-            model="morphology",
-            store=tmp_path / "models",
-            out=tmp_path / "out",
-            specification=specified(trained, tmp_path),
-        )
+        run(trained, tmp_path, "survey.parquet", store=tmp_path / "models")
     assert not (tmp_path / "out").exists()
 
 
