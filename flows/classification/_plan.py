@@ -237,45 +237,21 @@ def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
     return [tuple(group) for group in grouped]
 
 
-# Room for the copies of a classification: whether there is enough, and when slim ones are the better choice.
-
-LARGE = 20_000_000_000
-"""Size of copies, in bytes, from which slim ones are advised if these take less than a quarter of it."""
-SMALL_SHARE = 0.25
 SLIM_BYTES = 24
 """Bytes of an id and a position."""
 
-Mode = Literal["annotated", "slim"]
 
-
-def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> str:
-    """Return advice, or ''; raise `StorageError` where the disk has no space for the copies that are to be written.
-
-    Both name the slim mode where it would help.
-    """
-    needed, slim = (needed_bytes(jobs, columns, which) for which in (mode, "slim"))
-    advice = (
-        'mode = "slim" under [output] writes identifier, position and the new columns only, about '
-        f"{slim / max(needed, 1):.1%} of that size"
-    )
-    try:
-        check_free_space(out, needed)
-    except StorageError as error:
-        if slim >= needed:
-            raise
-        raise StorageError(f"{error}; or ask for slim copies: {advice}") from error
-    if needed < LARGE or slim > SMALL_SHARE * needed:
-        return ""
-    return f"The copies take about {needed / 1e9:.0f} GB; slim copies are enough to join the new columns: {advice}"
-
-
-def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> int:
-    """Return the approximate size, in bytes, of the copies that are still to be made."""
+def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mode: str) -> None:
+    """Raise `StorageError` where the disk has no space for the copies that are to be written."""
     new = sum(c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
     to_do = [job for job in jobs if job.to_do]
-    if mode == "slim":
-        return sum(job.n_rows * (new + SLIM_BYTES) for job in to_do)
-    return sum(job.state.size + job.n_rows * new for job in to_do)
+    try:
+        old = (SLIM_BYTES * job.n_rows if mode == "slim" else job.state.size for job in to_do)
+        check_free_space(out, sum(old) + new * sum(job.n_rows for job in to_do))
+    except StorageError as error:
+        if mode == "slim":
+            raise
+        raise StorageError(f'{error}; or ask for slim copies: mode = "slim" under [output]') from error
 
 
 # The plan of all files.
@@ -302,7 +278,6 @@ class Plan:
     deferred: Mapping[str, str] = field(default_factory=dict)
     adopted: tuple[Output, ...] = ()  # files with final names of a killed run, not listed yet
     brought: Brought = field(default_factory=Brought)  # records of inputs at URLs
-    advice: str = ""  # on the size of the copies
 
     @property
     def out(self) -> OutputFolder:
@@ -406,7 +381,7 @@ def make_plan(
     _check_names(files, brought, None if same or policy == "release" else before, work, policy)
     jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
     compared = (out, before.prefix, tuple(before.classes)) if policy == "release" and before else None
-    advice = check_room(out, jobs, scorer.columns, specification.output.mode)
+    check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
@@ -421,7 +396,6 @@ def make_plan(
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
         deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
         brought=brought,
-        advice=advice,
     )
     named = plan.names.union(o.name for o in (before.outputs if before else ()))
     records = work.staging.published_records(others=policy == "release")

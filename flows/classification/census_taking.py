@@ -193,6 +193,7 @@ def _bin(
 
 def _bin_selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) -> list[SelectionCensus]:
     """Return purity and completeness of class k in a bin at each threshold, then at those for stated values."""
+    tried: list[tuple[Selection, float | None, str, str]]
     tried = [(bin_selection(shares, b, k, least), least, "", "") for least in THRESHOLDS]
     tried += [(by_bin[b][1], by_bin[b][0], text, key) for text, key, by_bin in stated if b in by_bin]
     return [said_selection(*one) for one in tried if one[0].n_selected]

@@ -484,7 +484,6 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
         quarantined={q.name: q.reason for q in plan.quarantined},
         stale=tuple(sorted(o.name for o in stale)),
         deferred=dict(plan.deferred),
-        advice=plan.advice,
         summary=summary,
         before=None if plan.before is None else plan.before.reference,
     )

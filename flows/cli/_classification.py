@@ -113,7 +113,7 @@ def _say_release(result: ClassificationResult) -> None:
         return
     places = (result.out, result.report, result.published if result.status != "planned" else None)
     say(f"By {result.model}: {', '.join(str(place) for place in places if place)}")
-    for sentence in (*result.repeats, *([capital(result.advice)] if result.advice else [])):
+    for sentence in result.repeats:
         say(sentence)
 
 

@@ -467,7 +467,6 @@ class ReleaseResult:
     quarantined: Mapping[str, str]  # why a file could not be annotated, by the name of its copy
     stale: tuple[str, ...]  # copies of an earlier state of their input, which is quarantined or deferred
     deferred: Mapping[str, str]  # why a file is left for the next run, by the name of its copy
-    advice: str  # on large copies, a sentence; '' where none is needed
     summary: Summary | None  # counts of the annotated files; None where no file is annotated yet
     before: ReleaseReference | None  # the release before this work; None for the first release
     # URL of the object store where the release is published, from the folder `out`; None for a folder of this machine.

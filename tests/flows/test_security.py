@@ -327,7 +327,6 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         quarantined={HOSTILE: HOSTILE},
         stale=(),
         deferred={HOSTILE: HOSTILE},
-        advice="",
         summary=found,
         before=None,
         drifted=(HOSTILE,),

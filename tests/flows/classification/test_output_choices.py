@@ -20,7 +20,6 @@ from astropy.table import Table
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import ColumnNotFoundError, OutputExistsError
 from catalogs.files import StorageError
-from flows.classification import _plan as room
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
 from flows.models.row_files import unseen_rows
@@ -160,17 +159,6 @@ def test_what_another_format_has_no_place_for_is_said(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     left = summary["files"]["survey.fits"]["left_behind"]
     assert [said.split(": ")[0] for said in left] == ["'note'", "'note'"]
-
-
-def test_slim_copies_are_advised_where_whole_ones_are_large(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(trained, tmp_path, "", "survey.fits", dry_run=True).advice == ""
-    monkeypatch.setattr(room, "LARGE", 1000)
-    monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
-    told = run(trained, tmp_path, "", "survey.fits", dry_run=True).advice
-    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\] writes .* of that', told)
-    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True).advice == ""
 
 
 FLAGS = "\n[flags]\npurity = { late = 0.9 }\ncompleteness = { early = 0.8 }\n"
