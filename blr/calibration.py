@@ -43,15 +43,12 @@ _OFFSET_SPREAD = 1.0
 def log_loss(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
     """Return the mean of -Σ_k t_k ln p_k, nats.  As in scikit-learn, p is kept from 0 by the machine precision."""
     P, T, w = _checked(p, t, weight)
-    return float(w @ _losses(P, T))
+    return float(w @ log_losses(P, T))
 
 
 def log_losses(p: ArrayLike, t: ArrayLike) -> Vector:
     """Return -Σ_k t_k ln p_k of each row (N,) in nats."""
-    return _losses(*_checked(p, t, None)[:2])
-
-
-def _losses(P: Matrix, T: Matrix) -> Vector:
+    P, T, _ = _checked(p, t, None)
     eps = np.finfo(np.float64).eps
     losses: Vector = -(T * np.log(np.clip(P, eps, 1 - eps))).sum(axis=1)
     return losses
@@ -195,7 +192,8 @@ def reliability_curve(
     if np.ndim(p) != 1:
         raise ValueError(f"p has shape {np.shape(p)}; expected (N,); give the probabilities of one class")
     P, T, w = _checked(p, t, weight)
-    _require_level(level)
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; give the interval's probability, between 0 and 1, such as 0.9")
     place = _equal_mass(P[:, 1], w, bins)
     mass, said, seen = _bin_means(place, w, P[:, 1], T[:, 1])
     low, high = _wilson(seen, mass**2 / np.bincount(place, weights=w**2), level)
@@ -256,9 +254,7 @@ def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matr
         P = np.stack([1 - P, P], axis=1)
     w = np.ones(len(P)) if weight is None else np.asarray(weight, dtype=np.float64)
     if w.shape != (len(P),) or not np.all(np.isfinite(w)) or w.min() < 0 or w.sum() == 0:
-        raise ValueError(
-            f"weight must be ({len(P)},), finite, not negative and not all zero; got shape {w.shape}"
-        )
+        raise ValueError(f"weight must be ({len(P)},), finite, >= 0, not all zero; got shape {w.shape}")
     keep = w > 0
     return P[keep], T[keep], w[keep] / w.sum()
 
@@ -268,23 +264,14 @@ def _shares(P: Matrix, t: NDArray[np.generic]) -> Matrix:
     if t.shape == P.shape:
         T = t.astype(np.float64)
         if not (T.min() >= 0 and T.max() <= 1):
-            raise ValueError(
-                f"t lies between {T.min()} and {T.max()}; expected outcomes or shares between 0 and 1"
-            )
+            raise ValueError(f"t lies between {T.min()} and {T.max()}; expected 0 to 1")
         return np.stack([1 - T, T], axis=1) if P.ndim == 1 else T
     if P.ndim == 2 and t.shape == P.shape[:1]:
         index = t.astype(np.intp)
         if np.array_equal(index, t) and index.min() >= 0 and index.max() < P.shape[1]:
             return np.asarray(np.eye(P.shape[1])[index])
         raise ValueError(f"t holds {np.unique(t)[:5]} ...; expected class indices 0 to {P.shape[1] - 1}")
-    raise ValueError(
-        f"t has shape {t.shape} for p of {P.shape}; expected class indices (N,), or shares of the shape of p"
-    )
-
-
-def _require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; give the interval's probability, between 0 and 1, such as 0.9")
+    raise ValueError(f"t has shape {t.shape} for p of {P.shape}; expected class indices (N,), or p's shape")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,23 +327,10 @@ def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = Non
     mass, scatter = (
         np.bincount(place, weights=x).astype(float) for x in (np.full(n, 1 / n), (gain - mean) / n)
     )
-    half = _half_width(mass, scatter)
-    return Skill(
-        gain=mean,
-        low=mean - half,
-        high=mean + half,
-        baseline=float(baseline.mean()),
-        level=LEVEL,
-        n=n,
-        n_groups=len(mass),
-    )
-
-
-def _half_width(mass: Vector, scatter: Vector) -> float:
-    """Return half of the interval's width, of groups' weights that sum to one."""
-    effective = 1 / float(mass @ mass)  # as many equal groups would know as much
-    if len(mass) < 2 or effective <= 1:
-        return float("inf")
-    variance = effective / (effective - 1) * float(scatter @ scatter)
-    # With n equal groups this is Student's interval, n - 1 degrees of freedom.
-    return float(stdtrit(effective - 1, (1 + LEVEL) / 2) * np.sqrt(variance))
+    effective, half = 1 / float(mass @ mass), float("inf")  # as many equal groups would know as much
+    if len(mass) >= 2 and effective > 1:
+        variance = effective / (effective - 1) * float(scatter @ scatter)
+        # With n equal groups this is Student's interval, n - 1 degrees of freedom.
+        half = float(stdtrit(effective - 1, (1 + LEVEL) / 2) * np.sqrt(variance))
+    ends = {"gain": mean, "low": mean - half, "high": mean + half}
+    return Skill(**ends, baseline=float(baseline.mean()), level=LEVEL, n=n, n_groups=len(mass))

@@ -143,12 +143,16 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
             f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row for each true class"
         )
     if not np.isfinite(cost).all():
-        raise ValueError(
-            "cost holds NaN or infinity; give a large finite number for a decision that must not happen"
-        )
+        raise ValueError("cost holds NaN or infinity; give a large number for what must not happen")
     if reject is not None and np.isnan(reject):
         raise ValueError("reject is NaN; give the cost of a rejected row, or None to reject none")
-    _require_shares(p)
+    wrong = (np.abs(p.sum(axis=1) - 1) > 1e-4) | (p < -1e-4).any(axis=1)  # NaN is neither
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"p of row {row} is {p[row].tolist()}, which sums to {p[row].sum():.6g} ({int(wrong.sum())} such rows); "
+            "expected probabilities of all classes, which sum to 1"
+        )
     expected = p @ cost
     decision = expected.argmin(axis=1)
     lost = np.isnan(expected).any(axis=1)
@@ -203,17 +207,6 @@ def _two_largest(p: Matrix) -> tuple[Vector, Vector]:
         second = np.maximum(second, np.minimum(first, p[:, k]))
         first = np.maximum(first, p[:, k])
     return first, second
-
-
-def _require_shares(p: Matrix) -> None:
-    """Raise ValueError where a row does not sum to one, but for the rounding of single precision."""
-    wrong = (np.abs(p.sum(axis=1) - 1) > 1e-4) | (p < -1e-4).any(axis=1)  # NaN is neither
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"p of row {row} is {p[row].tolist()}, which sums to {p[row].sum():.6g} ({int(wrong.sum())} such rows); "
-            "expected probabilities of all classes, which sum to 1"
-        )
 
 
 def _probabilities(p: ArrayLike) -> Matrix:

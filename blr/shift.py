@@ -121,13 +121,8 @@ def advice(auc: float, auc_low: float) -> str:
     if auc < 0.55 or auc_low <= 0.5:
         return "training and target sets can hardly be distinguished: no weights are needed"
     if auc < 0.9:
-        return (
-            "the training set differs from the target: weights help, although they leave fewer effective rows"
-        )
-    return (
-        "training and target sets hardly overlap: only a few rows would have weight; label objects of "
-        "the target instead"
-    )
+        return "the training set differs from the target: weights help, but leave fewer effective rows"
+    return "training and target sets hardly overlap: few rows would have weight; label objects of the target"
 
 
 def density_ratio(
@@ -160,7 +155,7 @@ def density_ratio(
     Phi, other = as_matrix(train, "train"), as_matrix(target, "target")
     if Phi.shape[1] != other.shape[1]:
         raise ValueError(
-            f"train has {Phi.shape[1]} columns but target {other.shape[1]}; build both with one basis"
+            f"train has {Phi.shape[1]} columns, target {other.shape[1]}; build both with one basis"
         )
     require_enough_rows(len(Phi), len(other))
     train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
@@ -172,7 +167,11 @@ def density_ratio(
     both = np.concatenate([Phi, other])
     is_target = np.concatenate([np.zeros(len(Phi)), np.ones(len(other))])
     counts = np.concatenate([train_weight / train_weight.mean(), np.ones(len(other))])
-    score = _out_of_fold(both, is_target, counts, threads)
+    fold, score = np.arange(len(both)) % FOLDS, np.empty(len(both))
+    for k in range(FOLDS):  # a row must not vouch for itself
+        fit, out = fold != k, fold == k
+        q = fit_evidence(both[fit], is_target[fit], sample_weight=counts[fit], threads=threads)
+        score[out] = q.logit_moments(both[out])[0]
     own, theirs = score[: len(Phi)], score[len(Phi) :]
     area, highest = compare_scores(lambda: [own], theirs)
     ratio = clipped_ratio(own, highest)
@@ -184,8 +183,7 @@ def require_enough_rows(n_train: int, n_target: int) -> None:
     """Raise ValueError where there are too few rows of one of the sets."""
     if min(n_train, n_target) < 2 * FOLDS:
         raise ValueError(
-            f"got {n_train} training rows and {n_target} target rows, expected {2 * FOLDS} or more of "
-            "each, since fewer rows do not show a density; give more rows"
+            f"got {n_train} training rows, {n_target} target rows; give {2 * FOLDS} or more of each"
         )
 
 
@@ -214,16 +212,6 @@ def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
     r = as_vector(ratio, "ratio")
     g = np.ones(len(r)) if train_weight is None else as_vector(train_weight, "train_weight")
     return g * r * float((g * r).sum() / (g * r**2).sum())
-
-
-def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) -> Vector:
-    """Return the mean logit (N,) of each row under a fit to the other fold: a row must not vouch for itself."""
-    fold = np.arange(len(Phi)) % FOLDS
-    score = np.empty(len(Phi))
-    for k in range(FOLDS):
-        q = fit_evidence(Phi[fold != k], t[fold != k], sample_weight=weight[fold != k], threads=threads)
-        score[fold == k] = q.logit_moments(Phi[fold == k])[0]
-    return score
 
 
 def sandwich(q: Posterior) -> SandwichPosterior:

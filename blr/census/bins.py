@@ -67,11 +67,7 @@ class BinShares:
 
 
 def bin_shares(
-    target: TargetRows,
-    counted: Counted,
-    labelled_bin: Places,
-    target_bin: Places,
-    n_bins: int,
+    target: TargetRows, counted: Counted, labelled_bin: Places, target_bin: Places, n_bins: int
 ) -> BinShares:
     """Return the shares of the classes in bins, under the assumption of the counts of the whole.
 
@@ -257,8 +253,7 @@ def bin_threshold(shares: BinShares, b: int, k: int, stated: Stated) -> tuple[fl
     if not inside.any():
         return None
     p = np.sort(shares.target.probability[inside, k])
-    select = partial(bin_selection, shares, b, k)
-    return first_threshold(p, _STEPS, _FINE, select, stated)
+    return first_threshold(p, _STEPS, _FINE, partial(bin_selection, shares, b, k), stated)
 
 
 def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:
@@ -274,28 +269,20 @@ def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection])
 
 
 def learnt_thresholds(
-    labelled: LabelledRows,
-    places: NDArray[np.intp],
-    n_bins: int,
-    k: int,
-    shares: Vector,
-    stated: Stated,
+    labelled: LabelledRows, places: Places, n_bins: int, k: int, shares: Vector, stated: Stated
 ) -> tuple[Mapping[int, float], Selection] | None:
     """Return the threshold of class `k` by the bin's place, and the selection that all make together; None if none.
 
     Each has a stated purity or completeness; a bin without such a threshold is left out: it selects nothing.
-
     `places` (n,) are the bins of the labelled rows, `shares` (K,) those of the classes in the whole target.  As in
     `blr.census.purity.learnt_threshold`, thresholds are rounded: up for a purity, down for a completeness.
     """
     target = as_target(labelled, shares)
     known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), labelled.scaling)
     found = bin_shares(target, Counted(labelled, known, "shares", "as given"), places, places, n_bins)
-    thresholds = {}
-    for b in range(n_bins):
-        best = bin_threshold(found, b, k, stated)
-        if best is not None:
-            thresholds[b] = rounded_threshold(best[0], up=stated[0] == "purity")
+    best = {b: bin_threshold(found, b, k, stated) for b in range(n_bins)}
+    up = stated[0] == "purity"
+    thresholds = {b: rounded_threshold(one[0], up=up) for b, one in best.items() if one is not None}
     if not thresholds:
         return None
     chosen = {b: bin_selection(found, b, k, t) for b, t in thresholds.items()}

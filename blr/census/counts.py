@@ -137,8 +137,7 @@ def count_classes(
     lacking = lacking_labels(labelled)
     if not lacking and len(target.weight) < FEWEST_ROWS:
         lacking = (
-            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; look at all of "
-            "them and count by eye"
+            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; count them by eye"
         )
     if lacking:
         return Counted(labelled, None, assumes, lacking)
@@ -148,7 +147,7 @@ def count_classes(
     change = np.clip(shares.mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
     weight = labelled.weight * change[labelled.y]
     auc, error, _ = propensity(labelled, target, weight)
-    refused = _refusal(labelled, target, weight, auc, error, assumes)
+    refused = _refusal(labelled, target, weight, (auc, error), assumes)
     if refused:
         return Counted(labelled, None, assumes, refused, contradicted=True)
     seen = _contradiction(labelled, target, shares, auc, error)
@@ -182,21 +181,16 @@ def _contradiction(
 
 
 def _refusal(
-    labelled: LabelledRows,
-    target: TargetRows,
-    weight: Vector,
-    auc: float,
-    error: float,
-    assumes: StatedAssumption | None,
+    labelled: LabelledRows, target: TargetRows, weight: Vector, area: tuple[float, float], assumes: str | None
 ) -> str:
     """Return in words why nothing can be said, where labelled rows count by `weight` (n,); '' where something can."""
+    auc, error = area
     if auc - _ONE_SIDED * error > TOLD_APART:
         given = "" if assumes is None else f'"{assumes}" is contradicted: '
         remedy = "Look at a sample of these: `blr audit draw`"
         if propensity(labelled, target, labelled.weight)[0] <= TOO_FAR:  # else that would be refused next
-            remedy = (
-                'Look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled '
-                "objects were only chosen differently by their features"
+            remedy += (
+                ', or state [shift] assumes = "features" if labelled objects were chosen by their features'
             )
         return (
             f"{given}the labelled objects do not look like these, whatever share each class has "
@@ -214,7 +208,6 @@ def _refusal(
 
 
 def _tries(auc: float, error: float) -> str:
-    """Return in words how well a model distinguishes the sets."""
     of_100 = f"{100 * auc:.1f} ± {100 * error:.1f} of 100 tries, by chance in 50"
     return f"shown one of each, a test picks the labelled one in {of_100}"
 
@@ -240,19 +233,15 @@ def lacking_labels(labelled: LabelledRows) -> str:
     """Return why labelled rows are too few for any count; '' where they are enough."""
     n, few = len(labelled.y), labelled.class_rows < FEWEST_OF_CLASS
     if n < FEWEST_ROWS:
-        return (
-            f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more objects"
-        )
+        return f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more"
     if few.any():
-        return (
-            f"{few.sum()} of {len(few)} classes have fewer than {FEWEST_OF_CLASS} labelled rows that no fit "
-            "has seen; label more objects of these classes"
-        )
+        rows = f"fewer than {FEWEST_OF_CLASS} labelled rows that no fit has seen"
+        return f"{few.sum()} of {len(few)} classes have {rows}; label more objects of these"
     return ""
 
 
 def _far_apart(same: ShareDraws, freed: ShareDraws) -> str:
-    """Return in words how far the shares under "same" are from those that are free to differ; '' where near enough."""
+    """Return in words how far the shares under "same" are from those that are free to differ; '' where near."""
     apart = np.abs(same.mean - freed.mean) / np.hypot(same.draws.std(axis=0), freed.draws.std(axis=0))
     k = int(apart.argmax())
     if apart[k] <= _APART:
@@ -269,8 +258,7 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
     if auc > TOO_FAR:
         said = (
             f"the labelled objects overlap too little with these: {_tries(auc, error)}, expected at most "
-            f"{100 * TOO_FAR:.0f}. The model would guess, and no label shows how much it errs; look at a sample "
-            "of these: `blr audit draw`"
+            f"{100 * TOO_FAR:.0f}. The model would guess; look at a sample of these: `blr audit draw`"
         )
         return Counted(labelled, None, "features", said)
     said = f"{ASSUMPTIONS['features']}: stated by you; no test can check it"
@@ -296,9 +284,7 @@ def count_with_labels(
         return count_classes(labelled, target, assumes=assumes)
     counts = np.rint(np.bincount(known[has_label], target.weight[has_label], minlength=K))
     n_other = max(0, target.n_objects - int(counts.sum()))
-    others = TargetRows(
-        target.probability[~has_label], target.weight[~has_label], target.X[~has_label], n_other
-    )
+    others = TargetRows(*(x[~has_label] for x in (target.probability, target.weight, target.X)), n_other)
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
         return _of_labels(labelled, counts, n_other, "" if n_other else "; no other is left")
     found = count_classes(labelled, others, assumes=assumes)
@@ -309,9 +295,8 @@ def count_with_labels(
     if found.shares is None:
         return replace(found, reason=said)
     alternatives = tuple(_with_labels(one, counts, n_other) for one in found.alternatives)
-    return replace(
-        _with_labels(found, counts, n_other), reason=said, alternatives=alternatives, counted=counts
-    )
+    found = _with_labels(found, counts, n_other)
+    return replace(found, reason=said, alternatives=alternatives, counted=counts)
 
 
 def _labelled(counts: Vector) -> str:

@@ -101,9 +101,6 @@ def set_bits(contained: NDArray[np.bool_], probability: Matrix) -> NDArray[np.in
     """Return sets (N, K) as integers (N,): bit k for class k, and `NO_SET` for rows without probabilities (NaN)."""
     K = contained.shape[1]
     if K > MOST_CLASSES:
-        raise ValueError(
-            f"got {K} classes, expected at most {MOST_CLASSES}, since each class needs a bit of a 32-bit "
-            "integer; join classes"
-        )
+        raise ValueError(f"got {K} classes, expected at most {MOST_CLASSES}, a bit each; join classes")
     bits = contained @ (1 << np.arange(K, dtype=np.int64))
     return np.where(np.isnan(probability[:, 0]), NO_SET, bits).astype(np.int32)

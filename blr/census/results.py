@@ -153,17 +153,17 @@ def count_changes(old: Census | None, new: Census | None) -> dict[str, CountChan
     """Return how the counts of the classes that both have changed; none where there was no census before."""
     if old is None or new is None:
         return {}
-    return {name: _change(old.classes[name], now) for name, now in new.classes.items() if name in old.classes}
-
-
-def _change(old: ClassCensus, new: ClassCensus) -> CountChange:
-    known = [float(x) for of in (old, new) for x in (of.count, of.low, of.high) if x is not None]
-    if len(known) < 6:
-        return CountChange(change=None, low=None, high=None)
-    was, was_low, was_high, now, now_low, now_high = known
-    change = now - was
-    return CountChange(
-        change=change,
-        low=change - math.hypot(now - now_low, was_high - was),
-        high=change + math.hypot(now_high - now, was - was_low),
-    )
+    changes = {}
+    for name in [name for name in new.classes if name in old.classes]:
+        both = old.classes[name], new.classes[name]
+        known = [float(x) for of in both for x in (of.count, of.low, of.high) if x is not None]
+        ends: list[float | None] = [None] * 3
+        if len(known) == 6:
+            was, was_low, was_high, now, now_low, now_high = known
+            below, above = (
+                math.hypot(now - now_low, was_high - was),
+                math.hypot(now_high - now, was - was_low),
+            )
+            ends = [now - was, now - was - below, now - was + above]
+        changes[name] = CountChange(change=ends[0], low=ends[1], high=ends[2])
+    return changes

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy  # its modules load when used
-from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Places, Vector
 
@@ -56,11 +55,15 @@ def spread_sample(
     some = np.flatnonzero(rate > 0)
     if not some.size:
         return some, np.empty(0), radius
-    kept = some[_first_clocks(rate[some], groups[some], rng)]
+    # Of each group the row whose exponential clock is the first: it is drawn in proportion to its size.
+    order = np.lexsort((rng.exponential(size=len(some)) / rate[some], groups[some]))
+    kept = some[np.sort(order[np.unique(groups[some][order], return_index=True)[1]])]
     chance = first[kept] * rate[kept] / np.bincount(groups[some], weights=rate[some])[groups[kept]]
     radius, pairs = _near_pairs(points[kept], rate[kept], strata[kept], quota, radius)
-    share, stays = _hard_core(rate[kept], pairs, rng)
-    kept, chance = kept[stays], (chance * share)[stays]
+    # Rows stay whose clock is before all their pairs'.
+    clock, stays = rng.exponential(size=len(kept)) / rate[kept], np.ones(len(kept), dtype=bool)
+    stays[np.where(clock[pairs[:, 0]] > clock[pairs[:, 1]], pairs[:, 0], pairs[:, 1])] = False
+    kept, chance = kept[stays], (chance * _first_share(rate[kept], pairs))[stays]
     drawn, probability = [], np.empty(len(kept))
     for h in range(H):
         mine = np.flatnonzero(strata[kept] == h)
@@ -96,7 +99,7 @@ def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator)
     """
     p = np.array(probability, dtype=np.float64)
     undecided = _Undecided(points, np.flatnonzero((p > _DECIDED) & (p < 1 - _DECIDED)))
-    while len(undecided) > 1:
+    while len(undecided.rows) > 1:
         i = undecided.any(rng)
         j = undecided.nearest(i)
         # One of both is decided, and each keeps its probability in expectation.
@@ -121,9 +124,6 @@ class _Undecided:
         self.rows = rows.tolist()
         self._place = {row: place for place, row in enumerate(self.rows)}
         self._near = self._neighbours()
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def _neighbours(self) -> dict[int, list[int]]:
         """Return the nearest rows of each row, the nearest first, perhaps itself among them."""
@@ -150,24 +150,6 @@ class _Undecided:
         if last != row:
             self.rows[place] = last
             self._place[last] = place
-
-
-def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Generator) -> Places:
-    """Return the row of each group whose exponential clock is the first: it is drawn in proportion to its size."""
-    clock = rng.exponential(size=len(size)) / size
-    order = np.lexsort((clock, groups))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = groups[order][1:] != groups[order][:-1]
-    return np.sort(order[first])
-
-
-def _hard_core(size: Vector, pairs: Places, rng: np.random.Generator) -> tuple[Vector, NDArray[np.bool_]]:
-    """Return the probability (n,) that a row stays, and which do (n,): those whose clock is before all their pairs'."""
-    clock = rng.exponential(size=len(size)) / size
-    stays = np.ones(len(size), dtype=bool)
-    later = np.where(clock[pairs[:, 0]] > clock[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
-    stays[later] = False
-    return _first_share(size, pairs), stays
 
 
 def _first_share(size: Vector, pairs: Places) -> Vector:

@@ -72,8 +72,9 @@ def smooth(log_ratio: Vector) -> tuple[Vector, float, float]:
         k, scale = fit_pareto(exceedance)
         if k < _BEYOND_SMOOTHING:
             middle = (np.arange(n_tail) + 0.5) / n_tail
-            smoothed = np.exp(cutoff) + _pareto_quantile(middle, k, scale)
-            log_w[tail] = np.minimum(np.log(smoothed), 0.0)
+            below = np.log1p(-middle)
+            quantile = -scale * below if abs(k) < 1e-12 else scale * np.expm1(-k * below) / k
+            log_w[tail] = np.minimum(np.log(np.exp(cutoff) + quantile), 0.0)
     w = np.exp(log_w)
     w /= w.sum()
     return w, k, float(1 / np.sum(w**2)) / S
@@ -95,12 +96,6 @@ def fit_pareto(x: Vector) -> tuple[float, float]:
     best = float(theta @ weight / weight.sum())
     shape = float(np.log1p(-best * x).mean())
     return (n * shape + 5.0) / (n + 10.0), -shape / best
-
-
-def _pareto_quantile(p: Vector, k: float, scale: float) -> Vector:
-    if abs(k) < 1e-12:
-        return -scale * np.log1p(-p)
-    return scale * np.expm1(-k * np.log1p(-p)) / k
 
 
 def laplace_ratios(data: Data, likelihood: Likelihood, gaussian: Gaussian, n_rows: int) -> Vector:
@@ -359,6 +354,9 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         _, k_hat, effective = smooth(laplace_ratios(data, problem.likelihood, gaussian, n_rows))
         separation = _separation(problem, gaussian)
         empty, dependent = find_collinearity(data)
+    d = np.sqrt(np.diag(gaussian.precision))
+    d[d == 0] = 1.0
+    values = np.linalg.eigvalsh(gaussian.precision / d[:, None] / d)
     numbers = {
         **_errors(problem, gaussian, shift),
         "shift": shift_norm,
@@ -369,7 +367,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         "separation": _SEPARATION[separation[0]],
         "redundant_columns": float(len(empty) + len(dependent)),
         "jitter": gaussian.jitter,
-        "condition": _condition(gaussian),
+        "condition": float(values[-1] / max(values[0], np.finfo(float).eps)),
     }
     # The term may be small only because its parts cancel.
     largest = max(abs(second_order), 0.5 * shift_norm**2)
@@ -382,7 +380,15 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     if not converged:
         findings.insert(0, ("red", f"the search for the mode did not converge: {status}"))
     findings += _of_separation(separation, problem)
-    findings += _of_columns(empty, dependent, gaussian.jitter, problem)
+    level = "red" if problem.prior is None else "green"
+    findings += [(level, f"column(s) {_listed(empty)} hold zeros only")] * bool(empty)
+    findings += [
+        (level, f"column {column} is a linear combination of column(s) {_listed(others)}")
+        for column, others in dependent[:_NAMED]
+    ]
+    if gaussian.jitter > 0:
+        raised = f"its diagonal was raised by {gaussian.jitter:.0e}"
+        findings.append(("amber", f"the precision is singular within rounding errors; {raised}"))
     return Trust.of(findings, numbers)
 
 
@@ -426,28 +432,15 @@ def _errors(problem: Problem, gaussian: Gaussian, shift: Vector) -> dict[str, fl
 
 def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
     """Return whether the classes are separable: the recorded ones, where labels may be wrong."""
-    data, start = problem.require_data(), _start(problem, gaussian)
+    data, likelihood, prior, start = problem.require_data(), problem.likelihood, problem.solver_prior, None
     if problem.mislabelled:
         data = Retargeted(data, most_likely_class)
+    elif likelihood.name == "logistic" or (isinstance(likelihood, Categorical) and likelihood.contrasts):
+        # The mode, whose gradient and Hessian follow from the prior.
+        gradient = prior.precision @ (gaussian.mean - prior.mean)
+        start = gaussian.mean, gradient, gaussian.precision - prior.precision
     one_hot = problem.mislabelled or not problem.binary
     return find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
-
-
-def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Vector, Matrix] | None:
-    """Return where the search for a separation starts: the mode, whose gradient and Hessian follow from the prior."""
-    in_contrasts = isinstance(problem.likelihood, Categorical) and problem.likelihood.contrasts
-    if problem.mislabelled or (problem.likelihood.name != "logistic" and not in_contrasts):
-        return None
-    prior = problem.solver_prior
-    gradient = prior.precision @ (gaussian.mean - prior.mean)
-    return gaussian.mean, gradient, gaussian.precision - prior.precision
-
-
-def _condition(gaussian: Gaussian) -> float:
-    d = np.sqrt(np.diag(gaussian.precision))
-    d[d == 0] = 1.0
-    values = np.linalg.eigvalsh(gaussian.precision / d[:, None] / d)
-    return float(values[-1] / max(values[0], np.finfo(float).eps))
 
 
 def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
@@ -463,28 +456,6 @@ def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
     how = "without error" if kind == "complete" else "in part of the rows, without error there"
     what = f"{kind} separation: column(s) {_listed(columns)} tell {classes or 'a class'} apart {how}"
     return [(level, f"{what}; {ending}")]
-
-
-def _of_columns(
-    empty: tuple[int, ...],
-    dependent: tuple[tuple[int, tuple[int, ...]], ...],
-    jitter: float,
-    problem: Problem,
-) -> list[Finding]:
-    level = "red" if problem.prior is None else "green"
-    findings = []
-    if empty:
-        findings.append((level, f"column(s) {_listed(empty)} hold zeros only"))
-    for column, others in dependent[:_NAMED]:
-        findings.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
-    if jitter > 0:
-        findings.append(
-            (
-                "amber",
-                f"the precision is singular within rounding errors; its diagonal was raised by {jitter:.0e}",
-            )
-        )
-    return findings
 
 
 def _listed(columns: tuple[int, ...]) -> str:

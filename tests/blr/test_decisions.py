@@ -330,7 +330,7 @@ def test_errors_say_what_to_do() -> None:
         reliability_curve(p[:, 0], t == 0, level=90)
     with pytest.raises(ValueError, match="bins is 0"):
         calibration_error(p, t, bins=0)
-    with pytest.raises(ValueError, match="expected outcomes or shares between 0 and 1"):
+    with pytest.raises(ValueError, match="expected 0 to 1"):
         brier_score(p, 3 * p)
 
 
