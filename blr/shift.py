@@ -126,11 +126,7 @@ def advice(auc: float, auc_low: float) -> str:
 
 
 def density_ratio(
-    train: ArrayLike,
-    target: ArrayLike,
-    *,
-    train_weight: ArrayLike | None = None,
-    threads: int | None = None,
+    train: ArrayLike, target: ArrayLike, *, train_weight: ArrayLike | None = None, threads: int | None = None
 ) -> DensityRatio:
     """Return weights p(x | target) / p(x | train) of the training rows, by a logistic model of which set a row is in.
 

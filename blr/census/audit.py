@@ -38,22 +38,16 @@ The last (R, H) is what the variance of the bootstrap is multiplied by, for that
 """
 FEW = 10
 """Number of objects seen in a stratum up to which one unseen object is added; with more, half an object is added."""
-MOST_STEPS = 60
-"""Steps of the search for a limit at most; about nine are taken."""
-TOLERANCE = 1e-9
-"""Error of a limit."""
-LEAST_SKEWNESS = 1e-3
-"""Below it the Pearson distribution is the normal one, to rounding."""
+MOST_STEPS = 60  # steps of the search for a limit at most; about nine are taken
+TOLERANCE = 1e-9  # error of a limit
+LEAST_SKEWNESS = 1e-3  # below it the Pearson distribution is the normal one, to rounding
 ROUNDING = 1e-14
-FEWEST = 4
-"""Objects drawn of a stratum at least, where it has so many."""
+FEWEST = 4  # objects drawn of a stratum at least, where it has so many
 DOUBT = 0.02
 """Weight of the class shares in a stratum's probabilities, since models state too much certainty."""
 LEVELS = 200
-FINEST = 1e-4
-"""Smallest 1 - p that has a level of its own."""
-SMALLEST_STRATUM = 10
-"""Objects that a stratum has at least, unless its class has fewer."""
+FINEST = 1e-4  # smallest 1 - p that has a level of its own
+SMALLEST_STRATUM = 10  # objects that a stratum has at least, unless its class has fewer
 ROUNDS = 50
 
 
@@ -124,11 +118,7 @@ def allocated(n_rows: Counts, deviation: Vector, n: int) -> Counts:
             break
         size[free] *= 1 + missing / size[free].sum()
         size = np.clip(size, least, N)
-    return _rounded(size, n_rows, n)
-
-
-def _rounded(size: Vector, n_rows: Counts, n: int) -> Counts:
-    """Return whole numbers that are close to the sizes and sum to n."""
+    # Whole numbers that are close to these and sum to n.
     whole = np.floor(size + 1e-9).astype(np.int64)
     order = np.argsort(whole - size, kind="stable")
     while whole.sum() < n:
@@ -161,12 +151,7 @@ def joined_strata(n_rows: Counts, n_seen: Counts, kind: Places) -> Places:
 
 
 def audited_share(
-    hits: Counts,
-    misses: Counts,
-    strata: Strata,
-    *,
-    possible: Possible | None = None,
-    level: float = 0.95,
+    hits: Counts, misses: Counts, strata: Strata, *, possible: Possible | None = None, level: float = 0.95
 ) -> tuple[Vector, Vector, Vector]:
     """Return the share of hits among hits and misses in the catalogue, and the ends of its interval, (...) each.
 

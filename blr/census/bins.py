@@ -25,18 +25,14 @@ _DRAWS = 300
 _SEED = 20_100_002
 _TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
 """Differences between bins beyond their errors that are tried, in standard deviations of an object's class."""
-_TAU_SCALE = 0.4
-"""Scale of the half-Cauchy prior of these differences (Gelman 2006, doi:10.1214/06-BA117A)."""
-_UNKNOWN = 1e6
-"""Variance of the difference in a bin without labelled rows."""
+_TAU_SCALE = 0.4  # scale of the half-Cauchy prior of these differences (Gelman 2006, doi:10.1214/06-BA117A)
+_UNKNOWN = 1e6  # variance of the difference in a bin without labelled rows
 _RIDGE = 1e-9
-_EXPECTED_ROWS = 5.0
-"""Labelled rows of each class that the model's expectation counts as in each bin."""
+_EXPECTED_ROWS = 5.0  # labelled rows of each class that the model's expectation counts as in each bin
 _PSEUDO = 0.5
 _STEPS = np.concatenate([np.linspace(0, 0.95, 20), [0.97, 0.98, 0.99, 0.995]])
 """Quantiles of a bin's probability that are tried as thresholds."""
-_FINE = 8
-"""Thresholds between two of those that are tried next."""
+_FINE = 8  # thresholds between two of those that are tried next
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +119,8 @@ def _drawn(
     """
     rng = np.random.default_rng(_SEED)
     pi = whole.mean(axis=0)
-    spread = _spread(pi)
+    # The covariance (K - 1, K - 1) of the class of an object drawn at random.
+    spread = np.diag(pi[:-1]) - np.outer(pi[:-1], pi[:-1]) + _RIDGE * np.eye(len(pi) - 1)
     found = _difference(*residuals(pi), place, len(fraction))
     error = _error(*residuals(pi), place, len(fraction), spread)
     ridge = _RIDGE * np.eye(len(pi) - 1)
@@ -165,12 +162,6 @@ def _error(weight: Vector, residual: Matrix, place: Places, B: int, spread: Matr
         # One more row with the spread of an object drawn at random: few residuals may all be small.
         found[b] = centred.T @ centred * n / max(n - 1, 0.5) + spread / n**2
     return found + _RIDGE * np.eye(len(spread))
-
-
-def _spread(shares: Vector) -> Matrix:
-    """Return the covariance (K - 1, K - 1) of the class of an object drawn at random."""
-    s = shares[:-1]
-    return np.asarray(np.diag(s) - np.outer(s, s) + _RIDGE * np.eye(len(s)))
 
 
 def _bin_means(values: Matrix, target: TargetRows, place: Places, B: int) -> Matrix:

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its modules load when used
-from numpy.typing import NDArray
 from scipy.special import expit, fdtrc
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.shares import (
     LabelledRows,
@@ -55,14 +54,11 @@ MOST_CHANGE = 6.0
 FALSE_ALARMS = 0.005
 """Rate at which each of the two tests contradicts "shares" where it holds: 1 % together (Bonferroni)."""
 _ONE_SIDED = 1.645
-_AREA_APART = 2.576
-"""Standard errors by which the area exceeds one half with that rate."""
-_APART = 4.0
-"""Standard deviations between two estimates of a share that are too many for both to be right."""
+_AREA_APART = 2.576  # standard errors by which the area exceeds one half with that rate
+_APART = 4.0  # standard deviations between two estimates of a share that are too many for both to be right
 _REMEDY = 'state [shift] assumes = "features" if labelled objects were chosen by their features, or audit the output'
 FEWEST_ROWS = 20
-FEWEST_OF_CLASS = 2
-"""Fewest labelled rows, of all classes and of each, from which anything is said."""
+FEWEST_OF_CLASS = 2  # fewest labelled rows, of all classes and of each, from which anything is said
 MOST_UNSAID = 0.1
 """Share of the target without a label, up to which the counts are given though nothing can be said of these objects."""
 _DRAWS_OF_EACH = 200
@@ -70,18 +66,14 @@ _DRAWS_OF_EACH = 200
 FOLDS = 5
 PRECISION = 100.0
 """Prior precision of the weights of standardised features: few rows must not be distinguished by chance."""
-MOST_ROWS = 1000
-"""Most rows of each set that are compared; more would not change the answer."""
-MOST_PRODUCTS = 12
-"""Most features whose products are taken; of more, the squares alone."""
-EXPECTED = 0.05
-"""Share of the labelled rows that are farthest from the others."""
+MOST_ROWS = 1000  # most rows of each set that are compared; more would not change the answer
+MOST_PRODUCTS = 12  # most features whose products are taken; of more, the squares alone
+EXPECTED = 0.05  # share of the labelled rows that are farthest from the others
 MUCH, FAR = 0.1, 0.6
 """Share of a target so far from labelled rows, and area under the curve of the distances, below which it is no new
 class: mildly biased labels have these too."""
 _NEWTON_STEPS, _TOLERANCE = 30, 1e-6
-FARTHEST = 5.0
-"""Standard deviations at which a feature is cut: one extreme row must not dominate."""
+FARTHEST = 5.0  # standard deviations at which a feature is cut: one extreme row must not dominate
 ROWS_A_COMPONENT = 10
 """Labelled rows, beyond one a class, for each component: with fewer their covariance is not known well enough."""
 FARTHEST_SPREAD = 2.0
@@ -267,11 +259,7 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
 
 
 def count_with_labels(
-    labelled: LabelledRows,
-    target: TargetRows,
-    known: NDArray[np.intp],
-    *,
-    assumes: StatedAssumption | None = None,
+    labelled: LabelledRows, target: TargetRows, known: Places, *, assumes: StatedAssumption | None = None
 ) -> Counted:
     """Return the class shares of a partly labelled target: `known` (N,) is the class of a row, -1 without a label.
 
@@ -284,7 +272,8 @@ def count_with_labels(
         return count_classes(labelled, target, assumes=assumes)
     counts = np.rint(np.bincount(known[has_label], target.weight[has_label], minlength=K))
     n_other = max(0, target.n_objects - int(counts.sum()))
-    others = TargetRows(*(x[~has_label] for x in (target.probability, target.weight, target.X)), n_other)
+    p, weight, X = (values[~has_label] for values in (target.probability, target.weight, target.X))
+    others = TargetRows(p, weight, X, n_other)
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
         return _of_labels(labelled, counts, n_other, "" if n_other else "; no other is left")
     found = count_classes(labelled, others, assumes=assumes)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
-from blr.arrays import Matrix, Places, Vector
+from blr.arrays import Mask, Matrix, Places, Vector
 
 REGION_SCALES = (0.3, 0.6, 1.2)
 """Standard deviations, in the logit, of the regions' effects, averaged by their evidence.
@@ -95,11 +94,7 @@ class FractionSums:
         self.part_draws, self.whole_draws = np.zeros((n_cells, n_draws)), np.zeros((n_cells, n_draws))
 
     def add(
-        self,
-        cell: Places,
-        expected: tuple[Vector, Vector],
-        drawn: tuple[Matrix, Matrix],
-        use: NDArray[np.bool_],
+        self, cell: Places, expected: tuple[Vector, Vector], drawn: tuple[Matrix, Matrix], use: Mask
     ) -> None:
         """Add the objects to `use` (n,) of those in cells (n,): parts and wholes, (n,) each, and (n, S) each."""
         chosen = np.flatnonzero(use)

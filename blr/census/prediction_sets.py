@@ -21,10 +21,8 @@ from scipy.special import expit, logit
 
 from blr.arrays import Matrix, Vector
 
-MOST_CLASSES = 31
-"""Classes that have a bit in 32-bit integers, of which the last is the sign's."""
-NO_SET = -1
-"""The bits of a row without probabilities: all of them, since no class can be excluded."""
+MOST_CLASSES = 31  # classes that have a bit in 32-bit integers, of which the last is the sign's
+NO_SET = -1  # the bits of a row without probabilities: all of them, since no class can be excluded
 _SMALLEST = 1e-300
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Places, Vector
 from blr.census.shares import LEVEL, LabelledRows, TargetRows
 
 Parts = Sequence[tuple[LabelledRows, Matrix]]
@@ -32,15 +32,12 @@ MODEL_ROWS = 10.0
 LEFT_OUT_ERROR = 0.1
 """Relative error of the number that a selection takes as fits without a tenth of the rows lead to expect it."""
 _FEWEST_DRAWS = 4000
-_FEWEST_LEFT = 200
-"""Fewest draws that what was observed is to leave: where it leaves fewer, it counts less."""
+_FEWEST_LEFT = 200  # fewest draws that what was observed is to leave: where it leaves fewer, it counts less
 _STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
 """Quantiles of the target's probability that are tried as thresholds."""
-_FINE = 12
-"""Thresholds between two of those that are tried next."""
+_FINE = 12  # thresholds between two of those that are tried next
 _DRAWS = 1000
-MANY_OBJECTS = 10**9
-"""Objects of a target of any size: so many that their number adds no error."""
+MANY_OBJECTS = 10**9  # objects of a target of any size: so many that their number adds no error
 _STEPS_OF_TWO = 4096
 """Thresholds are this many steps between powers of two: they are the same number in single and double precision."""
 
@@ -61,37 +58,24 @@ class Selection:
 
     @classmethod
     def of(
-        cls,
-        n_selected: int,
-        purity: Vector,
-        completeness: Vector,
-        n_class: NDArray[np.int64],
-        rng: np.random.Generator,
+        cls, n_selected: int, purity: Vector, completeness: Vector, n_class: Places, rng: np.random.Generator
     ) -> Selection:
         """Return the draws for the objects themselves: of `n_selected`, and of `n_class` (S,) of the class."""
+        some = max(n_selected, 1)
         return cls(
-            n_selected,
-            rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
-            rng.binomial(n_class, completeness) / n_class,
+            n_selected, rng.binomial(some, purity) / some, rng.binomial(n_class, completeness) / n_class
         )
 
     @classmethod
     def pooled(cls, selections: Sequence[Selection]) -> Selection:
         """Return the selection of the same objects with the draws of all, which were made under several assumptions."""
-        purity, completeness = (
-            np.concatenate([getattr(one, name) for one in selections]) for name in ("purity", "completeness")
-        )
+        purity = np.concatenate([one.purity for one in selections])
+        completeness = np.concatenate([one.completeness for one in selections])
         return cls(selections[0].n_selected, purity, completeness)
 
 
 def selection(
-    parts: Parts,
-    chosen: NDArray[np.bool_],
-    k: int,
-    *,
-    n_selected: int,
-    n_objects: int,
-    n_seen: float = 0.0,
+    parts: Parts, chosen: NDArray[np.bool_], k: int, *, n_selected: int, n_objects: int, n_seen: float = 0.0
 ) -> Selection:
     """Return how pure and complete a selection of class `k` is in a target of `n_objects`.
 
@@ -101,27 +85,19 @@ def selection(
     less.  Both are drawn once more for the objects themselves, of which there are so many.  As many draws are made of
     each of the `parts`.
     """
-    return Selection.pooled([_selection(*part, chosen, k, n_selected, n_objects, n_seen) for part in parts])
-
-
-def _selection(
-    labelled: LabelledRows,
-    shares: Matrix,
-    chosen: NDArray[np.bool_],
-    k: int,
-    n_selected: int,
-    n_objects: int,
-    n_seen: float,
-) -> Selection:
-    rng = np.random.default_rng(_SEED)
-    shares = shares[np.arange(max(len(shares), _FEWEST_DRAWS)) % len(shares)]
-    taken = _taken(labelled, chosen, k, rng, len(shares))
-    if n_seen > 0:
-        kept = _as_observed((shares * taken).sum(axis=1), n_selected / n_objects, n_seen, rng)
-        shares, taken = shares[kept], taken[kept]
-    of_class = shares * taken
-    n_class = np.maximum(np.rint(shares[:, k] * n_objects).astype(np.int64), 1)
-    return Selection.of(n_selected, of_class[:, k] / of_class.sum(axis=1), taken[:, k], n_class, rng)
+    found = []
+    for labelled, draws in parts:
+        rng = np.random.default_rng(_SEED)
+        shares = draws[np.arange(max(len(draws), _FEWEST_DRAWS)) % len(draws)]
+        taken = _taken(labelled, chosen, k, rng, len(shares))
+        if n_seen > 0:
+            kept = _as_observed((shares * taken).sum(axis=1), n_selected / n_objects, n_seen, rng)
+            shares, taken = shares[kept], taken[kept]
+        of_class = shares * taken
+        n_class = np.maximum(np.rint(shares[:, k] * n_objects).astype(np.int64), 1)
+        purity = of_class[:, k] / of_class.sum(axis=1)
+        found.append(Selection.of(n_selected, purity, taken[:, k], n_class, rng))
+    return Selection.pooled(found)
 
 
 def _as_observed(expected: Vector, share: float, n_seen: float, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -158,13 +134,11 @@ def _taken(
         expected = min(float(soft @ chosen / max(soft.sum(), 1e-300)), 1.0) * MODEL_ROWS
         a, b = _PSEUDO if j == k else _PSEUDO / (K - 1), _PSEUDO
         alone = betaln(a + hits, b + rows - hits) - betaln(a, b)
-        beside = betaln(a + expected + hits, b + MODEL_ROWS - expected + rows - hits) - betaln(
-            a + expected, b + MODEL_ROWS - expected
-        )
+        model_a, model_b = a + expected, b + MODEL_ROWS - expected
+        beside = betaln(model_a + hits, model_b + rows - hits) - betaln(model_a, model_b)
         with_model = rng.random(S) < expit(beside - alone)
-        drawn[:, j] = rng.beta(
-            a + np.where(with_model, both, hits), b + np.where(with_model, worth - both, rows - hits)
-        )
+        right, wrong = np.where(with_model, both, hits), np.where(with_model, worth - both, rows - hits)
+        drawn[:, j] = rng.beta(a + right, b + wrong)
     return drawn
 
 

@@ -33,11 +33,9 @@ PRIOR_SPREAD = 1.0
 PRIOR_DEGREES = 4.0
 """The prior of the shares is Student's t distribution of their logarithms, centred on those of the labelled shares:
 shares that differ by a factor e from them are common, by a factor 20 seldom, and no factor is excluded."""
-_FIRST_STEPS = 90
-"""Steps of the walk that says where the scores are evaluated."""
+_FIRST_STEPS = 90  # steps of the walk that says where the scores are evaluated
 _RIDGE = 1e-8
-_WIDEST = 2.0
-"""Largest factor by which a move stretches."""
+_WIDEST = 2.0  # largest factor by which a move stretches
 _FIRST_SPREAD = 0.3
 _FARTHEST, _GRID, _QUANTILES = 16.0, 4001, 2000
 """Of two classes: the largest log ratio of their shares, steps of it, and draws."""
@@ -45,8 +43,7 @@ _SEED = 20_100_000
 SLOPE_SPREAD = 0.5
 OFFSET_SPREAD = 1.0
 """Standard deviations of the priors: of the slope about 1, of the offsets of logits less the shares' about 0."""
-SMALLEST = 1e-6
-"""Smallest probability that is used: no labelled set contains rarer events."""
+SMALLEST = 1e-6  # smallest probability that is used: no labelled set contains rarer events
 _MOST_STEPS = 50
 
 
@@ -83,6 +80,11 @@ class LabelledRows:
     def shares(self) -> Vector:
         """The share of each class (K,) among the labelled rows."""
         return self.class_weight / self.class_weight.sum()
+
+    @property
+    def shares_before(self) -> Vector:
+        """These shares (K,), of half an object at least: no class has the share 0."""
+        return np.maximum(self.shares, 0.5 / self.class_weight.sum())
 
     @cached_property
     def scaling(self) -> Vector:
@@ -139,7 +141,14 @@ def learned_scaling(probability: Matrix, y: np.ndarray, weight: Vector) -> Vecto
     Z = _logits(probability)
     N, K = Z.shape
     prior_mean = np.concatenate([[1.0], np.zeros(K)])
-    prior_precision = _prior_precision(np.bincount(y, weight, minlength=K).astype(np.float64))
+    class_weight = np.bincount(y, weight, minlength=K).astype(np.float64)
+    # Logits less those of the shares, z - ln s, become b (z - ln s) + d: the priors are of the slope b and of the
+    # offsets d = c + (b - 1) ln s, where logits z become b z + c.
+    log_share = np.log(np.maximum(class_weight, 0.5) / class_weight.sum())
+    of_offsets = np.eye(K + 1)
+    of_offsets[1:, 0] = log_share - log_share.mean()
+    precision = np.concatenate([[SLOPE_SPREAD**-2], np.full(K, OFFSET_SPREAD**-2)])
+    prior_precision = of_offsets.T @ (precision[:, None] * of_offsets)
     theta = prior_mean.copy()
     onehot = np.eye(K)[y]
 
@@ -163,20 +172,6 @@ def learned_scaling(probability: Matrix, y: np.ndarray, weight: Vector) -> Vecto
         if abs(gain) < 1e-9 * (1 + abs(value)):
             break
     return theta
-
-
-def _prior_precision(class_weight: Vector) -> Matrix:
-    """Return the prior's precision (1 + K, 1 + K) for classes of such weights (K,).
-
-    Logits z become b z + c, and logits less those of the shares, z - ln s, become b (z - ln s) + d.  The priors are of
-    the slope b and of the offsets d = c + (b - 1) ln s.
-    """
-    K = len(class_weight)
-    log_share = np.log(np.maximum(class_weight, 0.5) / class_weight.sum())
-    of_offsets = np.eye(K + 1)
-    of_offsets[1:, 0] = log_share - log_share.mean()
-    precision = np.concatenate([[SLOPE_SPREAD**-2], np.full(K, OFFSET_SPREAD**-2)])
-    return np.asarray(of_offsets.T @ (precision[:, None] * of_offsets))
 
 
 def _information(Z: Matrix, p: Matrix, weight: Vector) -> Matrix:
@@ -230,7 +225,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     says it as far as it is worth some rows.  The shares by EM are where the scores are evaluated first.
     """
     scaling = labelled.scaling
-    before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
+    before = labelled.shares_before
     odds = scaled(target.probability, scaling) / before
     at = _inside(em_shares(odds, target.weight, before), target)
     first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
@@ -240,7 +235,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
 
 
 def _inside(shares: Vector, target: TargetRows) -> Vector:
-    inside = np.maximum(shares, _smallest(target.n_objects))
+    inside = np.maximum(shares, 0.5 / target.n_objects)
     return np.asarray(inside / inside.sum())
 
 
@@ -316,11 +311,6 @@ def _normal_draws(estimate: Vector, labels: Matrix, labelled: LabelledRows, targ
     return ShareDraws(draws_on_simplex(log_density, _inside(estimate, target)), labelled.scaling)
 
 
-def _smallest(n: float) -> float:
-    """Return the share of half an object, so that no class has the share 0."""
-    return 0.5 / n
-
-
 def moved(odds: Matrix, shares: Vector) -> Matrix:
     """Return the probabilities (N, K) at class shares (K,) of odds (N, K): probabilities over the shares before."""
     joint = odds * shares
@@ -355,8 +345,7 @@ def _log_normal(residual: Matrix, covariance: Matrix) -> Vector:
 
 def _log_prior(shares: Matrix, labelled: LabelledRows) -> Vector:
     """Return the log density of the prior with respect to log ratios of shares."""
-    before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
-    factor = np.log(np.maximum(shares, 1e-300) / before)
+    factor = np.log(np.maximum(shares, 1e-300) / labelled.shares_before)
     factor = factor - factor.mean(axis=1, keepdims=True)
     size = (factor**2).sum(axis=1) / (PRIOR_DEGREES * PRIOR_SPREAD**2)
     return -0.5 * (PRIOR_DEGREES + shares.shape[1] - 1) * np.log1p(size)
@@ -371,10 +360,13 @@ def draws_on_simplex(
     `log_density` takes shares (s, K) and returns their log density with respect to the logarithms of their ratios.
     `start` (K,) are positive shares to begin at.
     """
-    D = len(start) - 1
-    if D == 1:
-        return _by_quantiles(log_density)
-    rng = np.random.default_rng(_SEED)
+    D, rng = len(start) - 1, np.random.default_rng(_SEED)
+    if D == 1:  # two shares: at equal steps of probability, in a random order
+        grid = np.linspace(-_FARTHEST, _FARTHEST, _GRID)
+        value = log_density(_shares(grid[:, None]))
+        below = np.cumsum(np.exp(value - value.max()))
+        at = np.interp((np.arange(_QUANTILES) + 0.5) / _QUANTILES, below / below[-1], grid)
+        return _shares(rng.permutation(at)[:, None])
     half = max(walkers // 2, D + 1)
     at = np.log(start[:-1] / start[-1]) + _FIRST_SPREAD * rng.standard_normal((2 * half, D))
     value = log_density(_shares(at))
@@ -392,15 +384,6 @@ def draws_on_simplex(
         if step >= steps // 3:
             kept.append(_shares(at))
     return np.concatenate(kept)
-
-
-def _by_quantiles(log_density: Callable[[Matrix], Vector]) -> Matrix:
-    """Return draws (S, 2) of two shares, at equal steps of probability, in a random order."""
-    grid = np.linspace(-_FARTHEST, _FARTHEST, _GRID)
-    value = log_density(_shares(grid[:, None]))
-    below = np.cumsum(np.exp(value - value.max()))
-    at = np.interp((np.arange(_QUANTILES) + 0.5) / _QUANTILES, below / below[-1], grid)
-    return _shares(np.random.default_rng(_SEED).permutation(at)[:, None])
 
 
 def _shares(log_ratio: Matrix) -> Matrix:

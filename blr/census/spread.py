@@ -22,12 +22,10 @@ from blr.arrays import Matrix, Places, Vector
 
 EVEN = 0.1
 """Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
-_MOST_PAIRS = 4_000_000
-"""Pairs of near rows that are looked at: of more, the radius is halved."""
+_MOST_PAIRS = 4_000_000  # pairs of near rows that are looked at: of more, the radius is halved
 _HALVINGS = 20
 _DECIDED = 1e-9
-_NEIGHBOURS = 8
-"""Neighbours of a row that are found at once."""
+_NEIGHBOURS = 8  # neighbours of a row that are found at once
 
 
 def spread_sample(
