@@ -19,6 +19,7 @@ from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Member, NodeMixture, count_draws, shared_deviations, slope_moments
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
+from blr.posterior.kinds import SampledPosterior
 from blr.predictive.mixture import (
     CONSTANT,
     Prediction,
@@ -334,7 +335,11 @@ class Classifier:
 
     @cached_property
     def _joint(self) -> NodeMixture | None:
-        return NodeMixture.of(self.members, self.log_prior_shift, self.support)
+        """None where a member has draws, or its activations are no logits."""
+        posteriors = [m.posterior for m in self.members]
+        logits = all(q.link in ("logistic", "softmax") for q in posteriors)
+        drawn = any(isinstance(q, SampledPosterior) for q in posteriors)
+        return NodeMixture(self.members, self.log_prior_shift, self.support) if logits and not drawn else None
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:

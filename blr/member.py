@@ -23,7 +23,6 @@ inner points.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +36,7 @@ from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
 from blr.missing.patterns import NodeInterpolation, Nodes, interpolation, kept_nodes, normal_nodes
-from blr.posterior.kinds import Posterior, SampledPosterior
+from blr.posterior.kinds import Posterior
 from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
 from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, inner_points
 
@@ -134,11 +133,8 @@ class Member:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Member:
         """Return the member of `to_dict`; ValueError where its parts do not fit together."""
-        basis, posterior, columns = (
-            basis_from_dict(d["basis"]),
-            Posterior.from_dict(d["posterior"]),
-            d["columns"],
-        )
+        basis, posterior = basis_from_dict(d["basis"]), Posterior.from_dict(d["posterior"])
+        columns = d["columns"]
         n_functions = posterior.problem.n_functions
         if (basis.n_features, basis.n_functions) != (len(columns), n_functions):
             raise ValueError(
@@ -254,10 +250,6 @@ class Chosen:
         some = cls(interpolation(dimension, n, means), covariances)
         return everywhere, some if dimension == 1 else everywhere, some
 
-    def of_share(self, share: float) -> NodeInterpolation:
-        """Return where the covariances are taken of a member with such a share."""
-        return self.covariances[share < _LARGE_SHARE]
-
 
 def _inside(
     nodes: NDArray[np.float64], share: Matrix, support: Matrix, everywhere: Chosen, dimension: int
@@ -316,16 +308,6 @@ class NodeMixture:
     members: tuple[Member, ...]
     shift: Vector | None = None
     support: Matrix | None = None
-
-    @classmethod
-    def of(
-        cls, members: tuple[Member, ...], shift: Vector | None, support: Matrix | None
-    ) -> NodeMixture | None:
-        """Return the mixture of these members; None where one has draws, or its activations are no logits."""
-        posteriors = [m.posterior for m in members]
-        logits = all(q.link in ("logistic", "softmax") for q in posteriors)
-        drawn = any(isinstance(q, SampledPosterior) for q in posteriors)
-        return cls(members, shift, support) if logits and not drawn else None
 
     def __call__(
         self,
@@ -389,22 +371,20 @@ class NodeMixture:
 
         Patterns are many and have few rows each: those that miss as many features are predicted together.
         """
-        waiting: dict[tuple[int, int], list[tuple[NDArray[np.intp], NDArray[np.float64]]]] = {}
-        held = Counter[tuple[int, int]]()
-        for rows, nodes, _, dimension in parts:
-            waiting.setdefault((dimension, len(nodes)), []).append((rows, nodes))
-            held[dimension, len(nodes)] += nodes.shape[0] * nodes.shape[1]
-            if held[dimension, len(nodes)] >= most:
-                del held[dimension, len(nodes)]
-                yield self._together(waiting.pop((dimension, len(nodes))), dimension)
-        for (dimension, _), group in waiting.items():
-            yield self._together(group, dimension)
+        waiting: dict[tuple[int, int], list[Nodes]] = {}
 
-    def _together(
-        self, group: list[tuple[NDArray[np.intp], NDArray[np.float64]]], dimension: int
-    ) -> tuple[NDArray[np.intp], Prediction]:
-        nodes = np.concatenate([x for _, x in group], axis=1)
-        return np.concatenate([rows for rows, _ in group]), self(nodes, dimension)
+        def together(kind: tuple[int, int]) -> tuple[NDArray[np.intp], Prediction]:
+            rows, nodes, _, _ = zip(*waiting.pop(kind), strict=True)
+            return np.concatenate(rows), self(np.concatenate(nodes, axis=1), kind[0])
+
+        for part in parts:
+            _, nodes, _, dimension = part
+            group = waiting.setdefault(kind := (dimension, len(nodes)), [])
+            group.append(part)
+            if sum(x.shape[0] * x.shape[1] for _, x, _, _ in group) >= most:
+                yield together(kind)
+        for kind in list(waiting):
+            yield together(kind)
 
     def _sums(
         self,
@@ -423,7 +403,7 @@ class NodeMixture:
         S, n, F = nodes.shape
         sums = MixtureSums.zeros(n, self.members[0].posterior.problem.n_classes)
         inner = self._inner(S, fine)
-        groups = self._designs if whole is not None else self._varying_beyond
+        groups = self._designs[whole is None]
         pairs = zip(chosen, groups, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
             at_means, means_to_all = which.means
@@ -436,7 +416,7 @@ class NodeMixture:
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else means_to_all @ at_taken
                     m = m.reshape(S, n, -1)
-                    few, few_to_all = which.of_share(member.weight)
+                    few, few_to_all = which.covariances[member.weight < _LARGE_SHARE]
                     at_few = at_nodes[np.searchsorted(at_means, few)]
                     Phi = (
                         at_few if designs is not None else member.basis.mixed(at_few.reshape(-1, U.shape[1]))
@@ -465,13 +445,10 @@ class NodeMixture:
             yield own if self.shift is None else own + (self.shift - self.shift.mean())
 
     @cached_property
-    def _designs(self) -> tuple[Designs, Designs, Designs]:
-        return _designs_of(self.members)
-
-    @cached_property
-    def _varying_beyond(self) -> tuple[Designs, Designs, Designs]:
-        """The designs of members that are not constant beyond the training set's range."""
-        return _designs_of([m for m in self.members if not m.basis.constant_beyond])
+    def _designs(self) -> tuple[tuple[Designs, Designs, Designs], tuple[Designs, Designs, Designs]]:
+        """The designs of all members, and of those that are not constant beyond the training set's range."""
+        varying = [m for m in self.members if not m.basis.constant_beyond]
+        return _designs_of(self.members), _designs_of(varying)
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""

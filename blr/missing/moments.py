@@ -14,7 +14,6 @@ from scipy.linalg import solve_triangular
 from blr.arrays import Mask, Matrix, Places, Vector, as_stored, as_vector, require_finite
 from blr.missing.patterns import (
     BLOCK,
-    NodeRule,
     Nodes,
     kept,
     missing_patterns,
@@ -404,7 +403,7 @@ class FeatureMoments:
         *,
         most: int,
         limits: Matrix | None = None,
-        rule: NodeRule | None = None,
+        rule: Callable[[Mask], Rule] | None = None,
     ) -> Iterator[Nodes]:
         """Yield `nodes` of the `chosen` rows (n,) of X (N, F): rows of one pattern, with `most` nodes at once.
 
@@ -413,7 +412,7 @@ class FeatureMoments:
         for pattern, index in missing_patterns(missing[chosen]):
             size, axes = (_NODES if errors is None and pattern.sum() == 1 else _MORE_NODES), None
             if rule is not None and errors is None:
-                size, axes = rule(pattern)
+                size, axes, _ = rule(pattern)
             step = max(1, most // size)
             for start in range(0, len(index), step):
                 rows = chosen[index[start : start + step]]
@@ -446,12 +445,11 @@ def _within(X: Matrix, limits: Matrix | None, features: Mask) -> Matrix:
 
 def _cholesky(covariance: Matrix) -> Matrix:
     try:
-        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     except np.linalg.LinAlgError as error:
         raise ValueError(
             "the covariance of the features is not positive definite; take it from FeatureMoments.estimate"
         ) from error
-    return root
 
 
 # How far a missing feature is integrated: its spread in excess of what the training rows that lack it had.
@@ -538,9 +536,9 @@ class ActiveSubspace:
         X = moments.mean + Z @ np.linalg.cholesky(moments.covariance).T
         return cls(moments, slope_moments(X if support is None else np.clip(X, *support), weight), support)
 
-    def rule(self, pattern: Mask) -> tuple[int, Matrix]:
-        """Return the number of nodes over what a pattern (F,) misses, and their axes (m, d), in columns."""
-        return self._rule(pattern)[:2]
+    def rule(self, pattern: Mask) -> Rule:
+        """Return the rule of a pattern (F,); its axes are columns."""
+        return kept(self._rules, pattern, lambda: self._rule(pattern))
 
     def nodes(self, X: Matrix, missing: Mask, chosen: NDArray[np.intp], *, most: int) -> Iterator[Nodes]:
         """Yield the nodes of the `chosen` rows (n,) of X (N, F), as `FeatureMoments.nodes_by_pattern` does.
@@ -562,7 +560,7 @@ class ActiveSubspace:
         left_out = np.zeros((len(chosen), K, K))
         within = np.flatnonzero(self._within(X, missing, chosen))
         for pattern, rows in missing_patterns(missing[chosen[within]]):
-            left_out[within[rows]] = self._rule(pattern)[2]
+            left_out[within[rows]] = self.rule(pattern)[2]
         return left_out
 
     def _within(self, X: Matrix, missing: Mask, chosen: NDArray[np.intp]) -> Mask:
@@ -573,9 +571,6 @@ class ActiveSubspace:
         return np.asarray(((self.support[0] <= seen) & (seen <= self.support[1])).all(axis=1))
 
     def _rule(self, pattern: Mask) -> Rule:
-        return kept(self._rules, pattern, lambda: self._rule_made(pattern))
-
-    def _rule_made(self, pattern: Mask) -> Rule:
         _, L = self.moments.conditional(pattern)
         along = L if self.moments.spread is None else self.moments.spread[pattern][:, None] * L
         slopes = self.slopes[:, pattern][..., pattern]
@@ -608,6 +603,7 @@ class Domain:
 
     moments: FeatureMoments
     limit: float
+    _metrics: dict[bytes, tuple[Vector, Matrix, int]] = field(default_factory=dict)
 
     @classmethod
     def estimate(cls, X: ArrayLike, missing: ArrayLike, moments: FeatureMoments) -> Domain:
@@ -669,10 +665,6 @@ class Domain:
             U = (X - self.moments.mean[present]) / sd
         U = np.clip(U, -_FAR, _FAR) @ whiten.T
         return np.einsum("nk,nk->n", U, U), freedom
-
-    @cached_property
-    def _metrics(self) -> dict[bytes, tuple[Vector, Matrix, int]]:
-        return {}
 
 
 def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:

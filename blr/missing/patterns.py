@@ -21,8 +21,6 @@ BLOCK = 16_384
 """Rows whose copies are small beside the rows themselves."""
 Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
 """Some rows of one pattern (n,), their nodes (S, n, F), the nodes' weights (S,) and the dimension that they fill."""
-NodeRule = Callable[[Mask], tuple[int, Matrix]]
-"""What gives, for a pattern (F,) that misses m features, the number of nodes and their axes (m, d)."""
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
@@ -64,12 +62,9 @@ def missing_patterns(missing: Mask, *, most: int | None = None) -> Iterator[tupl
     With `most`, a pattern of more rows comes in several blocks.
     """
     if not missing.any():
-        whole = np.arange(len(missing))
         step = most or max(1, len(missing))
-        yield from (
-            (np.zeros(missing.shape[1], dtype=np.bool_), whole[i : i + step])
-            for i in range(0, len(whole), step)
-        )
+        for i in range(0, len(missing), step):
+            yield np.zeros(missing.shape[1], dtype=np.bool_), np.arange(i, min(i + step, len(missing)))
         return
     code = np.zeros(len(missing), dtype=np.int64)
     for column in missing.T:

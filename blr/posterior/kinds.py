@@ -732,13 +732,7 @@ class SampledPosterior(_ImprovedPosterior):
 
 
 KINDS: dict[str, type[Posterior]] = {
-    posterior.kind: posterior
-    for posterior in (
-        LaplacePosterior,
-        ShiftedPosterior,
-        SandwichPosterior,
-        RefinedPosterior,
-        SampledPosterior,
-    )
+    q.kind: q
+    for q in (LaplacePosterior, ShiftedPosterior, SandwichPosterior, RefinedPosterior, SampledPosterior)
 }
 """Every kind of posterior by the name that it is stored under."""

@@ -131,8 +131,7 @@ def refine(
                 status = "converged"
                 break
         if start is None and laplace.log_evidence - state[1] > _LOST * problem.n_solved:
-            narrower = _narrower(problem, laplace.gaussian, most_nodes)
-            narrow = replace(laplace, gaussian=narrower)
+            narrow = replace(laplace, gaussian=_narrower(problem, laplace.gaussian, most_nodes))
             return refine(q, start=narrow, draft=draft, most_steps=most_steps, on_step=on_step)
     return RefinedPosterior.of(
         laplace,
@@ -148,14 +147,10 @@ def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
     """Return how many nodes a row has at most, None for all: where rows are many, their errors cancel."""
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
-    if draft:
-        return _power_of_two(_DRAFT_NODES / n, 64, 1024)
-    sobol = problem.n_classes - 1 > _MOST_AXES
-    return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
-
-
-def _power_of_two(x: float, least: int, most: int) -> int:
-    return int(np.clip(2 ** int(np.floor(np.log2(max(x, 1.0)))), least, most))
+    nodes, least, most = (_DRAFT_NODES / n, 64, 1024) if draft else (_NODES / n, 512, 4096)
+    if not draft and (problem.n_classes - 1 <= _MOST_AXES or nodes >= most):
+        return None
+    return int(np.clip(2 ** int(np.floor(np.log2(max(nodes, 1.0)))), least, most))
 
 
 def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:

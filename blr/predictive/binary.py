@@ -92,7 +92,14 @@ def binary_expected_entropy(mean: ArrayLike, variance: ArrayLike, *, link: str =
     mean, variance = _moments(mean, variance)
     if link == "logistic":
         return _logistic(-np.abs(mean), variance, with_entropy=True)[1]
-    return _quadrature(mean, variance, _link_entropy(_link(link)))
+    chosen = _link(link)
+
+    def of_link(a: Matrix) -> Matrix:
+        # x e^x is 0 at -inf, where the product would be NaN.
+        terms = [np.exp(x) * np.maximum(x, -800.0) for x in (chosen.log_cdf(a), chosen.log_sf(a))]
+        return -(terms[0] + terms[1])
+
+    return _quadrature(mean, variance, of_link)
 
 
 def binary_integrals(
@@ -187,16 +194,6 @@ def _quadrature(mean: Vector, variance: Vector, integrand: Callable[[Matrix], Ma
     for rows, a, w in graded_nodes(mean, np.sqrt(variance)):
         out[rows] = np.einsum("ns,ns->n", integrand(a), w)
     return out
-
-
-def _link_entropy(link: Link) -> Callable[[Matrix], Matrix]:
-    def entropy(a: Matrix) -> Matrix:
-        log_f, log_g = link.log_cdf(a), link.log_sf(a)
-        # x e^x is 0 at -inf, where the product would be NaN.
-        terms = [np.exp(x) * np.maximum(x, -800.0) for x in (log_f, log_g)]
-        return -(terms[0] + terms[1])
-
-    return entropy
 
 
 def _link(name: str) -> Link:

@@ -304,9 +304,8 @@ def _product(n: int, C: int) -> tuple[Matrix, Vector]:
 
 @lru_cache(maxsize=32)
 def _sobol(n: int, C: int) -> tuple[Matrix, Vector]:
-    half = normal_nodes(
-        max(n, 4 << C.bit_length()) // 2, C
-    )  # of unit covariance: so are these and their mirror images
+    # Of unit covariance: so are these and their mirror images.
+    half = normal_nodes(max(n, 4 << C.bit_length()) // 2, C)
     z = np.concatenate([half, -half])
     return z, np.full(len(z), 1.0 / len(z))
 

@@ -71,6 +71,11 @@ class Prediction:
         """Return the prediction of some of the rows."""
         return Prediction(*(x[chosen] for x in vars(self).values()))
 
+    def raw_moments(self) -> tuple[Matrix, Vector, Matrix, Matrix]:
+        """Return what mixes linearly: the arrays, with the second moment E[a a'] in place of the covariance."""
+        second = self.covariance + _square(self.mean)
+        return self.probability, self.expected_entropy, self.mean, second
+
     @property
     def mutual_information(self) -> Vector:
         """H(p) - E[H], (N,), nats: the part of the uncertainty that more labels would take away."""
@@ -152,8 +157,7 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
     total: tuple[Matrix, ...] | None = None
     for weight, part in parts:
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), part.expected_entropy.shape)
-        second = part.covariance + _square(part.mean)
-        terms = tuple(_scaled(w, x) for x in (part.probability, part.expected_entropy, part.mean, second))
+        terms = tuple(w.reshape((-1,) + (1,) * (x.ndim - 1)) * x for x in part.raw_moments())
         total = terms if total is None else tuple(a + b for a, b in zip(total, terms, strict=True))
     if total is None:
         raise ValueError("a mixture needs at least one part, got none; give a posterior")
@@ -170,10 +174,8 @@ def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
 
     It is `mix` of them, for many parts of few rows.
     """
-    second = part.covariance + _square(part.mean)
-    arrays = (part.probability, part.expected_entropy, part.mean, second)
-    S = len(weight)
-    return of_moments(*(np.tensordot(weight, x.reshape(S, -1, *x.shape[1:]), axes=1) for x in arrays))
+    moments = (x.reshape(len(weight), -1, *x.shape[1:]) for x in part.raw_moments())
+    return of_moments(*(np.tensordot(weight, x, axes=1) for x in moments))
 
 
 def mix_blocks(
@@ -214,12 +216,10 @@ def of_moments(probability: Matrix, expected_entropy: Vector, mean: Matrix, seco
 
 def replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:
     """Return a prediction in which `rows` are those of `part`."""
-    arrays = []
-    for old, new in zip(vars(base).values(), vars(part).values(), strict=True):
-        filled = old.copy()
-        filled[rows] = new
-        arrays.append(filled)
-    return Prediction(*arrays)
+    whole = Prediction(*(x.copy() for x in vars(base).values()))
+    for old, new in zip(vars(whole).values(), vars(part).values(), strict=True):
+        old[rows] = new
+    return whole
 
 
 def with_rows(base: Prediction, parts: Sequence[tuple[NDArray[np.intp], Prediction]]) -> Prediction:
@@ -231,10 +231,6 @@ def with_rows(base: Prediction, parts: Sequence[tuple[NDArray[np.intp], Predicti
 
 def _square(mean: Matrix) -> Matrix:
     return mean**2 if mean.ndim == 1 else mean[:, :, None] * mean[:, None, :]
-
-
-def _scaled(w: Vector, x: Matrix) -> Matrix:
-    return w.reshape((-1,) + (1,) * (x.ndim - 1)) * x
 
 
 def feature_range(X: Matrix, missing: NDArray[np.bool_]) -> Matrix:
@@ -303,9 +299,7 @@ class Temperature:
         p, power = self.scaled(base.probability, shift), self.mean_power
         ratio = entropy(p) / np.maximum(entropy(base.probability), TINY)
         scaled = Prediction(p, base.expected_entropy * ratio, base.mean * power, base.covariance * power**2)
-        if kept is None or not len(kept):
-            return scaled
-        return replaced(scaled, kept, base.rows(kept))
+        return scaled if kept is None or not len(kept) else replaced(scaled, kept, base.rows(kept))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the powers and their shares, for `from_dict`."""
@@ -371,14 +365,11 @@ def credible_interval(
             np.exp(np.stack([by.log_sf(high), by.log_cdf(low)], axis=1)),
             np.exp(np.stack([by.log_sf(low), by.log_cdf(high)], axis=1)),
         )
-    ends = [
-        _quantiles(mean[i : i + _BLOCK], covariance[i : i + _BLOCK], tail)
-        for i in range(0, len(mean), _BLOCK)
-    ]
-    if not ends:
-        return np.empty_like(mean), np.empty_like(mean)
-    both = np.concatenate(ends, axis=1)
-    return both[0], both[1]
+    low, high = np.empty_like(mean), np.empty_like(mean)
+    for start in range(0, len(mean), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        low[rows], high[rows] = _quantiles(mean[rows], covariance[rows], tail)
+    return low, high
 
 
 def _quantiles(mean: Matrix, covariance: Matrix, tail: float) -> Matrix:
@@ -397,16 +388,11 @@ def _quantiles(mean: Matrix, covariance: Matrix, tail: float) -> Matrix:
     np.exp(p, out=p)
     p /= p.sum(axis=1, keepdims=True)
     p.sort(axis=2)
-    return np.stack([_sorted_quantile(p, share) for share in (tail, 1 - tail)])
-
-
-def _sorted_quantile(values: NDArray[np.float32], share: float) -> Matrix:
-    """Return the quantile (...) of sorted values (..., S), on the line between the two that are nearest."""
-    place = share * (values.shape[-1] - 1)
-    below = int(place)
-    above = min(below + 1, values.shape[-1] - 1)
-    ends = values[..., [below, above]].astype(np.float64)
-    return np.asarray(ends[..., 0] + (place - below) * (ends[..., 1] - ends[..., 0]))
+    # Each end lies on the line between the two nodes that are nearest.
+    place = np.array([tail, 1 - tail]) * (_NODES - 1)
+    below = place.astype(int)
+    low, high = (p[..., np.minimum(i, _NODES - 1)].astype(np.float64) for i in (below, below + 1))
+    return np.moveaxis(low + (place - below) * (high - low), 2, 0)
 
 
 # What a classifier says of a batch of rows.  Shapes: N rows, K classes, S draws of the weights.
@@ -438,7 +424,8 @@ class Scores:
 
     def __repr__(self) -> str:
         n, K = self.probability.shape
-        flagged = ", ".join(f"{count} {name}" for name, count in self._flagged()) or "none flagged"
+        counts = [(np.count_nonzero(self.flags & int(flag)), flag.name) for flag in Flag]
+        flagged = ", ".join(f"{count} {name}" for count, name in counts if count) or "none flagged"
         return f"<Scores: {n} rows, {K} classes; {flagged}>"
 
     def _repr_html_(self) -> str:
@@ -451,11 +438,6 @@ class Scores:
         ]
         more = f"; the first {len(rows)} of them" if len(self.flags) > len(rows) else ""
         return html_table(names, rows, repr(self).strip("<>") + more)
-
-    def _flagged(self) -> list[tuple[str, int]]:
-        """Return the flags that some rows have, each with the number of rows."""
-        counts = [(str(flag.name), int(np.count_nonzero(self.flags & int(flag)))) for flag in Flag]
-        return [(name, count) for name, count in counts if count]
 
     @classmethod
     def of(

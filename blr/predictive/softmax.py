@@ -163,7 +163,11 @@ def _expand(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Vector, V
     p = np.exp(a)
     total = p.sum(axis=0)
     p /= total
-    D = _half_contrast_variances(covariance)
+    # Half the contrasts' variances (K, K, n), contiguous along the rows: the arithmetic is the same for all of them.
+    D = np.array(np.moveaxis(covariance, 0, -1), order="C")  # a copy, whatever the order
+    half = 0.5 * np.einsum("kkn->kn", D)
+    np.subtract(half, D, out=D)
+    D += half[:, None]
     spread = np.sqrt(np.maximum(2 * D.reshape(-1, a.shape[1]).max(axis=0), 0.0))
 
     e, A, W, term = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p), np.empty_like(p)
@@ -191,15 +195,6 @@ def _expand(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Vector, V
     entropy = -(P * np.log(np.maximum(P, np.finfo(np.float64).tiny))).sum(axis=0)
     mutual_information = 0.5 * quadratic - 0.75 * A_bar
     return P, entropy - np.maximum(mutual_information, 0.0), _error(total - 1, spread), spread
-
-
-def _half_contrast_variances(covariance: Matrix) -> Matrix:
-    """Return D, (K, K, n), contiguous along the rows: the arithmetic is the same for all of them."""
-    D = np.array(np.moveaxis(covariance, 0, -1), order="C")  # a copy, whatever the order
-    half = 0.5 * np.einsum("kkn->kn", D)
-    np.subtract(half, D, out=D)
-    D += half[:, None]
-    return D
 
 
 def _error(odds_of_others: Vector, spread: Vector) -> Vector:

@@ -84,7 +84,7 @@ def test_missing_features(stacked: tuple) -> None:
     missing[16:, 0] = missing[20:, 2] = True
     scores = c.score(X, missing)
     for pattern, rows in missing_patterns(missing):
-        n, axes = c._subspace.rule(pattern)
+        n, axes, _ = c._subspace.rule(pattern)
         nodes, weight = c.moments.nodes(X[rows], pattern, n, limits=c.support, axes=axes)
         slow = mix_nodes(weight, one_by_one(c, nodes.reshape(-1, F)))
         agree(scores, slow, rows, mean=5e-4 if pattern.sum() == 1 else 1.5e-3)

@@ -146,7 +146,7 @@ def pattern(*columns: int) -> np.ndarray:
 
 def test_axes_are_orthonormal_and_the_first_lies_along_the_slope() -> None:
     c, _ = linear()
-    _, axes = c._subspace.rule(pattern(0, 4))
+    _, axes, _ = c._subspace.rule(pattern(0, 4))
     np.testing.assert_allclose(axes.T @ axes, np.eye(axes.shape[1]), atol=1e-12)
     _, L = c.moments.conditional(pattern(0, 4))
     along = (SLOPE[[0, 4]] * c.moments.spread[[0, 4]]) @ L
@@ -159,7 +159,7 @@ def test_directions_that_say_nothing_get_no_nodes_and_their_variance_stays() -> 
     for size, j in ((0.8, 0), (0.03, 1), (0.0, 2)):
         slopes[:, j, :, j] = size**2 * np.array([[0.25, -0.25], [-0.25, 0.25]])
     subspace, gone = ActiveSubspace(moments, slopes), np.ones((1, 3), dtype=bool)
-    n, axes = subspace.rule(gone[0])
+    n, axes, _ = subspace.rule(gone[0])
     assert n == 8
     np.testing.assert_allclose(np.abs(axes), [[1], [0], [0]], atol=1e-12)
     q = Prediction(np.full((1, 2), 0.5), np.zeros(1), np.zeros(1), np.array([0.64]))
