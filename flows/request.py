@@ -122,8 +122,7 @@ class TrainRequest:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
 
     specification: Annotated[
-        "Specification | Path",
-        specification_parameter("Specification of what to train", positional=True),
+        "Specification | Path", specification_parameter("Specification of what to train", positional=True)
     ]
     store: Path = option(Path("models"), STORE)
     overwrite: bool = option(False, "Train again even if the store already has this model.")

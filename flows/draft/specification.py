@@ -23,24 +23,12 @@ from catalogs.errors import brief
 from catalogs.files import atomic_path
 from catalogs.formats import TableChoice
 from catalogs.profile import split
-from catalogs.profile.columns import (
-    Profile,
-    as_numbers,
-    shares_of_one,
-    suspected_texts,
-    uneven_presence,
-)
+from catalogs.profile.columns import Profile, as_numbers, shares_of_one, suspected_texts, uneven_presence
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._columns import Chosen, choose_columns, quoted
-from flows.draft._exclusions import (
-    Evidence,
-    on_the_sky,
-    reason_against,
-    reason_against_copy,
-    same_order,
-)
+from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason_against_copy, same_order
 from flows.draft._page import LEAST_OF_TARGET, Page, Split, split_by
 from flows.draft.inspection import (
     LONGEST_NAME,

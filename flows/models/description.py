@@ -307,11 +307,6 @@ class ModelDescription:
         return skill_words(self.metrics.skill, self.metrics.judged_by)
 
     @property
-    def is_mixture(self) -> bool:
-        """Whether the model is a mixture of candidates, each with a share."""
-        return self.selected_by in ("average", "stack")
-
-    @property
     def chosen(self) -> CandidateRow:
         """The selected candidate."""
         return self.candidates[self.selected]

@@ -159,7 +159,7 @@ def feature_table(model: ModelDescription) -> ReportTable:
 
 def candidate_table(model: ModelDescription) -> ReportTable:
     """Return the candidates, best evidence first, those without comparable evidence last; the selected is marked."""
-    candidates, mixture = model.candidates, model.is_mixture
+    candidates, mixture = model.candidates, model.selected_by in ("average", "stack")
     order = sorted(
         range(len(candidates)), key=lambda i: (not candidates[i].comparable, -candidates[i].log_evidence)
     )

@@ -49,12 +49,7 @@ from flows.features.reader import (
 )
 from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
-from flows.models.description import (
-    TargetShift,
-    TrainingDescription,
-    WrongLabels,
-    WrongLabelShare,
-)
+from flows.models.description import TargetShift, TrainingDescription, WrongLabels, WrongLabelShare
 from flows.models.store import Store
 from flows.runs.progress import tell
 from flows.specification.catalog import check_noise, stated_confusion

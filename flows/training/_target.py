@@ -155,10 +155,7 @@ def _read(
 
 
 def compared(
-    specification: Specification,
-    data: TrainingSet,
-    target: TargetRows,
-    stored: StoredRows | None = None,
+    specification: Specification, data: TrainingSet, target: TargetRows, stored: StoredRows | None = None
 ) -> tuple[TrainingRows, Floats, TargetShift] | None:
     """Return the rows, their density ratios (N,) and how the sets differ; None where the comparison fails.
 

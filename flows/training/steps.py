@@ -27,14 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Floats, Places
-from blr.calibration import (
-    calibration_error,
-    log_loss,
-    log_losses,
-    paired_gain,
-    reliability_curve,
-    skill,
-)
+from blr.calibration import calibration_error, log_loss, log_losses, paired_gain, reliability_curve, skill
 from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FEW_OF_CLASS, FOLDS, MOST_FEW, FinalMember, FittedCandidate

@@ -101,10 +101,7 @@ def test_a_teams_entries_come_before_the_packages(tmp_path: Path) -> None:
         ("[bands.wavelengths]\nr = 'red'", "bands.wavelengths.r: got 'red', expected a valid number"),
         ("[bands.wavelengths]\nr = -1", "bands.wavelengths.r: got -1, expected greater than 0"),
         ("[[bands.filters]]\npattern = 'f\\d+'", "expected a group"),
-        (
-            "[[conditions]]\nwords = ['x']\nlow = 0",
-            "conditions.0.high: got",
-        ),
+        ("[[conditions]]\nwords = ['x']\nlow = 0", "conditions.0.high: got"),
         ("[sentinels]\nnumbers = [nan]", "sentinels.numbers.0: got nan, expected a finite number"),
     ],
 )
@@ -131,11 +128,8 @@ def test_a_file_that_is_not_there_or_too_large_is_named(
         with_names_of(tmp_path / "large.toml")
 
 
-def test_each_role_of_the_package_has_names() -> None:
+def test_each_role_of_the_package_has_names_and_is_on_the_page() -> None:
     names = read_column_names(OF_THE_PACKAGE)
     assert names.model_fields_set == set(type(names).model_fields)
-
-
-def test_the_page_names_each_role() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [role for role in type(column_names()).model_fields if f"`{role}`" not in page] == []

@@ -268,22 +268,16 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
     assert len(brief(LONG)) == 60
 
 
-def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
-    """One error in a hundred was -1 in SDSS's tables of lines: these errors were features, those without -1 not."""
-    kind = np.repeat(["a", "b"], N // 2)
-    error = RNG.lognormal(1.2, 0.4, N)
-    error[RNG.permutation(N)[:6]] = -1
-    columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "kind": kind}
-    start = started(tmp_path, columns)
-    assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
-    assert '"SII_FLUX_ERR" = [-1.0]  # -1.0: 6 rows, repeated, and no error is negative' in start.text
-
-
 @pytest.mark.filterwarnings("error")
-def test_a_column_that_is_the_same_but_where_none_is_known_gives_no_warning(tmp_path: Path) -> None:
-    """The spread of a hundred times 0.1 is their rounding, and was divided by."""
-    kind = np.repeat(["a", "b"], N // 2)
-    rare = np.where(RNG.random(N) < 0.2, 0.1, np.nan)
-    columns = {"spix": np.where(np.isnan(rare), np.nan, RNG.normal(size=N)), "e_spix": rare}
-    columns |= {"ra": RNG.uniform(0, 360, N), "dec": RNG.uniform(-9, 9, N), "mag_r": MAGNITUDE}
-    assert started(tmp_path, columns | {"kind": kind}).left_out["e_spix"] == "the same in every row"
+def test_errors_with_marks_and_those_where_nothing_else_is_known_are_errors(tmp_path: Path) -> None:
+    """One error in a hundred was -1 in SDSS's tables of lines; the spread of a hundred times 0.1 is their rounding."""
+    error, rare = RNG.lognormal(1.2, 0.4, N), np.where(RNG.random(N) < 0.2, 0.1, np.nan)
+    error[RNG.permutation(N)[:6]] = -1
+    columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "e_spix": rare}
+    columns |= {"spix": np.where(np.isnan(rare), np.nan, RNG.normal(size=N)), "mag_r": MAGNITUDE}
+    columns |= {"ra": RNG.uniform(0, 360, N), "dec": RNG.uniform(-9, 9, N)}
+    start = started(tmp_path, columns | {"kind": np.repeat(["a", "b"], N // 2)})
+    assert "SII_FLUX" not in start.left_out
+    assert start.left_out["SII_FLUX_ERR"] == "an error of SII_FLUX, not a measurement"
+    assert '"SII_FLUX_ERR" = [-1.0]  # -1.0: 6 rows, repeated, and no error is negative' in start.text
+    assert start.left_out["e_spix"] == "the same in every row"

@@ -24,7 +24,7 @@ from flows.errors import TrainingError, UsageError
 from flows.models.model import read_model
 from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport
-from flows.specification.specification import Candidate, Specification
+from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
 from tests.flows.starting import start_of
 from tests.flows.verbs import train
@@ -200,17 +200,13 @@ def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
     assert "mu" not in read_specification(out).features.values()
 
 
-def parsed(n: int, folder: Path) -> Specification:
-    pq.write_table(survey(n), folder / f"survey{n}.parquet")
-    text = start_of(folder / f"survey{n}.parquet").text
-    return parse_specification(text, source="init", base_folder=str(folder))
-
-
 @pytest.mark.parametrize(("rows", "held_out"), [(400, 0), (6250, 0), (100_000, 0.2)])
 def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
     rows: int, held_out: float, tmp_path: Path
 ) -> None:
-    specification = parsed(rows, tmp_path)
+    pq.write_table(survey(rows), tmp_path / "survey.parquet")
+    text = start_of(tmp_path / "survey.parquet").text
+    specification = parse_specification(text, source="init", base_folder=str(tmp_path))
     assert specification.select.by == "stack"
     assert specification.split.held_out == held_out
     listed = default_candidates(rows, len(specification.features), 2)
@@ -251,14 +247,6 @@ def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str =
     return start_of(folder / "field.csv")
 
 
-def trial(text: str, folder: Path) -> Path:
-    """Write a specification with its first candidate alone; return the path."""
-    head, *candidates = text.split("[[candidate]]")
-    target = text[text.index("\n[target]") :]
-    (folder / "spec.toml").write_text(f"{head}[[candidate]]{candidates[0]}{target}")
-    return folder / "spec.toml"
-
-
 @pytest.mark.parametrize(("labelled", "mark"), [(300, ""), (300, "?"), (300, "unknown"), (900, "")])
 def test_the_file_is_the_target_where_many_of_its_rows_have_no_label(
     tmp_path: Path, labelled: int, mark: str
@@ -279,7 +267,10 @@ def test_codes_of_minus_one_are_rows_without_a_label(tmp_path: Path) -> None:
     said = tomllib.loads(start.text)
     assert (said["label"]["exclude"], said["target"]) == (["-1"], {"paths": ["field.csv"]})
     assert any("Some rows have no label (120; 180 train)" in line for line in start.summary)
-    version = train(trial(start.text, tmp_path), tmp_path / "models").version
+    head, *candidates = start.text.split("[[candidate]]")
+    target = start.text[start.text.index("\n[target]") :]
+    (tmp_path / "spec.toml").write_text(f"{head}[[candidate]]{candidates[0]}{target}")
+    version = train(tmp_path / "spec.toml", tmp_path / "models").version
     training = read_model(tmp_path / "models" / "field" / version / "model.asdf").training
     assert (training.unlabelled, training.other_labels) == (120, {})
 
@@ -355,20 +346,11 @@ def test_magnitudes_called_l_and_b_are_features(tmp_path: Path) -> None:
     assert inspect_catalog(catalog).position is None
 
 
-def field(n: int = 500) -> tuple[np.random.Generator, np.ndarray, dict[str, Any]]:
-    rng = np.random.default_rng(6)
-    late = rng.random(n) < 0.5
-    columns = {
-        "ra": rng.uniform(280, 301, n),
-        "dec": rng.uniform(36, 52, n),
-        "size": late + rng.normal(size=n),
-        "kind": np.where(late, "A", "B"),
-    }
-    return rng, late, columns
-
-
 def test_without_other_coordinates_two_columns_are_a_place_by_names_and_values(tmp_path: Path) -> None:
-    _, late, columns = field()
+    rng, n = np.random.default_rng(6), 500
+    late = rng.random(n) < 0.5
+    columns = {"ra": rng.uniform(280, 301, n), "dec": rng.uniform(36, 52, n)}
+    columns |= {"size": late + rng.normal(size=n), "kind": np.where(late, "A", "B")}
     columns["cen_sra"], columns["cen_sdec"] = columns.pop("ra") / 15, columns.pop("dec")
     columns["off_sra"], columns["off_sdec"] = late + columns["size"], late - columns["size"]  # around zero
     columns["extra"] = columns["size"] ** 2  # no declination beside it

@@ -47,19 +47,16 @@ def test_what_is_called_a_selection_is_left_out_and_told_of_where_it_tells(tmp_p
     assert told.endswith("of the class: dust_flag (flags and codes)")
 
 
-def test_a_description_may_say_that_it_is_a_flag(tmp_path: Path) -> None:
+def test_a_description_may_say_that_it_is_a_flag_and_rows_that_are_there_twice_are_told(
+    tmp_path: Path,
+) -> None:
     field = pa.field("noisy", pa.bool_(), metadata={"description": "Quality flag of the fit"})
     columns = {"x": RNG.normal(size=N), "noisy": RNG.random(N) < 0.3, "kind": KIND}
     schema = pa.schema([("x", pa.float64()), field, ("kind", pa.string())])
-    pq.write_table(pa.table(columns, schema=schema), tmp_path / "x.parquet")
-    assert "noisy" in starting.start_of(tmp_path / "x.parquet").left_out
-
-
-def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:
-    columns = {"x": RNG.normal(size=N), "y": RNG.normal(size=N), "kind": KIND}
-    table = pa.table(columns)
+    table = pa.table(columns, schema=schema)
     pq.write_table(pa.concat_tables([table, table.slice(0, 25)]), tmp_path / "x.parquet")
     start = starting.start_of(tmp_path / "x.parquet")
+    assert "noisy" in start.left_out
     told = "25 of 425 rows repeat another row in every column: remove them, or they count twice"
     assert told in start.summary
     assert f"\n# {told}\n" in start.text

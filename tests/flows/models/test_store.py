@@ -21,13 +21,7 @@ from blr.calibration import paired_gain
 from flows.cli._list import run_list
 from flows.cli.app import run
 from flows.errors import ModelError
-from flows.models.model import (
-    digest,
-    make_version,
-    read_model,
-    read_tree,
-    write_tree,
-)
+from flows.models.model import digest, make_version, read_model, read_tree, write_tree
 from flows.models.row_files import judged_rows, unseen_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification

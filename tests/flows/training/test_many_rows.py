@@ -23,7 +23,6 @@ from flows.reports.data import TrainReport
 from flows.training._rows import (
     ArrayWriter,
     Collected,
-    Part,
     RowCounts,
     StoredRows,
     TrainingShards,
@@ -61,14 +60,7 @@ def test_the_model_of_all_rows(large: Path) -> None:
     expected, found = (Store(large / name).load("morphology") for name in ("memory", "shards"))
     assert found.label == expected.label
     assert not list((large / "shards").rglob(".*"))
-    for name in (
-        "training_counts",
-        "held_out_counts",
-        "class_share",
-        "split",
-        "n_selected",
-        "refitted",
-    ):
+    for name in ("training_counts", "held_out_counts", "class_share", "split", "n_selected", "refitted"):
         assert getattr(found.training, name) == getattr(expected.training, name), name
     features = [f | {"median": 0.0} for f in found.training.features]
     assert features == [f | {"median": 0.0} for f in expected.training.features]
@@ -91,10 +83,6 @@ def test_the_model_of_all_rows(large: Path) -> None:
         assert apart.max() < 1e-6
 
 
-def part(X: np.ndarray, missing: np.ndarray, target: np.ndarray, name: np.ndarray) -> Part:
-    return {"X": X, "missing": missing, "target": target, "place": name, "name": name, "named": name}
-
-
 def test_a_disk_without_room() -> None:
     full = ArrayWriter(Path("/dev/full"))
     with pytest.raises(StorageError, match=r"No space left on device.*expected enough space for all of them"):
@@ -111,7 +99,8 @@ def peak_of(n: int, folder: Path) -> float:
             rng = np.random.default_rng(start)
             X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
             target = (X[:, 0] > 0).astype(np.int16)
-            rows.add(part(X, X > 9, target, name))
+            part = {"X": X, "missing": X > 9, "target": target}
+            rows.add(part | dict.fromkeys(("place", "name", "named"), name))
         stored = rows.finish()
         assert stored is not None
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))

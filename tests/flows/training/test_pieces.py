@@ -16,7 +16,6 @@ import catalogs
 from flows.engines.engine import ThreadEngine, working_on
 from flows.errors import EngineError
 from flows.inputs.opening import Piece, pieces_of
-from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._rows import TrainingRows
@@ -29,19 +28,17 @@ paths = ["night-*"]
 id = "id"
 ra = "ra"
 dec = "dec"
-{more}
 [features]
 x = "x"
 y = "y"
-{label}
 """
 KIND = '[label]\ncolumn = "kind"\n'
 LABELS = {
-    "column": ("", KIND),
-    "identifiers": ("", KIND + '[label.table]\npath = "numbers.csv"\nid = "number"\n'),
-    "positions": ("", KIND + '[label.table]\npath = "places.parquet"\nra = "RA"\ndec = "DE"\n'),
-    "annotators": ("", KIND + 'noise = "estimated"\nannotator = "who"\n'),
-    "votes": ("", '[label]\nvotes = { early = "n_early", late = "n_late" }\n'),
+    "column": KIND,
+    "identifiers": KIND + '[label.table]\npath = "numbers.csv"\nid = "number"\n',
+    "positions": KIND + '[label.table]\npath = "places.parquet"\nra = "RA"\ndec = "DE"\n',
+    "annotators": KIND + 'noise = "estimated"\nannotator = "who"\n',
+    "votes": '[label]\nvotes = { early = "n_early", late = "n_late" }\n',
 }
 N, N_FILES = 900, 5
 
@@ -86,27 +83,14 @@ def _few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.labels.source.BATCH_ROWS", 70)
 
 
-def specified(nights: Path, more: str, label: str) -> Specification:
-    path = nights / "spec.toml"
-    path.write_text(TEXT.format(more=more, label=label))
-    return read_specification(path)
-
-
 def gathered(nights: Path, kind: str, room: Path, engine: ThreadEngine) -> Gathered:
-    more, label = LABELS[kind]
-    specification = specified(nights, more, label)
-    made = []
-
-    def folder() -> Path:
-        made.append(room)
-        room.mkdir()
-        return room
-
+    (nights / "spec.toml").write_text(TEXT + LABELS[kind])
+    specification = read_specification(nights / "spec.toml")
     opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
     with working_on(engine):
         workers = reading_workers(specification, opened)
-        found = gather(specification, opened, folder=folder, workers=workers)
-    assert made == [room]
+        found = gather(specification, opened, folder=lambda: room.mkdir() or room, workers=workers)
+    assert room.is_dir()
     return found
 
 

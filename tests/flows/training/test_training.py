@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -279,60 +278,33 @@ held_out = 0
 """
 
 
-@pytest.fixture(scope="module")
-def separable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with fifty objects in twelve features, two of which tell their classes apart without error."""
-    folder, rng = tmp_path_factory.mktemp("separable"), np.random.default_rng(3)
+def test_posteriors_of_a_separable_training_are_green_where_refined_and_red_where_wrong(
+    tmp_path: Path,
+) -> None:
+    """Fifty objects in twelve features, two of which tell their classes apart without error."""
+    rng = np.random.default_rng(3)
     x = rng.normal(size=(50, 12))
     star = x[:, 0] + x[:, 1] > 0
     x[:, 0] += np.where(star, 1.0, -1.0)
     columns = {f"x{j}": x[:, j] for j in range(12)}
     named = {"name": [f"o{i}" for i in range(50)], "type": np.where(star, "star", "galaxy").tolist()}
-    pq.write_table(pa.table(named | columns), folder / "survey.parquet")
+    pq.write_table(pa.table(named | columns), tmp_path / "survey.parquet")
     features = "".join(f'{name} = "{name}"\n' for name in columns)
-    (folder / "spec.toml").write_text(SPECIFICATION + features)
-    return folder
-
-
-def with_posterior(folder: Path, kind: str) -> Any:
-    (folder / "kind.toml").write_text(
-        (folder / "spec.toml")
-        .read_text()
-        .replace("[features]", f'[select]\nposterior = "{kind}"\n[features]')
-    )
-    return train(folder / "kind.toml", folder / kind)
-
-
-def test_a_separable_training_with_refined_posteriors_is_green(separable: Path) -> None:
-    told = with_posterior(separable, "refined")
-    assert told.trust.answer("computed").colour == "green"
-    assert told.trust.numbers["mean_error"] < 0.01
-    assert not Store(separable / "refined").load("separable").classifier.untrusted
-
-
-def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_may_be_wrong_for(
-    separable: Path,
-) -> None:
-    told = with_posterior(separable, "laplace")
-    computed = told.trust.answer("computed")
-    assert (computed.colour, told.trust.verdict) == ("red", "red")
+    told = {}
+    for kind in ("refined", "laplace"):
+        select = f'[select]\nposterior = "{kind}"\n[features]'
+        (tmp_path / "spec.toml").write_text(SPECIFICATION.replace("[features]", select) + features)
+        told[kind] = train(tmp_path / "spec.toml", tmp_path / kind)
+    assert told["refined"].trust.answer("computed").colour == "green"
+    assert told["refined"].trust.numbers["mean_error"] < 0.01
+    assert not Store(tmp_path / "refined").load("separable").classifier.untrusted
+    # A textbook posterior that is wrong flags the rows that it may be wrong for.
+    computed = told["laplace"].trust.answer("computed")
+    assert (computed.colour, told["laplace"].trust.verdict) == ("red", "red")
     assert "sampled" in computed.advice
-    found = classify_table(
-        pq.read_table(separable / "survey.parquet"), model=told.model, store=separable / "laplace"
-    )
+    table = pq.read_table(tmp_path / "survey.parquet")
+    found = classify_table(table, model=told["laplace"].model, store=tmp_path / "laplace")
     assert (found["blr_flags"].to_numpy() & 64).any()
-
-
-Scores = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-@pytest.fixture(params=[2, 5])
-def held_out(request: pytest.FixtureRequest) -> Scores:
-    rng = np.random.default_rng(3)
-    p = rng.dirichlet(np.ones(request.param), size=2000)
-    truth = np.array([rng.choice(request.param, p=row) for row in p])
-    sharper = p**1.5 / (p**1.5).sum(axis=1, keepdims=True)
-    return p, sharper, truth
 
 
 def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
@@ -340,8 +312,12 @@ def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
     return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
 
 
-def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(held_out: Scores) -> None:
-    p, q, truth = held_out
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(n_classes: int) -> None:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(n_classes), size=2000)
+    truth = np.array([rng.choice(n_classes, p=row) for row in p])
+    q = p**1.5 / (p**1.5).sum(axis=1, keepdims=True)
     found = evaluated(p, q, truth)
     assert found.log_loss == pytest.approx(log_loss(truth, p), abs=1e-12)
     assert found.log_loss_plugin == pytest.approx(log_loss(truth, q), abs=1e-12)
