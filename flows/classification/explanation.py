@@ -132,7 +132,7 @@ def feature_contributions(
 ) -> tuple[FeatureContribution, ...]:
     """Return the contributions of the features x (F,), the largest first, those of missing features last."""
     mean, known = classifier.moments.mean, ~np.isnan(parts.value)
-    found = [
+    return tuple(
         FeatureContribution(
             name=model.features[j],
             expression=model.specification.features[model.features[j]],
@@ -142,8 +142,7 @@ def feature_contributions(
             std=float(parts.std[j]) if known[j] else None,
         )
         for j in np.argsort(-np.abs(parts.value), kind="stable").tolist()  # NaN last
-    ]
-    return tuple(found)
+    )
 
 
 def nearest_objects(
@@ -215,18 +214,16 @@ def explain(request: ExplainRequest) -> Explanation:
     store = Store.named(folder)
     stored = store.find(label)
     model = store.read(stored)
-    wanted = (
-        model.specification if request.specification is None else read_specification(request.specification)
-    )
-    settings = settled(model, wanted)
+    stated = request.specification
+    settings = settled(model, model.specification if stated is None else read_specification(stated))
     labelled, scorer = _labelled(model, stored.folder), Scorer.of(model, settings)
-    stated = object_columns(settings).id
+    named = object_columns(settings).id
     sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)
     with opened(sources, choice) as catalogs, single_threaded_blas():
         looked_in = []
         for catalog in catalogs:
-            column = identifier_column(catalog, asked=request.id_column, stated=stated, option="--id-column")
+            column = identifier_column(catalog, asked=request.id_column, stated=named, option="--id-column")
             place = find_object(catalog, column, request.identifier)
             if place is not None:
                 return _explained(scorer.on(catalog), catalog, settings, column, place, labelled)

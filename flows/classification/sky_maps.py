@@ -513,12 +513,13 @@ def _remarks(work: MapWork) -> Iterator[str]:
         return
     if not work.counts[0].any():
         yield "the fraction has no interval, since none of its objects has a label; label some of them"
-    if n := work.left_out["unanswered"]:
-        yield f"{n} objects of the labels have no class and are left out"
-    if n := work.left_out["chosen"]:
-        yield (
-            f"{n} objects were chosen because they are uncertain, and not drawn at random; they "
-            "do not represent others and are left out"
-        )
-    if work.unmatched:
-        yield f"{work.unmatched} objects of the labels are not among the classified ones with a position"
+    for n, words in (
+        (work.left_out["unanswered"], "of the labels have no class and are left out"),
+        (
+            work.left_out["chosen"],
+            "were chosen because they are uncertain, not drawn at random, and are left out",
+        ),
+        (work.unmatched, "of the labels are not among the classified ones with a position"),
+    ):
+        if n:
+            yield f"{n} objects {words}"

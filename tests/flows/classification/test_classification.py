@@ -154,6 +154,12 @@ def other_model(work: Path) -> str:
 
 def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
     before, label = lasting_contents(done / "out"), other_model(done)
+
+    def annotate(given: Any, job: Any) -> Any:
+        if job.name == "survey.parquet":
+            raise KeyboardInterrupt
+        return DIRECT.annotate(given, job)
+
     with pytest.raises(
         OutputExistsError, match=f"out: got a folder with outputs of the model .*{label}.*--overwrite"
     ):
@@ -164,39 +170,26 @@ def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
     ):
         run(done, "survey.fits", model=label, overwrite=True)
     assert lasting_contents(done / "out") == before
+    with pytest.raises(KeyboardInterrupt):
+        run(done, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
+    assert {n: b for n, b in lasting_contents(done / "out").items() if not n.startswith(".")} == before
     assert run(done, model=label, overwrite=True).status == "done"
     assert Manifest.read(done / "out").model == label
     assert set(pq.read_table(done / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
 
 
-def test_an_overwriting_run_that_stops_changes_nothing(done: Path) -> None:
-    before, label = lasting_contents(done / "out"), other_model(done)
-
-    def annotate(given: Any, job: Any) -> Any:
-        if job.name == "survey.parquet":
-            raise KeyboardInterrupt
-        return DIRECT.annotate(given, job)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(done, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
-    assert {n: b for n, b in lasting_contents(done / "out").items() if not n.startswith(".")} == before
-
-
-def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
-    run(work, "survey.parquet")
-    make.parquet(work / "survey.parquet", make.survey(seed=2))
-    with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
-        run(work, "survey.parquet")
-    assert run(work, "survey.parquet", overwrite=True).status == "done"
-
-
-def test_a_foreign_file_in_the_way(work: Path) -> None:
+def test_a_changed_input_and_a_foreign_file_in_the_way(work: Path, make: SimpleNamespace) -> None:
     (work / "out").mkdir()
     (work / "out/survey.fits").write_text("mine")
     with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
         run(work)
     assert (work / "out/survey.fits").read_text() == "mine"
     assert list((work / "out").iterdir()) == [work / "out/survey.fits"]
+    run(work, "survey.parquet")
+    make.parquet(work / "survey.parquet", make.survey(seed=2))
+    with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
+        run(work, "survey.parquet")
+    assert run(work, "survey.parquet", overwrite=True).status == "done"
 
 
 def test_the_target_has_other_names_and_a_where(work: Path) -> None:
@@ -246,16 +239,13 @@ def test_the_budget_of_a_large_catalogue_is_found_from_some_of_its_rows(work: Pa
     assert abs(told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified - 0.1) < 0.005
 
 
-def test_two_inputs_of_one_name(work: Path) -> None:
+def test_two_inputs_of_one_name_and_an_output_folder_that_is_the_inputs(work: Path) -> None:
+    with pytest.raises(UsageError, match="would replace its own input"):
+        run(work, out=work)
     (work / "other").mkdir()
     shutil.copy(work / "survey.fits", work / "other")
     with pytest.raises(UsageError, match=r"whose outputs would have the same name.*two folders"):
         run(work, "survey.fits", "other/survey.fits")
-
-
-def test_an_output_folder_that_is_the_inputs(work: Path) -> None:
-    with pytest.raises(UsageError, match="would replace its own input"):
-        run(work, out=work)
 
 
 def test_two_runs_at_once(work: Path) -> None:

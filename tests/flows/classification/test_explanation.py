@@ -303,11 +303,16 @@ def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> No
     assert (told.appeared, told.vanished) == (200, 200)
 
 
-def test_an_object_twice_is_compared_with_its_first(tmp_path: Path) -> None:
+def test_an_object_twice_is_compared_with_its_first_and_a_prefix_with_another(tmp_path: Path) -> None:
     old, new = annotated(4, 1, ["a", "b", "a", "c"]), annotated(4, 1, ["a", "b", "a", "a"])
     a, b = written(tmp_path / "a.parquet", old), written(tmp_path / "b.parquet", new)
     told = compare(a, b, id_column="name", by_row=False)
     assert (told.compared, told.appeared, told.vanished) == (4, 0, 1)
+    old, new = annotated(50, 1), annotated(50, 1)
+    new = new.rename(columns=lambda c: c.replace("blr_", "x_")).rename(columns={"x_p_early": "x_p_E"})
+    a, b = written(tmp_path / "a.parquet", old), written(tmp_path / "b.parquet", new)[0]
+    told = compare(a, (b, "x_", ("E", "late type")), id_column="name", by_row=True)
+    assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)
 
 
 @pytest.mark.parametrize("n", [0, 3])
@@ -317,12 +322,3 @@ def test_nothing_to_match_by(tmp_path: Path, n: int) -> None:
     assert (told.matched_by, told.compared, told.appeared, told.vanished) == ("nothing", 0, n, 2)
     told = compare(a, b, id_column="name", by_row=False)
     assert (told.compared + told.appeared, told.compared + told.vanished) == (n, 2)
-
-
-def test_other_classes_and_another_prefix(tmp_path: Path) -> None:
-    old, new = annotated(50, 1), annotated(50, 1)
-    new = new.rename(columns=lambda c: c.replace("blr_", "x_")).rename(columns={"x_p_early": "x_p_E"})
-    a = written(tmp_path / "a.parquet", old)
-    b = written(tmp_path / "b.parquet", new)[0]
-    told = compare(a, (b, "x_", ("E", "late type")), id_column="name", by_row=True)
-    assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)

@@ -292,14 +292,11 @@ def test_noisier_rows_than_in_training_get_less_certain_and_better_probabilities
     assert loss(p) < loss(plain) - 0.05
 
 
-def test_noise_is_of_the_rows_that_have_the_feature() -> None:
+def test_noise_is_of_the_rows_that_have_the_feature_and_excess_of_variances() -> None:
     errors, missing = np.array([[3.0, 1.0], [4.0, 0.0]]), np.array([[False, False], [False, True]])
     found = training_noise(errors, missing, ("a", "b"))
     assert found == pytest.approx({"a": np.sqrt(12.5), "b": 1.0})
     assert training_noise(errors, missing | True, ("a", "b")) == {}
-
-
-def test_excess_is_of_variances_and_never_negative() -> None:
     found = excess(np.array([[5.0, 1.0], [3.0, 0.0]]), {"a": 4.0}, ("a", "b"))
     np.testing.assert_allclose(found, [[3, 1], [0, 0]])
 
