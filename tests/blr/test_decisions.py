@@ -86,11 +86,7 @@ def test_confidence_flags() -> None:
     # Three classes: unlikely third classes do not make a close race confident, nor many classes a clear one doubtful.
     assert flag_confidence([[0.4, 0.35, 0.25]]).tolist() == [low | close]
     assert flag_confidence([[0.6, 0.05, 0.35]], low_confidence=0.6).tolist() == [0]
-
-
-def test_flipped() -> None:
-    moderated = np.array([[0.6, 0.4], [0.4, 0.6], NAN[:2]])
-    plugin = np.array([[0.4, 0.6], [0.1, 0.9], [0.4, 0.6]])
+    moderated, plugin = [[0.6, 0.4], [0.4, 0.6], NAN[:2]], [[0.4, 0.6], [0.1, 0.9], [0.4, 0.6]]
     assert flag_flipped(moderated, plugin).tolist() == [int(Flag.FLIPPED), 0, 0]
 
 
@@ -106,9 +102,6 @@ def test_decisions_are_those_of_least_expected_cost() -> None:
     np.testing.assert_array_equal(decide(p, 1 - np.eye(3)), p.argmax(axis=1))
     # PRML §1.5.2: to miss a cancer costs 1000, a false alarm 1; truth and decision are cancer or normal.
     assert decide([[0.0009, 0.9991], [0.0011, 0.9989]], [[0, 1000], [1, 0]]).tolist() == [1, 0]
-
-
-def test_reject_option() -> None:
     p = np.array([[0.95, 0.05], [0.8, 0.2], [0.5, 0.5], [np.nan, np.nan]])
     assert decide(p, 1 - np.eye(2), reject=0.2).tolist() == [0, 0, REJECTED, REJECTED]
     assert decide(p, 1 - np.eye(2)).tolist() == [0, 0, 0, REJECTED]
@@ -314,24 +307,19 @@ def test_the_interval_covers_and_is_seeded() -> None:
 
 def test_errors_say_what_to_do() -> None:
     p, t, _ = example()
-    with pytest.raises(ValueError, match="expected class indices 0 to 2"):
-        log_loss(p, t + 1)
-    with pytest.raises(ValueError, match=r"t has shape \(5,\) for p of \(400, 3\)"):
-        log_loss(p, t[:5])
-    with pytest.raises(ValueError, match="expected probabilities between 0 and 1"):
-        log_loss(p * 2, t)
-    with pytest.raises(ValueError, match="p holds 1 value"):
-        log_loss(np.array([[np.nan, 1.0]]), [0])
-    with pytest.raises(ValueError, match=r"weight must be \(400,\)"):
-        log_loss(p, t, weight=-np.ones(400))
-    with pytest.raises(ValueError, match="the probabilities of one class"):
-        reliability_curve(p, t)
-    with pytest.raises(ValueError, match="level is 90"):
-        reliability_curve(p[:, 0], t == 0, level=90)
-    with pytest.raises(ValueError, match="bins is 0"):
-        calibration_error(p, t, bins=0)
-    with pytest.raises(ValueError, match="expected 0 to 1"):
-        brier_score(p, 3 * p)
+    for said, score in (
+        ("expected class indices 0 to 2", lambda: log_loss(p, t + 1)),
+        (r"t has shape \(5,\) for p of \(400, 3\)", lambda: log_loss(p, t[:5])),
+        ("expected probabilities between 0 and 1", lambda: log_loss(p * 2, t)),
+        ("p holds 1 value", lambda: log_loss(np.array([[np.nan, 1.0]]), [0])),
+        (r"weight must be \(400,\)", lambda: log_loss(p, t, weight=-np.ones(400))),
+        ("the probabilities of one class", lambda: reliability_curve(p, t)),
+        ("level is 90", lambda: reliability_curve(p[:, 0], t == 0, level=90)),
+        ("bins is 0", lambda: calibration_error(p, t, bins=0)),
+        ("expected 0 to 1", lambda: brier_score(p, 3 * p)),
+    ):
+        with pytest.raises(ValueError, match=said):
+            score()
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

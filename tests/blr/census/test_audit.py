@@ -81,16 +81,12 @@ def test_purity_and_completeness_hold_by_simulation() -> None:
         assert np.mean((low <= truth) & (truth <= high)) > 0.94
 
 
-def test_what_is_looked_at_in_whole_is_known() -> None:
+def test_what_is_looked_at_in_whole_is_known_and_what_was_not_seen_may_be_anything() -> None:
     strata = (np.array([7, 9]), np.array([7, 9]))
-    share, low, high = audited_share(np.array([3, 9]), np.array([4, 0]), strata)
-    assert (share, low, high) == pytest.approx((0.75, 0.75, 0.75), abs=1e-8)
-
-
-def test_a_share_of_what_was_not_seen_may_be_anything() -> None:
+    assert audited_share(np.array([3, 9]), np.array([4, 0]), strata) == pytest.approx([0.75] * 3, abs=1e-8)
+    none, every = np.array([0]), np.array([True])
     strata = (np.array([100]), np.array([10]))
-    every = np.array([True])
-    share, low, high = audited_share(np.array([0]), np.array([0]), strata, possible=(every, every, every))
+    share, low, high = audited_share(none, none, strata, possible=(every, every, every))
     assert np.isnan(share)
     assert (low, high) == (0, 1)
 
@@ -191,20 +187,18 @@ def test_a_radius_that_would_leave_too_few_is_halved() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(300, 2))
     ones, names, one = np.ones(300), np.arange(300), np.zeros(300, dtype=int)
-    row, _, radius = spread_sample(ones, ones, points, names, one, np.array([100]), radius=5.0, rng=rng)
-    assert len(row) == 100
+
+    def sample(points: Matrix, n: int, quota: int, radius: float) -> tuple[int, list[float], float]:
+        rows = (a[:n] for a in (ones, ones, points, names, one))
+        row, probability, radius = spread_sample(*rows, np.array([quota]), radius=radius, rng=rng)
+        return len(row), probability.tolist(), radius
+
+    n, _, radius = sample(points, 300, 100, 5.0)
+    assert n == 100
     assert 0 < radius < 0.2
-    row, _, radius = spread_sample(ones, ones, 0 * points, names, one, np.array([100]), radius=1.0, rng=rng)
-    assert len(row) == 100
-    assert radius == 0
-    _, probability, _ = spread_sample(
-        *(a[:3] for a in (ones, ones, points, names, one)), np.array([9]), radius=0.0, rng=rng
-    )
-    assert probability.tolist() == [1, 1, 1]
-    row, _, _ = spread_sample(
-        *(a[:0] for a in (ones, ones, points, names, one)), np.array([9]), radius=1.0, rng=rng
-    )
-    assert len(row) == 0
+    assert sample(0 * points, 300, 100, 1.0)[::2] == (100, 0)
+    assert sample(points, 3, 9, 0.0)[1] == [1, 1, 1]
+    assert sample(points, 0, 9, 1.0)[0] == 0
 
 
 def test_half_is_in_proportion_and_half_by_neymans_rule() -> None:

@@ -119,7 +119,7 @@ def test_the_prior_knows_no_class_but_by_its_labelled_share() -> None:
     """A factor counts the same of a rare class as of a frequent one, and a class that is not there is not excluded."""
     labelled, target, _ = sets(13, share=0.0)
     y = np.repeat([0, 1, 2], [2, 100, 100])
-    three = LabelledRows(np.full((202, 3), 1 / 3), y, np.ones(202), np.zeros((202, 1)))
+    three, _ = of(np.zeros((202, 1)), np.zeros((1, 1)), 3, y)
     before = three.shares
     changed = before * np.array([[1, 1, 1], [2, 1, 1], [1, 2, 1], [1, 1, 0.5]])
     value = _log_prior(changed / changed.sum(axis=1, keepdims=True), three)
@@ -156,15 +156,12 @@ def test_intervals_hold_under_their_assumption(assumes: str, share: float) -> No
     assert 0.75 < width / (3.92 * error) < 1.5
 
 
-def test_changed_shares_contradict_same() -> None:
+def test_the_test_chooses_shares_and_names_it() -> None:
+    """Of thirty such draws one is refused, as unlike the labelled objects; this is another."""
     labelled, target, _ = sets(7, share=0.1)
     counted = count_classes(labelled, target, assumes="same")
     assert counted.shares is None
     assert "standard deviations apart" in counted.reason
-
-
-def test_the_test_chooses_shares_and_names_it() -> None:
-    """Of thirty such draws one is refused, as unlike the labelled objects; this is another."""
     labelled, target, truth = sets(11, share=0.15)
     counted = count_classes(labelled, target)
     assert counted.assumes == "shares"
@@ -187,15 +184,9 @@ def test_objects_that_look_otherwise_cannot_be_counted() -> None:
     counted = count_classes(near, target, assumes="features")
     assert counted.assumes == "features"
     assert counted.shares is not None
-
-
-def test_without_labelled_rows_of_a_class_nothing_is_said() -> None:
-    labelled, target, _ = sets(10)
-    only = labelled.y == 0
-    few = LabelledRows(labelled.probability[only], labelled.y[only], labelled.weight[only], labelled.X[only])
-    counted = count_classes(few, target)
-    assert counted.shares is None
-    assert "fewer than 2 labelled rows" in counted.reason
+    without = count_classes(replace(near, y=0 * near.y), target)  # no rows of the second class
+    assert without.shares is None
+    assert "fewer than 2 labelled rows" in without.reason
 
 
 def test_a_sample_of_the_target_has_wider_intervals_than_the_target() -> None:
@@ -206,11 +197,13 @@ def test_a_sample_of_the_target_has_wider_intervals_than_the_target() -> None:
     assert np.ptp(part.interval(), axis=0)[1] > 1.3 * np.ptp(whole.interval(), axis=0)[1]
 
 
-def of(X: np.ndarray, Z: np.ndarray) -> tuple[LabelledRows, TargetRows]:
-    half = np.full((len(X), 2), 0.5)
-    y = (np.arange(len(X)) % 2).astype(np.intp)
-    other = np.full((len(Z), 2), 0.5)
-    return LabelledRows(half, y, np.ones(len(X)), X), TargetRows(other, np.ones(len(Z)), Z, len(Z))
+def of(
+    X: np.ndarray, Z: np.ndarray, K: int = 2, y: np.ndarray | None = None
+) -> tuple[LabelledRows, TargetRows]:
+    """Return labelled rows, of each class in turn or of classes y, and a target: all classes equally probable."""
+    y = np.arange(len(X)) % K if y is None else y
+    p, q = (np.full((len(values), K), 1 / K) for values in (X, Z))
+    return LabelledRows(p, y, np.ones(len(X)), X), TargetRows(q, np.ones(len(Z)), Z, len(Z))
 
 
 def test_area_is_scikit_learns_with_ties_and_weights() -> None:
@@ -233,15 +226,14 @@ def test_the_logistic_model_is_scikit_learns() -> None:
 def test_equal_sets_are_not_distinguished_and_moved_ones_are() -> None:
     rng = np.random.default_rng(3)
     X, Z = rng.normal(size=(250, 5)), rng.normal(size=(900, 5))
-    labelled, target = of(X, Z)
-    auc, error, _ = propensity(labelled, target, labelled.weight)
+    auc, error, _ = propensity(*of(X, Z), np.ones(250))
     assert abs(auc - 0.5) < 3 * error
-    labelled, target = of(X, Z + np.array([1, 0, 0, 0, 0]))
-    assert propensity(labelled, target, labelled.weight)[0] > 0.7
-    labelled, target = of(X, Z * [2, 1, 1, 1, 1])  # the same means: squares say it
-    assert propensity(labelled, target, labelled.weight)[0] > 0.6
-    labelled, target = of(X, np.where(rng.random(Z.shape) < [0.6, 0, 0, 0, 0], np.nan, Z))
-    assert propensity(labelled, target, labelled.weight)[0] > 0.65  # what is missing says it
+    for other, least in (
+        (Z + np.array([1, 0, 0, 0, 0]), 0.7),
+        (Z * [2, 1, 1, 1, 1], 0.6),  # the same means: squares say it
+        (np.where(rng.random(Z.shape) < [0.6, 0, 0, 0, 0], np.nan, Z), 0.65),  # what is missing says it
+    ):
+        assert propensity(*of(X, other), np.ones(250))[0] > least
 
 
 FEATURES = 6
@@ -273,8 +265,7 @@ def surveys(
     chosen = rng.choice(4 * n, n, replace=False, p=chance / chance.sum())
     before = np.linspace(1, 2, K) / np.linspace(1, 2, K).sum()
     truth = rng.choice(K, N, p=before).astype(np.intp)
-    labelled = LabelledRows(np.full((n, K), 1 / K), y[chosen], np.ones(n), X[chosen])
-    target = TargetRows(np.full((N, K), 1 / K), np.ones(N), features(truth, rng), N)
+    labelled, target = of(X[chosen], features(truth, rng), K, y[chosen])
     return labelled, target, np.tile(np.bincount(truth, minlength=K) / N, (10, 1))
 
 
@@ -284,9 +275,8 @@ def test_the_statistic_is_that_of_a_loop_over_classes_and_rows(K: int) -> None:
     n, N = 300, 400
     y = np.arange(n) % K
     X, Z = rng.normal(size=(n, 3)) + 0.3 * y[:, None], rng.normal(size=(N, 3)) * [1, 1.2, 1]
-    labelled = LabelledRows(np.full((n, K), 1 / K), y, np.ones(n), X)
     draws = rng.dirichlet(np.full(K, 50.0), 1000)
-    found = means_test(labelled, TargetRows(np.full((N, K), 1 / K), np.ones(N), Z, N), draws)
+    found = means_test(*of(X, Z, K), draws)
     assert found is not None
     both = np.vstack([X, Z])
     X, Z = ((A - both.mean(axis=0)) / both.std(axis=0) for A in (X, Z))
@@ -331,10 +321,8 @@ def test_colours_that_are_missing_together_raise_no_alarm() -> None:
         rng, n, N = np.random.default_rng(seed), 600, 1500
         bands = rng.normal(size=(n + N, 6))
         bands[rng.random(bands.shape) < 0.02] = np.nan
-        X, y = np.hstack([np.diff(bands, axis=1), bands]), np.arange(n) % 2
-        labelled = LabelledRows(np.full((n, 2), 0.5), y, np.ones(n), X[:n])
-        target = TargetRows(np.full((N, 2), 0.5), np.ones(N), X[n:], N)
-        found = means_test(labelled, target, rng.dirichlet([500, 500], 50))
+        X = np.hstack([np.diff(bands, axis=1), bands])
+        found = means_test(*of(X[:n], X[n:]), rng.dirichlet([500, 500], 50))
         alarms += found is not None and found[2] < 0.005
     assert alarms <= 2
 
@@ -347,11 +335,8 @@ def test_a_mild_tilt_is_seen_with_enough_labels() -> None:
 
 def test_many_features_are_tested_by_few_components() -> None:
     rng = np.random.default_rng(2)
-    y = np.arange(60) % 2
     X, Z = rng.normal(size=(60, 80)), rng.normal(size=(500, 80))
-    labelled = LabelledRows(np.full((60, 2), 0.5), y, np.ones(60), X)
-    target = TargetRows(np.full((500, 2), 0.5), np.ones(500), Z, 500)
-    found = means_test(labelled, target, np.full((5, 2), 0.5))
+    found = means_test(*of(X, Z), np.full((5, 2), 0.5))
     assert found is not None
     assert found[1] == 58 // ROWS_A_COMPONENT
     assert found[2] > 1e-3
@@ -371,12 +356,6 @@ def test_scales_and_copies_of_features_change_nothing() -> None:
     assert one[2] == pytest.approx(other[2], rel=0.02)
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_without_rows_or_features_there_is_no_test(*, constant: bool) -> None:
-    n = 20 if constant else 10
-    y = np.arange(n) % 2
-    X = np.zeros((n, 2)) if constant else np.random.default_rng(5).normal(size=(n, 2))
-    labelled = LabelledRows(np.full((n, 2), 0.5), y, np.ones(n), X)
-    assert (
-        means_test(labelled, TargetRows(labelled.probability, np.ones(n), X, n), np.full((5, 2), 0.5)) is None
-    )
+def test_without_rows_or_features_there_is_no_test() -> None:
+    for X in (np.zeros((20, 2)), np.random.default_rng(5).normal(size=(10, 2))):
+        assert means_test(*of(X, X), np.full((5, 2), 0.5)) is None
