@@ -11,7 +11,7 @@ integral, which may jump where its nodes change).  Between the points a curve is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -154,21 +154,23 @@ def _curves(plane: _Plane, probability: Probability, level: float, of: int | Non
     K = on_grid.shape[1]
     if K == 2 or of is not None:
         k = 1 if of is None else of
-        return _zeros(plane, lambda p: _log_odds(p[:, k], level), at, on_grid)
+        # Steeper than p - level where p saturates, so that interpolation on the grid is good there too.
+        odds = np.log(level / (1 - level))
+        return _zeros(plane, lambda p: _log(p[:, k]) - _log(1 - p[:, k]) - odds, at, on_grid)
     curves: list[Matrix] = []
     for j, k in combinations(range(K), 2):
         for curve in _zeros(plane, lambda p, j=j, k=k: _log(p[:, j]) - _log(p[:, k]), at, on_grid):  # type: ignore[misc]
-            curves += _where_largest(curve, at(curve), (j, k))
+            # The classes tie; kept are the stretches where no other is more probable.
+            p = at(curve)
+            largest = p[:, [j, k]].min(axis=1) >= np.delete(p, [j, k], axis=1).max(axis=1)
+            turns = np.flatnonzero(np.diff(largest)) + 1
+            pieces = zip(np.split(curve, turns), np.split(largest, turns), strict=True)
+            curves += [piece for piece, first in pieces if first[0] and len(piece) > 1]
     return curves
 
 
 def _log(p: Vector) -> Vector:
     return np.asarray(np.log(np.maximum(p, _TINY)))
-
-
-def _log_odds(p: Vector, level: float) -> Vector:
-    # Steeper than p - level where p saturates, so that interpolation on the grid is good there too.
-    return _log(p) - _log(1 - p) - np.log(level / (1 - level))
 
 
 def _zeros(
@@ -207,13 +209,3 @@ def _solved(plane: _Plane, points: Matrix, field: Callable[[Matrix], Vector]) ->
         high[open_[~below]], f_high[open_[~below]] = trial[~below], f[~below]
         best[open_], f_best[open_] = trial, f
     return best
-
-
-def _where_largest(curve: Matrix, p: Matrix, pair: tuple[int, int]) -> Sequence[Matrix]:
-    """Return the stretches of a curve, on which a pair of classes ties, where no other is more probable."""
-    others = np.delete(p, pair, axis=1).max(axis=1)
-    largest = p[:, pair].min(axis=1) >= others
-    turns = np.flatnonzero(np.diff(largest)) + 1
-    pieces = np.split(curve, turns)
-    kept = [piece for piece, first in zip(pieces, np.split(largest, turns), strict=True) if first[0]]
-    return [piece for piece in kept if len(piece) > 1]

@@ -29,7 +29,7 @@ from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
 from blr.gaussian import GaussianPrior
 from blr.missing.moments import FeatureMoments, excess_spread
-from blr.posterior.kinds import LaplacePosterior, Posterior
+from blr.posterior.kinds import Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
@@ -227,12 +227,16 @@ class LaplaceClassifier(_SurveyClassifier):
         basis = fit_basis(self.basis, rows, weight=weight, rng=rng, **(self.basis_options or {}))
         names = getattr(self, "feature_names_in_", None)
         self.basis_ = basis if names is None else replace(basis, features=tuple(map(str, names)))
-        self.posterior_ = self._improved(self._fit(self.basis_(rows), index, weight), rng)
+        self.posterior_ = self._fit(self.basis_(rows), index, weight, rng)
         self.log_evidence_, self.bic_ = self.posterior_.log_evidence, self.posterior_.bic
         self.n_iter_ = self.posterior_.n_iter
         self.trust_: Trust = self.posterior_.trust
         if self.trust_.verdict == "red":
-            self._warn()
+            remedy = "try posterior='refined' or 'sampled', a stronger prior or fewer basis functions"
+            said = (
+                f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all); {remedy}"
+            )
+            warnings.warn(said, UntrustedPosteriorWarning, stacklevel=2)
         return self
 
     def _filled(self, rows: Matrix, weight: Vector | None) -> Matrix:
@@ -248,11 +252,6 @@ class LaplaceClassifier(_SurveyClassifier):
         self.moments_ = replace(moments, spread=excess_spread(moments, rows, missing, weight))
         return self.moments_.impute(rows, missing) if missing.any() else rows
 
-    def _warn(self) -> None:
-        remedy = "try posterior='refined' or 'sampled', a stronger prior or fewer basis functions"
-        said = f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all); {remedy}"
-        warnings.warn(said, UntrustedPosteriorWarning, stacklevel=3)
-
     def _check_options(self) -> None:
         if self.posterior not in _POSTERIORS:
             raise ValueError(f"posterior must be one of {', '.join(_POSTERIORS)}, got {self.posterior!r}")
@@ -263,23 +262,19 @@ class LaplaceClassifier(_SurveyClassifier):
                 f"prior_precision must be 'evidence' or a positive number, got {self.prior_precision!r}"
             )
 
-    def _fit(self, Phi: Matrix, index: Any, weight: Vector | None) -> LaplacePosterior:
+    def _fit(self, Phi: Matrix, index: Any, weight: Vector | None, rng: np.random.Generator) -> Posterior:
         K = len(self.classes_)
         name = ("logistic" if K == 2 else "softmax") if self.likelihood == "auto" else self.likelihood
         threads = default_threads() if self.n_jobs == -1 else self.n_jobs
         options: dict[str, Any] = {"sample_weight": weight, "classes": range(K), "threads": threads}
         if self.prior_precision == "evidence":
-            return fit_evidence(Phi, index, name, **options)
-        return fit(
-            Phi, index, GaussianPrior.isotropic(Phi.shape[1], float(self.prior_precision)), name, **options
-        )
-
-    def _improved(self, q: LaplacePosterior, rng: np.random.Generator) -> Posterior:
+            q = fit_evidence(Phi, index, name, **options)
+        else:
+            prior = GaussianPrior.isotropic(Phi.shape[1], float(self.prior_precision))
+            q = fit(Phi, index, prior, name, **options)
         if self.posterior == "laplace":
             return q
-        if self.posterior == "sampled":
-            return sample_posterior(q, rng=rng)
-        return refine(q)
+        return refine(q) if self.posterior == "refined" else sample_posterior(q, rng=rng)
 
     def _prediction(self, X: ArrayLike) -> Prediction:
         rows = self._rows(X)
@@ -388,8 +383,7 @@ class DefaultClassifier(_SurveyClassifier):
         return self
 
     def _prediction(self, X: ArrayLike) -> Scores:
-        rows = self._used(X)
-        return self.trained_.score(rows)
+        return self.trained_.score(self._used(X))
 
     def _used(self, X: ArrayLike) -> Matrix:
         """Return the columns (N, F') of the features that the classifier uses."""
@@ -399,8 +393,7 @@ class DefaultClassifier(_SurveyClassifier):
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """Return the moderated probabilities, (N, K); rows without any feature have the shares of the classes."""
-        rows = self._used(X)
-        return self.trained_.predict_proba(rows)
+        return self.trained_.predict_proba(self._used(X))
 
 
 def _is_frame(X: Any) -> bool:

@@ -150,32 +150,18 @@ def _checked_row(classifier: Classifier, x: ArrayLike, missing: ArrayLike) -> tu
 
 def _all_coalitions(P: int) -> tuple[Mask, Matrix]:
     """Return which features take the row's value (C, P), and the share of each in the contributions (P, C)."""
-    sets = [frozenset(s) for size in range(P + 1) for s in combinations(range(P), size)]
-    place = {s: i for i, s in enumerate(sets)}
-    inside, share = np.zeros((len(sets), P), dtype=bool), np.zeros((P, len(sets)))
-    for s, i in place.items():
-        inside[i, list(s)] = True
-        for j in set(range(P)) - s:
-            weight = 1.0 / (P * comb(P - 1, len(s)))
-            share[j, place[s | {j}]] += weight
-            share[j, i] -= weight
-    return inside, share
+    sets = [s for size in range(P + 1) for s in combinations(range(P), size)]
+    inside = np.array([[j in s for j in range(P)] for s in sets])
+    size, weight = inside.sum(axis=1), 1 / (P * np.array([comb(P - 1, n) for n in range(P)]))
+    return inside, np.where(inside.T, weight[size - 1], -weight[np.minimum(size, P - 1)])
 
 
 def _drawn_coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
-    orders = [
-        order for _ in range(_ORDERS) for drawn in [rng.permutation(P)] for order in (drawn, drawn[::-1])
-    ]
-    inside = np.zeros((len(orders) * (P + 1), P), dtype=bool)
-    share = np.zeros((P, len(inside)))
-    for k, order in enumerate(orders):
-        for step, j in enumerate(order.tolist()):
-            row = k * (P + 1) + step
-            inside[row + 1] = inside[row]
-            inside[row + 1, j] = True
-            share[j, row] -= 1.0 / len(orders)
-            share[j, row + 1] += 1.0 / len(orders)
-    return inside, share
+    orders = [rng.permutation(P) for _ in range(_ORDERS)]
+    place = np.argsort([order for drawn in orders for order in (drawn, drawn[::-1])], axis=1)[:, None]
+    step = np.arange(P + 1)[:, None]
+    share = ((place == step - 1) * 1.0 - (place == step)) / len(place)
+    return (place < step).reshape(-1, P), share.reshape(-1, P).T
 
 
 def _weights(classifier: Classifier) -> Vector:
@@ -298,18 +284,16 @@ def relative(
     k = min(_ALIKE, max(_LABELLED, sample.n // _SHARE), sample.n)
     asked = np.arange(len(points))
     if least > 0 and points.shape[1] >= _BY_PRODUCTS:
-        asked = np.flatnonzero(_crowded(points, distance / least, np.asarray(sample.data), k))
+        # Only points that have, or nearly have, k rows within that radius are near enough.
+        rows = np.asarray(sample.data)
+        within = (_NEARLY * (distance / least)) ** 2 - np.einsum("nd,nd->n", points, points)
+        gaps = points.astype(np.float32) @ (-2 * rows.T).astype(np.float32)
+        gaps += np.einsum("nd,nd->n", rows, rows).astype(np.float32)
+        near = np.count_nonzero(gaps < within[:, None].astype(np.float32), axis=1)
+        asked = np.flatnonzero(near >= k)
     novelty = np.zeros(len(points))
     novelty[asked] = distance[asked] / (_nearest(sample, points[asked], k)[0] + _LEAST)
     return novelty
-
-
-def _crowded(points: Matrix, radius: Vector, rows: Matrix, k: int) -> NDArray[np.bool_]:
-    """Return which points (n, D) have, or nearly have, k of the rows (N, D) within a radius (n,)."""
-    within = (_NEARLY * radius) ** 2 - np.einsum("nd,nd->n", points, points)
-    gaps = points.astype(np.float32) @ (-2 * rows.T).astype(np.float32)
-    gaps += np.einsum("nd,nd->n", rows, rows).astype(np.float32)
-    return np.asarray(np.count_nonzero(gaps < within[:, None].astype(np.float32), axis=1) >= k)
 
 
 def _nearest(tree: scipy.spatial.cKDTree, points: Matrix, k: int) -> tuple[Vector, NDArray[np.intp]]:

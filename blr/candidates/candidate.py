@@ -77,7 +77,10 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         candidates.append(Candidate("polynomial", soften=True))
     else:
         candidates.append(Candidate(soften=True))
-    centres = min(_centres(n_rows, n_classes), MOST_WEIGHTS // outputs - 1)
+    # As many centres as the rows can carry; of very many rows fewer, to save time.
+    wanted = max(100, min(50 + n_rows // 20, 320 if n_classes < 5 else 160))
+    quick = max(math.isqrt(int(KERNEL_WORK) // n_rows) // (n_classes - 1), 60)
+    centres = min(n_rows, wanted, quick, MOST_WEIGHTS // outputs - 1)
     if centres >= min(FEWEST_CENTRES, n_rows):
         width = round(KERNEL_WIDTH * n_features, 2)
         candidates.append(Candidate("nystroem", {"centres": centres, "width": width}, soften=True))
@@ -88,13 +91,6 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         candidates.append(Candidate("forest"))
         candidates.append(Candidate("forest", {"boosted": True, "trees": BOOSTED_TREES}))
     return tuple(candidates)
-
-
-def _centres(n_rows: int, n_classes: int) -> int:
-    """Return how many centres of a Gaussian process the rows can carry; of very many rows fewer, to save time."""
-    most = 320 if n_classes < 5 else 160
-    wanted = min(n_rows, max(100, min(50 + n_rows // 20, most)))
-    return min(wanted, max(math.isqrt(int(KERNEL_WORK) // n_rows) // (n_classes - 1), 60))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -200,7 +200,8 @@ class Problem:
         known = inspect.signature(known_kind(self.candidate.kind).fit).parameters
         sizes = {name: known[name].default for name in SIZES if name in known}
         options = sizes | dict(self.candidate.options)
-        shown = (name if x is True else f"{name} {_value_words(x)}" for name, x in options.items())
+        words = {n: "/".join(f"{w:g}" for w in x) if isinstance(x, tuple) else x for n, x in options.items()}
+        shown = (name if x is True else f"{name} {x}" for name, x in words.items())
         return ", ".join([self.candidate.kind, *shown, *(["arcsinh"] if self.candidate.soften else [])])
 
     def basis(self, width: int) -> Basis:
@@ -598,7 +599,3 @@ def _row(
 
 def _finite(x: float) -> float | None:
     return float(x) if np.isfinite(x) else None
-
-
-def _value_words(value: object) -> str:
-    return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

@@ -137,12 +137,17 @@ class TrainingSet:
     def of_all(self, ratio: Vector | None = None) -> TrainingSet:
         """Return the same rows in memory, of which fits see the held-out ones too.
 
-        Where the rows have density weights, `ratio` (N,) are the density ratios that they are made of.
+        Where the rows have the weights of `density_weights`, `ratio` (N,) are the density ratios; the weights then sum
+        to the effective number of all rows.
         """
-        rows = self.rows if ratio is None else density_weights_of_all(self.rows, ratio)
-        return TrainingSet.of(
-            replace(rows, held_out=np.zeros_like(rows.held_out)), self.features, self.classes
-        )
+        rows = replace(self.rows, held_out=np.zeros_like(self.rows.held_out))
+        if ratio is not None and self.rows.weight is not None:
+            training, weight = self.rows.training, self.rows.weight.copy()
+            # Training rows of weights g have c g r with c = Σw/Σwr, which is divided out first.
+            seen = weight[training]
+            weight[training] = seen * (seen @ ratio[training]) / seen.sum()
+            rows = replace(rows, weight=weight * (weight.sum() / (weight @ ratio)))
+        return TrainingSet.of(rows, self.features, self.classes)
 
     @property
     def n_rows(self) -> int:
@@ -171,19 +176,6 @@ def density_weights(rows: LabelledRows, ratio: Vector) -> Vector:
     own = None if rows.weight is None else rows.weight[training]
     weight[training] = rescaled(ratio[training], own)
     return weight
-
-
-def density_weights_of_all(rows: LabelledRows, ratio: Vector) -> LabelledRows:
-    """Return rows of `density_weights` with weights for a fit to all rows, which sum to their effective number.
-
-    `density_weights` gave the training rows the weights w = c g r with their own weights g.  Its factor is
-    c = Σw/Σwr, which is divided out first.
-    """
-    assert rows.weight is not None  # noqa: S101  density_weights has set them
-    training, plain = rows.training, rows.weight.copy()
-    seen = plain[training]
-    plain[training] = seen * (seen @ ratio[training]) / seen.sum()
-    return replace(rows, weight=plain * (plain.sum() / (plain @ ratio)))
 
 
 def overdispersion(X: Matrix, votes: Matrix, *, rng: np.random.Generator) -> float:
@@ -244,7 +236,14 @@ def wrong_labels(
         return estimate_label_noise(Phi, t, **options), len(chosen), kind
     present, who = np.unique(rows.annotator[chosen], return_inverse=True)
     estimate = estimate_label_noise(Phi, t, annotator=who, **options)
-    return _of_all_annotators(estimate, present, n_annotators), len(chosen), kind
+    assert estimate.common is not None  # noqa: S101  shares are by annotator
+    # An annotator without a row has the common shares.
+    whole: dict[str, Any] = {
+        name: np.tile(getattr(estimate.common, name), (n_annotators, 1)) for name in ARRAYS
+    }
+    for name, rates in whole.items():
+        rates[present] = getattr(estimate, name)
+    return replace(estimate, **whole), len(chosen), kind
 
 
 def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -252,13 +251,3 @@ def _designs(X: Matrix) -> Iterator[tuple[str, dict[str, Any]]]:
     if X.shape[1] <= MOST_SQUARES:
         yield "polynomial", {"degree": 2}
     yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}
-
-
-def _of_all_annotators(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
-    """Return the shares of n annotators; one who is not `present` in the estimate has the common shares."""
-    common = estimate.common
-    assert common is not None  # noqa: S101  shares are by annotator
-    whole: dict[str, Any] = {name: np.tile(getattr(common, name), (n, 1)) for name in ARRAYS}
-    for name, rates in whole.items():
-        rates[present] = getattr(estimate, name)
-    return replace(estimate, **whole)

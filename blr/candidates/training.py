@@ -58,7 +58,6 @@ from blr.candidates.rows import (
 from blr.classifier import Classifier
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import recorded_probability
-from blr.member import Member
 from blr.missing.patterns import excess, training_noise
 from blr.predictive.mixture import Scores, estimate_temperature
 from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
@@ -177,10 +176,19 @@ class Training:
         )
 
         def build(fits: str) -> Classifier:
-            return _classifier(
-                [final.member for final in self._finals(finals, shares, fits)],
-                self.fits[fits],
-                self.selection,
+            data, members = self.fits[fits], [one.member for one in self._finals(finals, shares, fits)]
+            used = sorted({column for member in members for column in member.columns})
+            training = data.rows.training
+            return Classifier.build(
+                [replace(m, columns=tuple(used.index(c) for c in m.columns)) for m in members],
+                data.rows.X[training][:, used],
+                data.rows.missing[training][:, used],
+                features=[data.features[j] for j in used],
+                classes=data.classes,
+                weight=data.weight,
+                low_confidence=self.selection.low_confidence,
+                close_call=self.selection.close_call,
+                averaged_beyond=self.selection.extrapolation == "averaged",
                 untrusted=is_computed.colour == "red",
                 temperature=temperature,
                 integrated=integrated,
@@ -197,7 +205,9 @@ class Training:
         else:
             self.progress.start("judging the model by left-out rows", len(p), "rows")
         self.progress.advance(len(p))
-        group, outcome = None if rows.group is None else rows.group[seen], _outcome(rows, seen)
+        group, outcome = None if rows.group is None else rows.group[seen], rows.response[seen]
+        if rows.votes is not None:
+            outcome = outcome / outcome.sum(axis=1, keepdims=True)
         shown = np.where(np.isfinite(p[:, :1]), p, judged_share)
         simple = logistic_loss(self.judged, outcome)
         line, k = calibration_line(shown, outcome, group=group)
@@ -264,34 +274,6 @@ class Training:
             )
         shift = log_prior_shift([prior[name] for name in classifier.classes], share)
         return replace(classifier, log_prior_shift=shift)
-
-
-def _classifier(
-    members: Sequence[Member], data: TrainingSet, selection: Selection, **more: Any
-) -> Classifier:
-    """Return the classifier that is made of fitted members; its features are those that some member uses."""
-    used = sorted({column for member in members for column in member.columns})
-    place, training = {column: j for j, column in enumerate(used)}, data.rows.training
-    return Classifier.build(
-        [Member(m.basis, m.posterior, tuple(place[c] for c in m.columns), m.weight) for m in members],
-        data.rows.X[training][:, used],
-        data.rows.missing[training][:, used],
-        features=[data.features[j] for j in used],
-        classes=data.classes,
-        weight=data.weight,
-        low_confidence=selection.low_confidence,
-        close_call=selection.close_call,
-        averaged_beyond=selection.extrapolation == "averaged",
-        **more,
-    )
-
-
-def _outcome(rows: LabelledRows, seen: NDArray[np.bool_]) -> Any:
-    """Return the classes (n,) of the rows in a mask, or the shares (n, K) of their votes."""
-    if rows.votes is None:
-        return rows.target[seen]
-    votes = rows.votes[seen]
-    return votes / votes.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -435,8 +417,7 @@ class TrainedClassifier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
-        own = {name: getattr(self, name) for name in _ARRAYS}
-        return own | {
+        return {name: getattr(self, name) for name in _ARRAYS} | {
             "classifier": self.classifier.to_dict(),
             "judged": None if self.judged is None else self.judged.to_dict(),
             "candidates": [asdict(row) for row in self.candidates],
@@ -451,12 +432,17 @@ class TrainedClassifier:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> TrainedClassifier:
         """Return the classifier of `to_dict`."""
+
+        def from_row(row: Mapping[str, Any]) -> CandidateRow:
+            own = {"parts": tuple(CandidatePart(**part) for part in row["parts"])}
+            return CandidateRow(**{**row, **own, **{n: tuple(row[n]) for n in ("features", "reasons")}})
+
         arrays: dict[str, Any] = {name: None if d[name] is None else np.asarray(d[name]) for name in _ARRAYS}
         return cls(
             **arrays,
             classifier=Classifier.from_dict(d["classifier"]),
             judged=None if d["judged"] is None else Classifier.from_dict(d["judged"]),
-            candidates=tuple(_row(row) for row in d["candidates"]),
+            candidates=tuple(from_row(row) for row in d["candidates"]),
             selected=d["selected"],
             trust=Trust.from_dict(d["trust"]),
             log_loss_logistic=d["log_loss_logistic"],
@@ -467,13 +453,6 @@ class TrainedClassifier:
 
 
 _ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "class_share_kept")
-
-
-def _row(d: Mapping[str, Any]) -> CandidateRow:
-    """Return the row of the table that `dataclasses.asdict` made a dictionary of."""
-    own = {"parts": tuple(CandidatePart(**part) for part in d["parts"])}
-    own |= {name: tuple(d[name]) for name in ("features", "reasons")}
-    return CandidateRow(**{**d, **own})
 
 
 def _features(x: Any, n_features: int | None, name: str) -> Matrix:
@@ -593,7 +572,9 @@ def fit_default(
     named = tuple(f"x{j}" for j in range(values.shape[1])) if names is None else tuple(map(str, names))
     labels, index, votes = _labels(y, classes)
     n = len(values)
-    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors)
+    for name, value in {"y": index, "sample_weight": sample_weight, "group": group, "errors": errors}.items():
+        if value is not None and (got := len(without_names(value, name))) != n:
+            raise ValueError(f"X has {n} rows, but {name} has {got}; give one for each row")
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("sample_weight holds negative or missing numbers, expected 0 or more in each row")
@@ -636,12 +617,6 @@ def fit_default(
             class_prior,
         )
         return replace(training.run(), labels=labels, comparison=comparison)
-
-
-def _check_lengths(n: int, **given: Any) -> None:
-    for name, value in given.items():
-        if value is not None and len(without_names(value, name)) != n:
-            raise ValueError(f"X has {n} rows, but {name} has {len(value)}; give one for each row")
 
 
 def _check_rows(rows: LabelledRows, features: Sequence[str], labels: NDArray[Any]) -> None:

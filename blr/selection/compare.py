@@ -429,7 +429,11 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
         V_all = B @ B.T
         own = np.einsum("amc,mcd->amd", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
         if np.trace(own) > _MOST_OF_GROUP:  # the sum of its eigenvalues
-            own *= min(1.0, _MOST_OF_GROUP / _largest_eigenvalue(V_all, R))
+            values, vectors = np.linalg.eigh(R)
+            root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+            V_rows = V_all.reshape(n, C, n, C)
+            K = np.einsum("mca,mcnd,ndb->manb", root, V_rows, root, optimize=True).reshape(n * C, n * C)
+            own *= min(1.0, _MOST_OF_GROUP / float(np.linalg.eigvalsh(K)[-1]))  # the largest of V R
         V_all = np.linalg.solve(np.eye(n * C) - own, V_all)
         mean = a - (V_all @ g.ravel()).reshape(n, C)
         return about.output_probability(mean, V_all.reshape(n, C, n, C)[np.arange(n), :, np.arange(n)])
@@ -448,15 +452,6 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
     return about.output_probability(
         a - activations(Phi, step, C), output_covariances(Phi, left.inverse_cholesky, C)
     )
-
-
-def _largest_eigenvalue(V: Matrix, R: Matrix) -> float:
-    """Return the largest eigenvalue of V R, of covariances (n C, n C) and the rows' curvatures R (n, C, C)."""
-    n, C, _ = R.shape
-    values, vectors = np.linalg.eigh(R)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    K = np.einsum("mca,mcnd,ndb->manb", root, V.reshape(n, C, n, C), root, optimize=True)
-    return float(np.linalg.eigvalsh(K.reshape(n * C, n * C))[-1])
 
 
 def _left_out_by_class(

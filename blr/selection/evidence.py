@@ -194,7 +194,26 @@ class _QuadraticModel:
     def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
         one = self._of_one(log_alpha) if len(log_alpha) == 1 else None
-        return self._searched(log_alpha) if one is None else one
+        return one or self._searched(log_alpha)
+
+    def _searched(self, log_alpha: Vector) -> tuple[Vector, Vector]:
+        """Return what `best` does, of any number of groups: a Cholesky factor for each trial of ln α."""
+        low, high = self._bounds(log_alpha)
+        low = self._lowest(log_alpha, low)
+
+        def objective(x: Vector) -> tuple[float, Vector]:
+            _, value, slope = self.solve(x)
+            return -value, -slope
+
+        optimum = scipy.optimize.minimize(
+            objective,
+            log_alpha,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options=_EXACT,
+        )
+        return optimum.x, self.solve(optimum.x)[0]
 
     def _of_one(self, log_alpha: Vector) -> tuple[Vector, Vector] | None:
         """Return what `best` does, of a single α by eigenvectors; None if at the lowest one A is no precision."""
@@ -208,7 +227,7 @@ class _QuadraticModel:
             eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
         except np.linalg.LinAlgError:
             return None
-        low, high = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
+        low, high = self._bounds(log_alpha)
         if not eigenvalue[0] > -0.5 * np.exp(log_alpha[0] - _MAX_STEP):  # with room for rounding
             return None
         # From the eigenvectors' coordinates to the weights, and the mode where all F weights are zero.
@@ -225,27 +244,8 @@ class _QuadraticModel:
         best = _climbed(slope, float(log_alpha[0]), float(low[0]), float(high[0]))
         return np.array([best]), held + to_weights @ (pull / (eigenvalue + np.exp(best)))
 
-    def _bounds(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
-        return np.maximum(low, self.groups.low), np.minimum(high, self.groups.high)
-
-    def _searched(self, log_alpha: Vector) -> tuple[Vector, Vector]:
-        """Return what `best` does, of any number of groups: a Cholesky factor for each trial of ln α."""
-        bounds = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
-        low, high = self._lowest(log_alpha, bounds[0]), bounds[1]
-
-        def objective(x: Vector) -> tuple[float, Vector]:
-            _, value, slope = self.solve(x)
-            return -value, -slope
-
-        optimum = scipy.optimize.minimize(
-            objective,
-            log_alpha,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(low, high, strict=True)),
-            options=_EXACT,
-        )
-        return optimum.x, self.solve(optimum.x)[0]
+    def _bounds(self, x: Vector) -> tuple[Vector, Vector]:
+        return np.maximum(x - _MAX_STEP, self.groups.low), np.minimum(x + _MAX_STEP, self.groups.high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,9 +314,11 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
         # From the second time on the quadratic model has told where the mode is: mostly no step is needed.  Of many
         # classes steps are cheaper than the Hessian that would tell.
         evaluated = problem.evaluate(theta) if within == CLOSE and not many else None
-        near = theta
-        if evaluated is None or not _distance(evaluated, prior, theta) < CLOSE:
-            hessian = hessian if evaluated is None else evaluated[2]
+        near, distance = theta, np.inf
+        if evaluated is not None:
+            _, gradient, hessian = evaluated
+            distance = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)[1]
+        if evaluated is None or not distance < CLOSE:
             nearer = by_gradients(problem, prior, theta, within=within)
             if nearer is None and hessian is not None:
                 nearer = approach(problem, prior, theta, hessian, within=within)
@@ -333,12 +335,6 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
             return _State(near, log_alpha, g, evaluated)
         within = CLOSE
     return None
-
-
-def _distance(evaluated: Terms, prior: Gaussian, theta: Vector) -> float:
-    """Return the distance to the mode, in posterior sd, where the likelihood's terms at theta are known."""
-    _, gradient, hessian = evaluated
-    return newton_step(gradient - prior.precision @ theta, hessian + prior.precision)[1]
 
 
 def _is_precision(A: Matrix) -> bool:
@@ -365,21 +361,12 @@ def _guarded(
         length *= 0.5
 
 
-def _started(problem: Problem, groups: Groups, n: float) -> tuple[Groups, _State]:
-    """Return the groups in the range that the data's scale asks for, and the state to start from, weights of zero."""
-    theta = np.zeros(problem.n_solved)
-    evaluated = problem.evaluate(theta)
-    ranged, log_alpha = groups.scaled(np.diag(evaluated[2]) / n)
-    return ranged, _State(theta, log_alpha, theta, evaluated)
-
-
 def _matters(problem: Problem, groups: Groups, state: _State) -> bool:
     """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
     _, gradient, hessian = state.evaluated or problem.evaluate(state.theta)
-    shifts = [
-        _QuadraticModel(state.theta, gradient, hessian, g, groups).best(state.log_alpha)[0]
-        for g in (state.skewness, np.zeros_like(state.skewness))
-    ]
+    skew = state.skewness, np.zeros_like(state.skewness)
+    models = (_QuadraticModel(state.theta, gradient, hessian, g, groups) for g in skew)
+    shifts = [model.best(state.log_alpha)[0] for model in models]
     return bool(np.abs(shifts[0] - shifts[1]).max(initial=0.0) > 10 * _TOLERANCE)
 
 
@@ -449,10 +436,13 @@ def at_highest_evidence(
     with single_threaded_blas():
         part, close = part_of(problem), 0.0
         many = many_classes(problem.likelihood) and not problem.mislabelled
-        groups, state = _started(problem if part is None else part, groups, problem.n_effective)
+        first, theta = problem if part is None else part, np.zeros(problem.n_solved)
+        evaluated = first.evaluate(theta)
+        groups, log_alpha = groups.scaled(np.diag(evaluated[2]) / problem.n_effective)
+        state = _State(theta, log_alpha, theta, evaluated)
         near = _approached(problem, groups, state, keep_skewness=False) if many and part is None else None
         if near is None:
-            state = ascend(problem if part is None else part, groups, state)
+            state = ascend(first, groups, state)
             if not state.settled and rounds < _MAX_ROUNDS:
                 return None
         if part is not None:
@@ -589,8 +579,7 @@ def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start
     # Beyond the largest scale the hyperprior decides, not the data.
     fixed = share[best] > _FIXED and scales[best] < grid[-1]
     if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
-        q, scale = _highest_near(fits, prior, scales, spacing)
-        return _single(q, scale)
+        return _single(*_highest_near(fits, prior, scales, spacing))
     kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
     return ScaleFit(
         tuple(fits[i] for i in kept),
@@ -607,8 +596,7 @@ def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> ScaleFit | Non
     q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
     if q is None or q.effective_parameters < _MANY_PARAMETERS:
         return None
-    scale = _scale(q)
-    return _single(q, scale) if scale < (1 - _NEAR_ENOUGH) * grid[-1] else None
+    return _single(q, scale) if (scale := _scale(q)) < (1 - _NEAR_ENOUGH) * grid[-1] else None
 
 
 def _along(problem: Problem, prior: _Prior, scales: Vector, start: Vector) -> list[LaplacePosterior]:
@@ -646,7 +634,10 @@ def _highest_near(
         if below is None or above is None:
             top = near + (spacing if above is None else -spacing)
         else:
-            top = _top_of_parabola(*((x, found[x].log_evidence) for x in (below, near, above)))
+            p, q, r = (found[x].log_evidence for x in (below, near, above))
+            left, right = (near - below) * (q - r), (near - above) * (q - p)
+            fall = (near - below) * left - (near - above) * right
+            top = near if left == right else near - 0.5 * fall / (left - right)
         if abs(top - near) < _AT_THE_TOP:
             break
         posed = replace(found[near].problem, prior=prior(float(np.exp(top)) ** -2))
@@ -655,13 +646,6 @@ def _highest_near(
             found[top] = posterior_at(posed, mode_from(posed, found[near].mode, hessian=hessian))
     best = max(found, key=lambda tried: found[tried].log_evidence)
     return found[best], float(np.exp(best))
-
-
-def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: tuple[float, float]) -> float:
-    """Return where the parabola through three points (x, y) is highest; the middle one is the highest of them."""
-    (a, p), (b, q), (c, r) = low, mid, high
-    left, right = (b - a) * (q - r), (b - c) * (q - p)
-    return b if left == right else b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
 
 
 def _scale(q: LaplacePosterior) -> float:
