@@ -211,6 +211,9 @@ class Classifier:
         if self.temperature is not None:
             prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
         p = prediction.probability
+        # How far probabilities may be computed wrongly, which of a trusted model they are not.
+        doubted = self._designs(filled) if self.untrusted else ()
+        error = sum((m.weight * m.posterior.typical_error(Phi) for m, Phi in doubted), np.zeros(len(X)))
         flags = flag_confidence(p, low_confidence=self.low_confidence, close_call=self.close_call)
         flags |= flag_flipped(p, plugin)
         for flag, where in (
@@ -219,7 +222,7 @@ class Classifier:
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
             (Flag.BEYOND_LABELS, beyond),
-            (Flag.UNTRUSTED_MODEL, self._wrong(filled)),
+            (Flag.UNTRUSTED_MODEL, error > _WRONG),
         ):
             flags[where] |= int(flag)
         known = p[~gone] if gone.any() else p
@@ -227,13 +230,6 @@ class Classifier:
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
-
-    def _wrong(self, X: Matrix) -> Mask:
-        """Return the rows (N,) whose probabilities may be computed wrongly; none of a model that is trusted."""
-        if not self.untrusted:
-            return np.zeros(len(X), dtype=bool)
-        typical = sum(m.weight * m.posterior.typical_error(Phi) for m, Phi in self._designs(X))
-        return np.asarray(typical > _WRONG)
 
     def _point(
         self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None

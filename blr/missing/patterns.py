@@ -165,20 +165,25 @@ def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
 
     S is about n, and at least 6 in one dimension, 8 and 4 d in several.
     """
-    nodes, weight = _normal_nodes(dimension, n)
+    if dimension == 0:
+        nodes, weight = np.zeros((1, 0)), np.ones(1)
+    else:
+        nodes, weight = _trapezoid(max(n, _FEWEST_OF_ONE)) if dimension == 1 else _in_several(dimension, n)
     nodes.setflags(write=False)
     weight.setflags(write=False)
     return nodes, weight
 
 
-def _normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
-    if dimension == 0:
-        return np.zeros((1, 0)), np.ones(1)
-    if dimension == 1:
-        return _trapezoid(max(n, _FEWEST_OF_ONE))
+def _in_several(dimension: int, n: int) -> tuple[Matrix, Vector]:
     half = max(n // 2, _FEWEST // 2, 2 * dimension)
     width = 1 + 0.7 / dimension
-    points = _lattice(half, dimension)
+    # Points that fill the open unit cube evenly.  The positive root of g^d = g + 1 by iteration: it is a contraction.
+    golden = 2.0
+    for _ in range(64):
+        golden = (1 + golden) ** (1 / dimension)
+    index = np.arange(half)[:, None]
+    steps = golden ** -np.arange(1.0, dimension)
+    points = np.hstack([(index + 0.5) / half, (0.5 + index * steps) % 1])
     upper = width * ndtri(points)
     log_weight = upper**2 * (width**-2 - 1) / 2
     if dimension == 2:
@@ -202,17 +207,6 @@ def _reach(n: int) -> float:
     """Return where n nodes on equal steps end: far enough out to lose nothing, near enough to be dense."""
     # Both errors fall together as n grows.
     return float(min(2 + 0.55 * np.sqrt(n), 6.0))
-
-
-def _lattice(n: int, dimension: int) -> Matrix:
-    """Return n points, shape (n, d), that fill the open unit cube evenly."""
-    # The positive root of g^d = g + 1, by iteration: it is a contraction.
-    golden = 2.0
-    for _ in range(64):
-        golden = (1 + golden) ** (1 / dimension)
-    index = np.arange(n)[:, None]
-    steps = golden ** -np.arange(1.0, dimension)
-    return np.hstack([(index + 0.5) / n, (0.5 + index * steps) % 1])
 
 
 # Kriging from a few nodes of an integral to all of them.

@@ -258,8 +258,7 @@ def laplace_approximation(
     value, slope, curvature = evaluate(z)
     if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(curvature).all()):
         raise ValueError(
-            f"at the start {z} the log density is {value}, or a derivative is not finite; start at a point "
-            "where all are finite"
+            f"at the start {z} the log density is {value}, or a derivative is not finite; start elsewhere"
         )
     flat = Gaussian(np.zeros(D), np.zeros((D, D)))
     mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)

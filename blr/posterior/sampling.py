@@ -258,8 +258,7 @@ def effective_size(x: Matrix) -> Vector:
     # From the first pair that is not positive on nothing counts; pairs before it may not rise.
     positive = np.cumprod(even > 0, axis=0, dtype=bool)
     tau = -1 + 2 * np.where(positive, np.minimum.accumulate(even, axis=0), 0.0).sum(axis=0)
-    size = C * n / np.maximum(tau, 1 / np.log10(C * n))
-    return np.where(total > 0, size, float(C * n))
+    return np.where(total > 0, C * n / np.maximum(tau, 1 / np.log10(C * n)), float(C * n))
 
 
 def _mean_autocovariance(x: Matrix) -> Matrix:
@@ -328,20 +327,15 @@ class Hamiltonian:
             step, length = step / _SMALL[1], length / _SMALL[2]
         momentum = rng.standard_normal(state[0].shape)
         n = int(np.clip(round(length / step), 1, _MOST_STEPS))
-        end, final = self._leapfrog(state, momentum, step, n)
-        change = end[1] - state[1] + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
+        end, p = state, momentum + 0.5 * step * state[2]
+        for i in range(n):
+            end = self._state(end[0] + step * p)
+            p = p + (step if i < n - 1 else 0.5 * step) * end[2]
+        change = end[1] - state[1] + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(p**2, axis=1))
         probability = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
         accepted = rng.random(len(change)) < probability
         x, gradient = (np.where(accepted[:, None], end[i], state[i]) for i in (0, 2))
         return (x, np.where(accepted, end[1], state[1]), gradient), probability
-
-    def _leapfrog(self, state: _State, momentum: Matrix, step: float, n: int) -> tuple[_State, Matrix]:
-        x, _, gradient = state
-        p = momentum + 0.5 * step * gradient
-        for i in range(n):
-            x, value, gradient = self._state(x + step * p)
-            p = p + (step if i < n - 1 else 0.5 * step) * gradient
-        return (x, value, gradient), p
 
     def run(self, state: _State, n: int, rng: np.random.Generator) -> tuple[_State, Matrix, Matrix, float]:
         """Return the state after n moves, positions z (C, n, D), log densities (C, n), and mean acceptance."""

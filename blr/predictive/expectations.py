@@ -86,7 +86,14 @@ def expected_derivatives(
     if likelihood.link is LOGISTIC:
         law = _mislabelled_logistic if isinstance(likelihood, MislabelledBernoulli) else _logistic
         return law(a[:, 0], V[:, 0, 0], t)
-    return _by_trapezoid(likelihood, a[:, 0], V[:, 0, 0], t)
+    m = a[:, 0]
+    value, gradient, curvature = np.empty_like(m), np.empty_like(m), np.empty_like(m)
+    for rows, x, w in graded_nodes(m, np.sqrt(V[:, 0, 0])):
+        parts = likelihood.derivatives(x.reshape(-1, 1), np.repeat(t[rows], x.shape[1], axis=0))
+        value[rows], gradient[rows], curvature[rows] = (
+            np.einsum("ns,ns->n", part.reshape(x.shape), w) for part in parts
+        )
+    return value, gradient[:, None], curvature[:, None]
 
 
 def expected_terms(
@@ -170,16 +177,6 @@ def _softplus(m: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
     lower = np.einsum("in,in->n", np.broadcast_to(p, u.shape), below)
     y = np.where(m > 0, 1 - lower, lower)
     return softplus, y, np.einsum("in,in->n", p * s / c, density)
-
-
-def _by_trapezoid(likelihood: Bernoulli, m: Vector, v: Vector, t: Vector) -> Expected:
-    value, gradient, curvature = np.empty_like(m), np.empty_like(m), np.empty_like(m)
-    for rows, a, w in graded_nodes(m, np.sqrt(v)):
-        parts = likelihood.derivatives(a.reshape(-1, 1), np.repeat(t[rows], a.shape[1], axis=0))
-        value[rows], gradient[rows], curvature[rows] = (
-            np.einsum("ns,ns->n", x.reshape(a.shape), w) for x in parts
-        )
-    return value, gradient[:, None], curvature[:, None]
 
 
 def _blocks(rows: Places, numbers: int) -> Iterator[Places]:
