@@ -203,7 +203,7 @@ def inspect_file(
         from flows.models.store import Store  # noqa: PLC0415
 
         model = read_model(source.path)
-        return Store.around(source.path).described(model, "stored")
+        return Store(source.path.parent.parent.parent).described(model, "stored")
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
         summary = inspect_catalog(catalog, limit=limit, label=label)
     return summary if isinstance(source, LocalSource) else replace(summary, path=shown(source.url))

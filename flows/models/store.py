@@ -300,11 +300,6 @@ class Store:
                 decisions.append(Promotion(**json.loads(line)))
         return decisions
 
-    @classmethod
-    def around(cls, file: Path) -> Store:
-        """Return the store that a model file lies in."""
-        return cls(file.parent.parent.parent)
-
     def find(self, reference: str, *, newest: bool = False) -> StoredModel:
         """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
         wanted = ModelReference.parse(reference)

@@ -50,6 +50,7 @@ from flows.training._rows import (
     shards_of,
 )
 
+NOT_COMPARED = "the target is not compared with the training rows"
 TARGET_ROWS = 50_000
 """Most rows of the target that are compared, taken at equal distances: the error of the AUC is then 0.003."""
 MOST_READ = 5_000_000
@@ -104,18 +105,13 @@ def read_target(
     except (CatalogError, UsageError, OSError) as error:
         if requires_comparison(specification):
             raise
-        note_no_comparison(error)
+        tell().note(f"{NOT_COMPARED}: {error}")
         return None
 
 
 def requires_comparison(specification: Specification) -> bool:
     """Say whether a training fails without the comparison; otherwise it is made only if the target can be read."""
     return model_needs_target(specification) or specification.shift.target is not None
-
-
-def note_no_comparison(error: Exception) -> None:
-    """Tell the user why the target is not compared with the training rows."""
-    tell().note(f"the target is not compared with the training rows: {error}")
 
 
 def _read(
@@ -176,7 +172,7 @@ def compared(
     except ValueError as error:
         if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
-        note_no_comparison(error)
+        tell().note(f"{NOT_COMPARED}: {error}")
         return None
     if stored is not None and weighted:
         n_training, n_effective = weight_shards(stored)

@@ -87,12 +87,17 @@ def test_a_column_that_is_called_as_an_element_is_none(tmp_path: Path) -> None:
     assert (first, second.vector, second.place) == ("m[0]", "m", 1)
 
 
-def test_inspection_shows_elements_and_their_range(tmp_path: Path) -> None:
-    Table({"id": [1, 2, 3], "flux": [[1.0, 4.0], [2.0, 5.0], [3.0, np.nan]]}).write(tmp_path / "v.fits")
-    told = inspect_catalog(catalogs.open(tmp_path / "v.fits"))
-    first, second = told.columns[1].elements
+def test_inspection_shows_elements_and_their_range_and_takes_no_vector_for_a_label(tmp_path: Path) -> None:
+    columns = {"id": [1, 2, 3], "flux": [[1.0, 4.0], [2.0, 5.0], [3.0, np.nan]], "g": [9.0, 8.0, 7.5]}
+    Table(columns).write(tmp_path / "v.fits")
+    catalog = catalogs.open(tmp_path / "v.fits")
+    first, second = inspect_catalog(catalog).columns[1].elements
     assert (first.name, first.minimum, first.maximum, first.missing) == ("flux[0]", 1.0, 3.0, 0.0)
     assert second.missing == pytest.approx(1 / 3)
+    with pytest.raises(UsageError, match="which holds fixed_size_list"):
+        starting_specification(catalog, "flux", folder=tmp_path)
+    with pytest.raises(UsageError, match="which holds fixed_size_list"):
+        inspect_catalog(catalog, label="flux")
 
 
 def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
@@ -107,16 +112,6 @@ def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
     assert start.left_out["t01_a01_smooth_fraction"].startswith("votes, as t01_a01_smooth_count")
     assert "bulge_fraction" not in start.left_out
     assert {n for n, why in start.left_out.items() if why.startswith("votes: ")} == {"NVOTE", "smooth_votes"}
-
-
-def test_a_vector_is_no_label(tmp_path: Path) -> None:
-    g = galaxies()
-    Table({"id": g["id"], "g": g["mags"][:, 1], "p": np.ones((N, 3))}).write(tmp_path / "v.fits")
-    catalog = catalogs.open(tmp_path / "v.fits")
-    with pytest.raises(UsageError, match="which holds fixed_size_list"):
-        starting_specification(catalog, "p", folder=tmp_path)
-    with pytest.raises(UsageError, match="which holds fixed_size_list"):
-        inspect_catalog(catalog, label="p")
 
 
 def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path: Path) -> None:

@@ -250,16 +250,11 @@ def test_a_range_holds_its_lower_end_only() -> None:
     assert LabelReader.of(label, Counter()).knows("S..")
 
 
-@pytest.mark.parametrize(
-    ("classes", "told"),
-    [
-        ({"a": ["..1"], "b": ["0.."]}, "'..1' and '0..' overlap"),
-        ({"a": ["3..1"], "b": ["4.."]}, "whose lower end is not the first"),
-    ],
-)
-def test_ranges_that_cannot_be_are_refused(classes: dict[str, list[str]], told: str) -> None:
-    with pytest.raises(ValidationError, match=told.replace(".", r"\.")):
-        Label(column="t", classes=classes)
+def test_ranges_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"'\.\.1' and '0\.\.' overlap"):
+        Label(column="t", classes={"a": ["..1"], "b": ["0.."]})
+    with pytest.raises(ValidationError, match="whose lower end is not the first"):
+        Label(column="t", classes={"a": ["3..1"], "b": ["4.."]})
 
 
 @pytest.mark.parametrize(
