@@ -151,7 +151,8 @@ def find_jobs(
             states[path] = replace(states[path], sha256=found)
         else:
             del states[path]
-    catalogues = {catalogue: catalogue.unlisted() for catalogue in {catalogue for catalogue, *_ in files}}
+    # A job has what it takes to open its catalogue, and no list of its files.
+    catalogues = {one: replace(one, files=(), left_out={}) for one in {catalogue for catalogue, *_ in files}}
     for catalogue, file, partition, name in files:
         if file.path in states:
             job = Job(catalogues[catalogue], file, name, partition.n_rows, states[file.path])

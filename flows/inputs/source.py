@@ -231,10 +231,6 @@ class InputCatalogue:
     def _by_path(self) -> dict[Path, InputFile]:
         return {file.path: file for file in self.files}
 
-    def unlisted(self) -> InputCatalogue:
-        """Return the catalogue without the list of its files: all that it takes to open it, however many they are."""
-        return replace(self, files=(), left_out={})
-
 
 def copy_name_of(file: Path, catalogues: Sequence[InputCatalogue]) -> str:
     """Return what the copy of a file that was not opened would be called."""

@@ -126,6 +126,10 @@ def test_another_surveys_fluxes_are_classified_as_the_same_objects(folder: Path)
     (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
     ours = probabilities(folder, folder / "survey.parquet", model)
     np.testing.assert_allclose(found, ours, atol=1e-5)
+    text = SPECIFICATION.format(catalog="", target="expressions = { r = 'kind - 1' }")
+    (folder / "spec.toml").write_text(text)
+    with pytest.raises(CatalogError, match=r"target.expressions.r: got text where a number"):
+        probabilities(folder, folder / "survey.parquet", model)
     copy = pq.read_table(folder / "out-there" / "there.parquet")
     assert copy.drop([n for n in copy.column_names if n.startswith("blr_")]).equals(pq.read_table(there))
 
@@ -184,16 +188,6 @@ def test_the_remedy_for_a_unit_is_one_that_works(folder: Path, unit: str, traine
         (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
         ours = probabilities(folder, folder / "survey.parquet", model)
         np.testing.assert_allclose(found, ours, atol=1e-5)
-
-
-def test_an_expression_that_gives_text_is_told_of_by_its_name(folder: Path) -> None:
-    (folder / "spec.toml").write_text(
-        SPECIFICATION.format(catalog="", target="expressions = { r = 'kind - 1' }")
-    )
-    model = train(folder / "spec.toml", folder / "models").model
-    there = folder / "survey.parquet"
-    with pytest.raises(CatalogError, match=r"target.expressions.r: got text where a number"):
-        probabilities(folder, there, model)
 
 
 @pytest.mark.parametrize(
