@@ -214,7 +214,6 @@ _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
 # Smaller eigenvalues of the correlations come from the ridge that the moments add, not from the data: of three colours
 # of three bands only two are independent.
 _NO_SPREAD = 1e-7
-_MANY = 64  # features, from which a pattern's matrices are found from those of all
 _FAR = 1e100  # standard deviations at which distances are cut, so that their squares are finite
 
 
@@ -285,14 +284,9 @@ class FeatureMoments:
         return kept(self._conditionals, missing, lambda: self._conditional(missing))
 
     @cached_property
-    def precision(self) -> Matrix | None:
-        """The inverse of the covariance (F, F) where features are many, else None.
-
-        By it a pattern that misses m of them takes m² F operations, in place of F³.
-        """
+    def precision(self) -> Matrix:
+        """The inverse of the covariance (F, F): a pattern that misses m features takes m² F operations by it."""
         sd = np.sqrt(np.diag(self.covariance))
-        if len(sd) < _MANY:
-            return None
         values, vectors = np.linalg.eigh(self.covariance / np.outer(sd, sd))
         vectors /= sd[:, None]
         return np.asarray((vectors / np.maximum(values, _LEAST_VARIANCE / 2)) @ vectors.T)
@@ -302,23 +296,18 @@ class FeatureMoments:
         return {}
 
     def _conditional(self, missing: Mask) -> tuple[Matrix, Matrix]:
-        if self.precision is not None and missing.sum() <= len(missing) // 4:
-            C = np.linalg.inv(self.precision[np.ix_(missing, missing)])
-            return -C @ self.precision[np.ix_(missing, ~missing)], _cholesky((C + C.T) / 2)
-        # With what is present first, the last block of the Cholesky factor is that of the conditional.
-        order = np.argsort(missing, kind="stable")
-        o = int(np.count_nonzero(~missing))
-        L = _cholesky(self.covariance[np.ix_(order, order)])
-        B = solve_triangular(L[:o, :o], L[o:, :o].T, lower=True, trans="T").T if o else np.zeros((len(L), 0))
-        C = L[o:, o:].copy()  # not a view that keeps all of L
+        # The covariance of what is missing is Λ_mm⁻¹, so L is the inverse of an upper triangular root of Λ_mm: that of
+        # the reversed rows and columns, reversed.  Where features follow from others, it stays a covariance.
+        gone = np.flatnonzero(missing)[::-1]
+        root = _cholesky(self.precision[np.ix_(gone, gone)])[::-1, ::-1]
+        L = solve_triangular(root.T, np.eye(len(gone)), lower=True)
+        B = -L @ (L.T @ self.precision[np.ix_(missing, ~missing)])
         B.setflags(write=False)
-        C.setflags(write=False)
-        return B, C
+        L.setflags(write=False)
+        return B, L
 
     def precision_of(self, present: Mask) -> Matrix:
         """Return the inverse of the covariance (o, o) of the features present (F,) alone."""
-        if self.precision is None:
-            return np.asarray(np.linalg.inv(self.covariance[np.ix_(present, present)]))
         shared = self.precision[np.ix_(present, ~present)]
         between = np.linalg.solve(self.precision[np.ix_(~present, ~present)], shared.T)
         return np.asarray(self.precision[np.ix_(present, present)] - shared @ between)
@@ -603,7 +592,6 @@ class Domain:
 
     moments: FeatureMoments
     limit: float
-    _metrics: dict[bytes, tuple[Vector, Matrix, int]] = field(default_factory=dict)
 
     @classmethod
     def estimate(cls, X: ArrayLike, missing: ArrayLike, moments: FeatureMoments) -> Domain:
@@ -621,23 +609,18 @@ class Domain:
         A row without any feature is at 0.
         """
         X, absent = present_values(X, missing, n_features=self.moments.n_features)
-        z = np.zeros(len(X))
-        if self.moments.precision is not None:
-            # What is missing at its conditional mean is no farther away than what is present.
-            ends = self.moments.mean + np.sqrt(np.diag(self.moments.covariance)) * np.array([[-_FAR], [_FAR]])
-            filled, every = self.moments.impute(np.clip(X, *ends), absent), np.arange(X.shape[1])
-            squared, rank = self._squared(filled, every)
-            n, variance = np.full(len(X), rank), np.diag(self.moments.covariance)
-            for pattern, rows in missing_patterns(absent):
-                # Missing features that follow from those present take no degree of freedom away.
-                L = self.moments.conditional(pattern)[1]
-                n[rows] -= np.count_nonzero(np.diag(L) ** 2 > _NO_SPREAD * variance[pattern])
-            return np.where(absent.all(axis=1), 0.0, wilson_hilferty(squared, np.maximum(n, 1)))
-        for pattern, rows in missing_patterns(absent, most=BLOCK):
-            present = np.flatnonzero(~pattern)
-            if present.size:
-                z[rows] = wilson_hilferty(*self._squared(X[np.ix_(rows, present)], present))
-        return z
+        sd, whiten, rank = self._metric
+        # What is missing at its conditional mean is no farther away than what is present.
+        ends = self.moments.mean + sd * np.array([[-_FAR], [_FAR]])
+        filled = self.moments.impute(np.clip(X, *ends), absent)
+        U = np.clip((filled - self.moments.mean) / sd, -_FAR, _FAR) @ whiten.T
+        n = np.full(len(X), rank)
+        for pattern, rows in missing_patterns(absent):
+            # Missing features that follow from those present take no degree of freedom away.
+            L = self.moments.conditional(pattern)[1]
+            n[rows] -= np.count_nonzero(np.diag(L) > np.sqrt(_NO_SPREAD) * sd[pattern])
+        z = wilson_hilferty(np.einsum("nk,nk->n", U, U), np.maximum(n, 1))
+        return np.where(absent.all(axis=1), 0.0, z)
 
     def outside(self, X: ArrayLike, missing: ArrayLike) -> NDArray[np.bool_]:
         """Return which rows, shape (N,), lie beyond the training set's 99.9th percentile."""
@@ -652,29 +635,14 @@ class Domain:
         """Return the domain of `to_dict`."""
         return cls(FeatureMoments.from_dict(stored), float(stored["limit"]))
 
-    def _squared(self, X: Matrix, present: NDArray[np.intp]) -> tuple[Vector, int]:
-        """Return the squared Mahalanobis distances (N,) of columns `present`, X (N, k), and the degrees of freedom.
-
-        The distances use the marginal distribution of these columns; the degrees of freedom are the rank of its
-        covariance.
-        """
-        sd, whiten, freedom = kept(
-            self._metrics, present, lambda: _metric(self.moments.covariance[np.ix_(present, present)])
-        )
-        with np.errstate(over="ignore"):
-            U = (X - self.moments.mean[present]) / sd
-        U = np.clip(U, -_FAR, _FAR) @ whiten.T
-        return np.einsum("nk,nk->n", U, U), freedom
-
-
-def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:
-    """Return the sd (k,), the matrix (k, k) that whitens standardised values, and the rank."""
-    sd = np.sqrt(np.diag(covariance))
-    # Inverting the small triangular matrix once and multiplying all rows is faster than solving for them.
-    correlation = covariance / np.outer(sd, sd)
-    L = np.linalg.cholesky(correlation)
-    whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
-    return sd, whiten, int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
+    @cached_property
+    def _metric(self) -> tuple[Vector, Matrix, int]:
+        """The features' sd (F,), the matrix (F, F) that whitens standardised values, and the covariance's rank."""
+        sd = np.sqrt(np.diag(self.moments.covariance))
+        # Inverting the small triangular matrix once and multiplying all rows is faster than solving for them.
+        correlation = self.moments.covariance / np.outer(sd, sd)
+        whiten = solve_triangular(_cholesky(correlation), np.eye(len(sd)), lower=True)
+        return sd, whiten, int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
 
 
 def wilson_hilferty(chi2: Vector, k: int | NDArray[np.intp]) -> Vector:
