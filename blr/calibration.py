@@ -82,13 +82,8 @@ def brier_parts(
         mass, said, seen = _bin_means(place, w, q, o)
         within = w * (q - said[place])
         share = float(w @ o)
-        total += [
-            mass @ (said - seen) ** 2,
-            mass @ (seen - share) ** 2,
-            w @ (o - share) ** 2,
-            within @ q,
-            2 * (within @ o),
-        ]
+        between = mass @ (said - seen) ** 2, mass @ (seen - share) ** 2
+        total += [*between, w @ (o - share) ** 2, within @ q, 2 * (within @ o)]
     names = ("reliability", "resolution", "uncertainty", "within_variance", "within_covariance")
     return dict(zip(names, total.tolist(), strict=True))
 
@@ -324,9 +319,8 @@ def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = Non
     mean = float(gain.mean())
     place = np.unique(np.arange(n) if group is None else np.asarray(group), return_inverse=True)[1].ravel()
     # The groups' weight and their weighted sum of deviations, (G,) each.
-    mass, scatter = (
-        np.bincount(place, weights=x).astype(float) for x in (np.full(n, 1 / n), (gain - mean) / n)
-    )
+    each = np.full(n, 1 / n), (gain - mean) / n
+    mass, scatter = (np.bincount(place, weights=x).astype(float) for x in each)
     effective, half = 1 / float(mass @ mass), float("inf")  # as many equal groups would know as much
     if len(mass) >= 2 and effective > 1:
         variance = effective / (effective - 1) * float(scatter @ scatter)

@@ -241,11 +241,8 @@ def quantile(parts: Parts, q: float) -> float:
     n = sum(len(part) for part in parts())
     if not n:
         raise ValueError("got no values, expected at least one")
-    place = (n - 1) * q
-    k = int(place)
-    low = _ranked(parts, k)
-    high = _ranked(parts, min(k + 1, n - 1))
-    share = place - k
+    k = int((n - 1) * q)
+    low, high, share = _ranked(parts, k), _ranked(parts, min(k + 1, n - 1)), (n - 1) * q - k
     # As NumPy does, so that the result has the same bits.
     return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 

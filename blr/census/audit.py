@@ -161,10 +161,9 @@ def audited_share(
     """
     N, n = strata
     a, b = np.asarray(hits, dtype=np.float64), np.asarray(misses, dtype=np.float64)
-    H = len(N)
-    every = np.ones(H, dtype=bool)
+    every = np.ones(len(N), dtype=bool)
     known = possible or (every, every, ~every)
-    flat_a, flat_b = a.reshape(-1, H), b.reshape(-1, H)
+    flat_a, flat_b = a.reshape(-1, len(N)), b.reshape(-1, len(N))
     A, B = (x @ (N / n) for x in (flat_a, flat_b))
     with np.errstate(invalid="ignore"):
         share = A / (A + B)
@@ -193,8 +192,7 @@ def _extremes(a: Vector, b: Vector, strata: Strata, possible: Possible) -> tuple
 def _upper_limit(a: Vector, b: Vector, strata: Strata, possible: Possible, tail: float) -> Vector:
     """Return the upper limits (R,) of the share of a, (R, H), among a and b; 1 where no b was seen."""
     totals = _with_unseen(a, b, strata, possible)
-    a, b, W, _, _ = totals
-    A, B = a @ W, b @ W
+    A, B = (share @ totals[2] for share in totals[:2])
     with np.errstate(invalid="ignore"):
         share = np.where(A + B > 0, A / (A + B), 1.0)
     return np.where(B > 0, _root(lambda r: _total_quantile(totals, r, tail), share, np.ones(len(a))), 1.0)
@@ -246,8 +244,7 @@ def _total_quantile(totals: _Totals, r: Vector, tail: float) -> Vector:
     sd = np.sqrt(V)
     with np.errstate(invalid="ignore", divide="ignore"):
         skewness = np.where(V > 0, K / (V * sd), 0.0)
-    size = np.maximum(np.abs(skewness), LEAST_SKEWNESS)
-    shape = 4 / size**2
+    shape = 4 / np.maximum(np.abs(skewness), LEAST_SKEWNESS) ** 2
     standard = (gammaincinv(shape, np.where(skewness >= 0, tail, 1 - tail)) - shape) / np.sqrt(shape)
     quantile: Vector = mean @ W + sd * np.where(skewness >= 0, standard, -standard)
     return quantile

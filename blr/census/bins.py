@@ -95,8 +95,7 @@ def bin_shares(
     fraction = weight / weight.sum()
     n_objects = fraction * target.n_objects
     p_mean = at_shares(p, counted.shares.mean)
-    chosen = np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]
-    whole = counted.shares.draws[chosen]
+    whole = counted.shares.draws[np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]]
     realised = _realised(p_mean, target, target_bin, n_objects)
     draws = _drawn(whole, expected, residuals, realised, fraction, labelled_bin)
     draws = np.clip(np.concatenate([draws, 1 - draws.sum(axis=2, keepdims=True)], axis=2), 0, None)
@@ -191,8 +190,7 @@ def _realised(p: Matrix, target: TargetRows, place: Places, n: Vector) -> Floats
     mean = _bin_means(q, target, place, len(n))
     own = np.einsum("bi,ij->bij", mean, np.eye(K)) - square
     between = square - np.einsum("bi,bj->bij", mean, mean)
-    rows = np.maximum(np.bincount(place, minlength=len(n)), 1)
-    objects = np.maximum(n, 1.0)
+    rows, objects = np.maximum(np.bincount(place, minlength=len(n)), 1), np.maximum(n, 1.0)
     thinned = np.maximum(0.0, 1 / rows - 1 / objects)
     return np.asarray(own / objects[:, None, None] + between * thinned[:, None, None])
 

@@ -41,7 +41,6 @@ ASSUMPTIONS: dict[Assumption, str] = {
     "shares or features": "either objects of a class look alike in both sets, or at equal features the classes are "
     "equally probable in both",
 }
-"""What each assumption says."""
 TOLD_APART = 0.6
 """Area under the curve, less its one-sided 95 % margin, from which two sets do not look alike."""
 TOO_FAR = 0.75
@@ -165,9 +164,9 @@ def _contradiction(
     """Return in words which test contradicts "shares", with its number; '' where none does."""
     means = means_test(labelled, target, shares.draws)
     if means is not None and means[2] < FALSE_ALARMS:
+        odds = f"p = {means[2]:.1g}, expected {FALSE_ALARMS} or more"
         return (
-            "the means of the features are not those of labelled objects with each class at its share of the target "
-            f"(p = {means[2]:.1g}, expected {FALSE_ALARMS} or more)"
+            f"the means of features are not those of labelled objects with each class at its share ({odds})"
         )
     return _tries(auc, error) if auc - _AREA_APART * error > 0.5 else ""
 
@@ -193,9 +192,8 @@ def _refusal(
         return ""
     return (
         f"some objects are unlike every labelled one: {100 * unlike:.1f} % of the target are farther from the "
-        f"labels than {100 * EXPECTED:.0f} % of these are from each other ({errors:.1f} standard errors too many). "
-        "They may be of a class that has no labels, or the labels are biased; label some of them (OUT_OF_DOMAIN) and "
-        "train again, or audit the output"
+        f"labels than {100 * EXPECTED:.0f} % of these are from each other ({errors:.1f} standard errors too many); "
+        "label some of them (OUT_OF_DOMAIN), which may be of a class without labels, and train again, or audit"
     )
 
 
@@ -283,34 +281,33 @@ def count_with_labels(
     said = f"{_labelled(counts)}; of the {n_other:,} others: {found.reason}"
     if found.shares is None:
         return replace(found, reason=said)
-    alternatives = tuple(_with_labels(one, counts, n_other) for one in found.alternatives)
-    found = _with_labels(found, counts, n_other)
-    return replace(found, reason=said, alternatives=alternatives, counted=counts)
+    alternatives = tuple(
+        replace(one, shares=_with_labels(one.shares, counts, n_other))
+        for one in found.alternatives
+        if one.shares is not None
+    )
+    shares = _with_labels(found.shares, counts, n_other)
+    return replace(found, shares=shares, reason=said, alternatives=alternatives, counted=counts)
 
 
 def _labelled(counts: Vector) -> str:
     return f"{counts.sum():,.0f} objects have a label and are counted by it"
 
 
-def _with_labels(others: Counted, counts: Vector, n_other: int) -> Counted:
+def _with_labels(others: ShareDraws, counts: Vector, n_other: int) -> ShareDraws:
     """Return the shares among all objects, from `counts` (K,) by label and the shares among the others."""
-    assert others.shares is not None  # noqa: S101  the caller has asked
-    draws = _all_shares(others.shares.draws, counts, n_other)
-    return replace(others, shares=replace(others.shares, draws=draws))
-
-
-def _all_shares(others: Matrix, counts: Vector, n_other: int) -> Matrix:
-    return (counts + n_other * others) / (counts.sum() + n_other)
+    return replace(others, draws=(counts + n_other * others.draws) / (counts.sum() + n_other))
 
 
 def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -> Counted:
     """Return the shares by label, where the others are not estimated, and why: each class in turn gets all of them."""
-    draws = _all_shares(np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0), counts, n_other)
-    shares = ShareDraws(draws, labelled.scaling, extremes=True)
+    each = np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0)
+    shares = _with_labels(ShareDraws(each, labelled.scaling, extremes=True), counts, n_other)
     left = f". The other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
-    alternatives = (Counted(labelled, shares, "shares", ""),)
-    said = f"{_labelled(counts)}{left}{why}"
-    return Counted(labelled, shares, None, said, alternatives=alternatives, counted=counts)
+    of_class = (Counted(labelled, shares, "shares", ""),)
+    return Counted(
+        labelled, shares, None, f"{_labelled(counts)}{left}{why}", alternatives=of_class, counted=counts
+    )
 
 
 def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> tuple[float, float, Vector]:
@@ -370,7 +367,7 @@ def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> t
     return share, float(max(found, default=0.0))
 
 
-def _spaced(n: int) -> np.ndarray:
+def _spaced(n: int) -> Places:
     return np.unique(np.linspace(0, n - 1, min(n, MOST_ROWS)).round().astype(np.intp))
 
 

@@ -160,9 +160,8 @@ def _near_pairs(
     points: Matrix, size: Vector, strata: Places, quota: Places, radius: float
 ) -> tuple[float, Places]:
     """Return the radius, halved as often as it has to be, and the pairs (P, 2) of rows within it; none for 0."""
-    there = np.bincount(strata, minlength=len(quota))
+    there, nothing = np.bincount(strata, minlength=len(quota)), np.empty((0, 2), dtype=np.intp)
     wanted = np.minimum(np.minimum(2 * quota, there), (quota + there) / 2)
-    nothing = np.empty((0, 2), dtype=np.intp)
     if len(size) <= 1:
         return radius, nothing
     tree = scipy.spatial.cKDTree(points)

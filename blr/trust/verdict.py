@@ -106,8 +106,7 @@ def laplace_ratios(data: Data, likelihood: Likelihood, gaussian: Gaussian, n_row
     to estimate this sum with a small relative error.
     """
     step = max(1, n_rows // _DRAWN_ROWS)
-    work = n_rows // step * likelihood.n_outputs
-    S = int(np.clip(_WORK / work, _FEWEST, _MOST))
+    S = int(np.clip(_WORK / (n_rows // step * likelihood.n_outputs), _FEWEST, _MOST))
     draws = np.random.default_rng(0).standard_normal((S, len(gaussian.mean))) @ gaussian.inverse_cholesky
     ratio, used = data.accumulate(thinned(_remainders(likelihood, gaussian.mean, draws), step))
     return np.asarray(ratio) * (n_rows / used)
@@ -155,9 +154,8 @@ def evidence_left(
     """
     log_density, D = whitened_density(problem, laplace), len(laplace.mean)
     peak = float(log_density(np.zeros((1, D)))[0][0])
-    batches = int(
-        np.clip(_WORK / (2 * _PAIRS * n_rows * problem.likelihood.n_outputs), _FEWEST_BATCHES, _MOST_BATCHES)
-    )
+    work = 2 * _PAIRS * n_rows * problem.likelihood.n_outputs
+    batches = int(np.clip(_WORK / work, _FEWEST_BATCHES, _MOST_BATCHES))
     rng, ratios = np.random.default_rng(0), np.empty(0)
     left, error = 0.0, np.inf
     for batch in range(batches):
@@ -191,8 +189,7 @@ def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tu
 def log_posterior(problem: Problem, theta: Matrix) -> Vector:
     """Return ln p(D|θ) + ln p(θ) at weights theta (S, D), the prior's constant included: (S,)."""
     prior = problem.solver_prior
-    terms = draw_terms(problem.likelihood, theta, gradients=False)
-    (value,) = problem.require_data().accumulate(terms)
+    (value,) = problem.require_data().accumulate(draw_terms(problem.likelihood, theta, gradients=False))
     away = theta - prior.mean
     constant = 0.5 * (prior.log_det_precision - len(prior.mean) * np.log(2 * np.pi))
     return np.asarray(value - 0.5 * np.einsum("sd,sd->s", away, prior.pull(away)) + constant)
@@ -268,13 +265,12 @@ def _softmax_rows(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
 
 MEAN_ERROR = 0.01, 0.03
 """Mean error of probabilities from which a verdict is amber, and from which it is red."""
-_SHIFT = 0.8  # in posterior sd, above which the second-order term does not hold
-_SECOND_ORDER = 0.12  # nats, likewise; what is left beyond it is about its square, here 0.015
 # Nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing.
 _LOOK_CLOSER = 0.02
 _CLOSER_ROWS = 5000
 _LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it holds
-_K_HAT = 0.7
+# From which numbers on the second-order term does not hold: what is left beyond 0.12 nats is about its square, 0.015.
+_MOST_OF = {"shift": 0.8, "second_order": 0.12, "jitter": 1e-300, "k_hat": 0.7, "evidence_left": _LEFT}
 _EFFECTIVE = 0.05
 _ROWS = 256  # training rows whose probabilities are compared
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
@@ -332,12 +328,9 @@ class Trust:
 
     def to_dict(self) -> dict[str, Any]:
         """Return strings, lists and numbers."""
-        return {
-            "verdict": self.verdict,
-            "reasons": list(self.reasons),
-            "numbers": dict(self.numbers),
-            "answers": [dict(vars(one)) for one in self.answers],
-        }
+        answers = [dict(vars(one)) for one in self.answers]
+        plain = {"reasons": list(self.reasons), "numbers": dict(self.numbers), "answers": answers}
+        return {"verdict": self.verdict, **plain}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Trust:
@@ -403,14 +396,9 @@ def of_probabilities(numbers: Mapping[str, float], remedy: str) -> Finding:
 
 def second_order_holds(numbers: Mapping[str, float | None]) -> bool:
     """Say whether the numbers of a Laplace fit are those of a nearly Gaussian posterior; not where one is not known."""
-
-    def within(name: str, most: float) -> bool:
-        value = numbers.get(name)
-        return value is not None and abs(value) < most
-
-    effective = numbers.get("effective_draws") or 0.0
-    gaussian = within("shift", _SHIFT) and within("second_order", _SECOND_ORDER) and within("jitter", 1e-300)
-    return gaussian and within("k_hat", _K_HAT) and effective >= _EFFECTIVE and within("evidence_left", _LEFT)
+    sizes = [numbers.get(name) for name in _MOST_OF]
+    within = all(x is not None and abs(x) < most for x, most in zip(sizes, _MOST_OF.values(), strict=True))
+    return within and (numbers.get("effective_draws") or 0.0) >= _EFFECTIVE
 
 
 def some_rows(data: Data) -> Matrix:
