@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 from flows.cli._printing import files_words, print_table, say
 
 if TYPE_CHECKING:
-    from flows.reviews.audit_draw import (
-        Audit,
-        AuditDraw,
-        AuditedClass,
-        AuditedInterval,
-        AuditedSelection,
-        AuditedSets,
-    )
+    from flows.reviews.audit_draw import Audit, AuditDraw, AuditedClass, AuditedInterval, AuditedSets
 
 
 def show_drawn(result: AuditDraw) -> None:
@@ -36,12 +29,9 @@ def show_drawn(result: AuditDraw) -> None:
     ]
     print_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows)
     say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files_words(result.files)}")
-
     if result.files:
-        say(
-            "Fill in the column label of audit.csv, then: "
-            f"blr audit estimate {result.out} {result.out / 'audit.csv'}"
-        )
+        command = f"blr audit estimate {result.out} {result.out / 'audit.csv'}"
+        say(f"Fill in the column label of audit.csv, then: {command}")
     for remark in result.remarks:
         say(remark)
 
@@ -52,7 +42,12 @@ def show_audit(audit: Audit) -> None:
 
     bins = {name: part["classes"] for name, part in audit.bins.items()}
     _show_classes({"Classes by the audit, 95 % intervals": audit.classes} | bins)
-    _show_selections(audit.selections)
+    if audit.selections:
+        rows = [
+            (s["class_name"], f"{s['threshold']:g}", _percent(s["purity"]), _percent(s["completeness"]))
+            for s in audit.selections
+        ]
+        print_table("Selections by probability", ("class", "at least", "purity", "completeness"), rows)
     if audit.sets is not None:
         _show_sets(audit.sets)
     say(
@@ -96,20 +91,9 @@ def _show_sets(sets: AuditedSets) -> None:
     keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets["classes"]}  # of TOML
     stated = ", ".join(f"{keys[name]} = {c['least']:.9g}" for name, c in sets["classes"].items())
     say(
-        "To write these sets into the copies, classify again with this model and these class shares, and add "
-        "to the specification:"
+        "To write them into copies, classify again with this model and these class shares, and this specification:"
     )
     say(f"[output]\nsets = {sets['level']:g}\nset_thresholds = {{ {stated} }}")
-
-
-def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:
-    rows = [
-        (s["class_name"], f"{s['threshold']:g}", _percent(s["purity"]), _percent(s["completeness"]))
-        for s in selections
-    ]
-    if rows:
-        columns = ("class", "at least", "purity", "completeness")
-        print_table("Selections by probability", columns, rows)
 
 
 def _number(interval: AuditedInterval) -> str:

@@ -128,9 +128,8 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
             say(f"{counted(rows, 'row')} in {seconds:,.1f} s{speed(rows, seconds, 'rows')}")
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
-        marks = (f"{finding.what}. {finding.advice}" for finding in suspected_marks(result.summary))
-        for sentence in marks:
-            say(sentence)
+        for finding in suspected_marks(result.summary):
+            say(f"{finding.what}. {finding.advice}")
         say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
         if looks:
             named = () if store == Path("models") else ("--store", store)
@@ -155,8 +154,7 @@ def _show_status(status: FolderStatus) -> None:
     from flows.reports.counts import status_table
 
     print_tables(status_table(status))
-    troubled = f", {status.quarantined:,} quarantined" if status.quarantined else ""
-    say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
+    say(f"{status.out} is at release {status.release}, {status.quarantined:,} quarantined, by {status.model}")
 
 
 def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
@@ -187,8 +185,8 @@ def show_reviewed(result: ReviewResult) -> None:
     say(f"{said}{outliers}: {files_words(result.files)}")
     for remark in result.remarks:
         say(remark)
-    pages = [path for path in result.files if path.suffix == ".html"]
-    for page in pages[:1] if result.top or result.drawn else []:
+    page = next((path for path in result.files if path.suffix == ".html"), None)
+    if page is not None and (result.top or result.drawn):
         say(
             f"Next: open {page} in a browser, label, and name the answers in the specification: [label] extra"
         )

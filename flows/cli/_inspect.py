@@ -98,10 +98,10 @@ def _show_position(place: PositionSummary | None) -> None:
     if place is None:
         say("No columns of positions were recognised")
         return
-    if place.ra is None:
-        say(f"Position: {', '.join(place.columns)}")
-    else:
-        say(f"Position: {place.ra}, {place.dec}, in {place.unit or 'an unreadable unit'}")
+    unit = place.unit or "an unreadable unit"
+    say(
+        f"Position: {', '.join(place.columns) if place.ra is None else f'{place.ra}, {place.dec}, in {unit}'}"
+    )
     for remark in place.remarks:
         say(f"  {remark}")
 

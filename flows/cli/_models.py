@@ -180,10 +180,6 @@ def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: boo
             return one(request)
 
     train_shown, classify_shown = (partial(shown, one) for one in work)
-    result = run_demo(
-        out,
-        train=train_shown,
-        classify=classify_shown,
-        show=(lambda _: None) if json else wide_console().print,
-    )
+    printed: Callable[[Any], None] = (lambda _: None) if json else wide_console().print
+    result = run_demo(out, train=train_shown, classify=classify_shown, show=printed)
     show(result, lambda _: None, json=json)

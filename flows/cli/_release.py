@@ -1,54 +1,18 @@
 """`blr release`: draft, check, sign, publish, rollback, patch, verify, replay."""
 
-# ruff: noqa: PLC0415 -- a signature does not wait for what a check needs
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from catalogs.errors import counted
-from flows.cli._printing import print_table, say, show
+from flows.cli._printing import print_table, say
 
 if TYPE_CHECKING:
-    from flows.request import ReleaseRequest, ReplayRequest, VerifyRequest
     from flows.runs.results import Checked, ReleaseState, ReplayResult, Verified
 
-STOPPED = 1
 
-
-def run_check(request: ReleaseRequest, *, json: bool) -> None:
-    """Check a draft; leave with status 1 where a check says stop."""
-    from flows.release.record import check
-
-    checked = check(request)
-    show(checked, _show_checked, json=json)
-    if checked.stops:
-        raise typer.Exit(STOPPED)
-
-
-def run_verify(request: VerifyRequest, *, json: bool) -> None:
-    """Verify a release's folder; leave with status 1 where something is wrong."""
-    from flows.release.record import verify
-
-    verified = verify(request)
-    show(verified, _show_verified, json=json)
-    if verified.faults:
-        raise typer.Exit(STOPPED)
-
-
-def run_replay(request: ReplayRequest, *, json: bool) -> None:
-    """Score rows of a file again; leave with status 1 where they differ."""
-    from flows.release.replay import replay_file
-
-    result = replay_file(request)
-    show(result, _show_replayed, json=json)
-    if not result.agrees:
-        raise typer.Exit(STOPPED)
-
-
-def _show_checked(checked: Checked) -> None:
+def show_checked(checked: Checked) -> None:
+    """Show what does not pass, and what has changed since the last release."""
     rows = [(c.verdict, c.name, c.found, c.place) for c in checked.checks if c.verdict != "pass"]
     if rows:
         print_table("Checks", ("verdict", "check", "found", "where"), rows)
@@ -79,7 +43,8 @@ def show_state(state: ReleaseState) -> None:
         say(remark)
 
 
-def _show_verified(verified: Verified) -> None:
+def show_verified(verified: Verified) -> None:
+    """Show the faults of a published release."""
     for fault in verified.faults:
         say(fault)
     key = " with a key" if verified.with_key else ""
@@ -89,7 +54,8 @@ def _show_verified(verified: Verified) -> None:
     )
 
 
-def _show_replayed(result: ReplayResult) -> None:
+def show_replayed(result: ReplayResult) -> None:
+    """Show which columns differ, and by how much."""
     for name, n in result.differ.items():
         say(f"{name}: {n:,} rows differ, by up to {result.largest[name]:.3g}")
     said = "gives the published values" if result.agrees else "does not give the published values"

@@ -16,7 +16,6 @@ from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import (
     FILE,
     AutomationsResult,
-    Server,
     configured_server,
     connect,
     deployments,
@@ -117,16 +116,7 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
     line, server = start_home_server(port)
     server.wait()
     _show(line, str(server.url), opened=opened)
-    _until_stopped(server)
 
-
-def _show(line: str, url: str, *, opened: bool) -> None:
-    _say(f"{line}\nits pages: {without_credentials(url)}")
-    if opened:
-        webbrowser.open(url)
-
-
-def _until_stopped(server: Server) -> None:
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         raise KeyboardInterrupt
 
@@ -135,6 +125,12 @@ def _until_stopped(server: Server) -> None:
         server.process.wait()
     except KeyboardInterrupt:
         server.stop()
+
+
+def _show(line: str, url: str, *, opened: bool) -> None:
+    _say(f"{line}\nits pages: {without_credentials(url)}")
+    if opened:
+        webbrowser.open(url)
 
 
 def _say(line: str) -> None:

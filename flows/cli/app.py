@@ -70,13 +70,25 @@ VERBS = {
     ),
     "models promote": ("_models.run_promote", "PromoteRequest", "if_better reject undo dry_run json"),
     "release draft": ("release.draft.draft then _release.show_state", "DraftRequest", "json"),
-    "release check": ("_release.run_check", "ReleaseRequest", "json"),
+    "release check": (
+        "release.record.check then _release.show_checked failing stops",
+        "ReleaseRequest",
+        "json",
+    ),
     "release sign": ("release.record.sign then _release.show_state", "SignRequest", "json"),
     "release publish": ("release.record.publish then _release.show_state", "PublishRequest", "json"),
     "release rollback": ("release.record.rollback then _release.show_state", "RollbackRequest", "json"),
     "release patch": ("release.draft.patch then _release.show_state", "PatchRequest", "json"),
-    "release verify": ("_release.run_verify", "VerifyRequest", "json"),
-    "release replay": ("_release.run_replay", "ReplayRequest", "json"),
+    "release verify": (
+        "release.record.verify then _release.show_verified failing faults",
+        "VerifyRequest",
+        "json",
+    ),
+    "release replay": (
+        "release.replay.replay_file then _release.show_replayed failing not agrees",
+        "ReplayRequest",
+        "json",
+    ),
     "serve": (
         "_serve.run_serve",
         "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
@@ -114,7 +126,8 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
 
     `kind` names a request of `flows.request`, such as "TrainRequest", whose docstring is the command's help;
     of a command without a request it is the help.  `options` are names of `Options`.  `run` names a function of
-    `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result.
+    `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result, and
+    the part of the result that makes the exit status 1 where it holds something.
     Their modules are imported when the command runs.
     """
     request = None if " " in kind else _named(f"flows.request.{kind}")
@@ -137,7 +150,10 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
             return
         json = given.pop("json")
         result = _named(f"flows.{work}")(*made, **given)
+        shown, _, fault = shown.partition(" failing ")
         _named("flows.cli._printing.show")(result, _named(f"flows.cli.{shown}"), json=json)
+        if fault and bool(getattr(result, fault.removeprefix("not "))) != fault.startswith("not "):
+            raise typer.Exit(1)
 
     parameters = [_typed(field, parameter) for field, parameter in (*asked, *own)]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

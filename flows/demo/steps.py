@@ -145,7 +145,15 @@ class DemoDataError(CatalogError):
 
 def read_openngc(database: Path | None = None) -> pa.Table:
     """Return OpenNGC's galaxies (10,521 in PyOngc 1.2.2); absent numbers are null, absent texts empty."""
-    path = _installed_database() if database is None else database
+    path = database
+    if path is None:
+        spec = importlib.util.find_spec("pyongc")  # which needs no import
+        if spec is None or spec.origin is None:
+            raise DemoDataError(
+                "got no package 'pyongc', which has the galaxies of the demonstration; install it: "
+                "pip install 'galaxyblr[demo]'"
+            )
+        path = Path(spec.origin).parent / "ongc.db"
     names = ", ".join(f'"{c.name}"' for c in COLUMNS)
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
@@ -223,17 +231,6 @@ def write_parquet(table: pa.Table, path: Path) -> None:
             compression="zstd",
             use_dictionary=[c.name for c in COLUMNS if c.datatype == pa.string()],
         )
-
-
-def _installed_database() -> Path:
-    """Return the path of the database in the installed `pyongc`; it needs no import of the package."""
-    spec = importlib.util.find_spec("pyongc")
-    if spec is None or spec.origin is None:
-        raise DemoDataError(
-            "the galaxies of the demonstration come from the package 'pyongc', which is not installed; "
-            "install it: pip install 'galaxyblr[demo]'"
-        )
-    return Path(spec.origin).parent / "ongc.db"
 
 
 def _source() -> str:
@@ -335,12 +332,16 @@ def run_demo(
     show(Text(INTRODUCTION))
     tasks = {task: _run_task(task, folder, catalogues, train, classify, show) for task in TASKS}
     show(_checked(folder))
-    show(_closing(folder))
-    return DemoResult(
-        catalogues=tuple(map(str, catalogues)),
-        attribution=ATTRIBUTION,
-        tasks=tasks,
+    show(
+        Text(
+            f"Reports:  {folder / 'binary' / 'report.html'} and {folder / 'five-class' / 'report.html'}\n"
+            f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {folder / 'catalogues'}\n"
+            f"Models:   blr models list --store {folder / 'models'}\n"
+            "Left out of the features: redshift, radvel and sbrightn, which give types away (see summary.json).\n"
+            f"{ATTRIBUTION}"
+        )
     )
+    return DemoResult(catalogues=tuple(map(str, catalogues)), attribution=ATTRIBUTION, tasks=tasks)
 
 
 def _run_task(
@@ -407,18 +408,3 @@ def _checked(out: OutputFolder) -> Text:
     report = releases / "openngc" / f".{version}.draft" / "report.html"
     rows = f"{checked.n_rows:,} rows, {checked.n_replayed:,} scored again"
     return Text(f"Release check: {len({c.name for c in checked.checks})} checks of {rows}; {stops}: {report}")
-
-
-def _closing(out: OutputFolder) -> Text:
-    """Return where everything is, and whose the data are."""
-    return Text(
-        "\n".join(
-            [
-                f"Reports:  {out / 'binary' / 'report.html'} and {out / 'five-class' / 'report.html'}",
-                f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {out / 'catalogues'}",
-                f"Models:   blr models list --store {out / 'models'}",
-                "Left out of the features: redshift, radvel and sbrightn, which give types away (see summary.json).",
-                ATTRIBUTION,
-            ]
-        )
-    )

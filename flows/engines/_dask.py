@@ -197,7 +197,10 @@ class DaskEngine:
         try:
             hand_over()
             while pending:
-                finished = _next_batch(done, room)
+                while not (finished := done.next_batch(block=False)):
+                    room.require_workers()
+                    with done.thread_condition:
+                        done.thread_condition.wait(LOOK_EVERY)
                 if len(finished) < min(AT_ONCE, len(pending)):
                     time.sleep(LINGER)
                     finished += done.next_batch(block=False)
@@ -249,7 +252,18 @@ class DaskEngine:
     def _client(self) -> Client:
         """The connection to the scheduler, whose workers were compared with this process."""
         if self._processes:
-            self._cluster = _own_cluster(self._processes)
+            # Dask has workers give memory back with each large array, which costs them a fifth of their time.
+            key = "distributed.nanny.pre-spawn-environ"
+            environment = {k: v for k, v in dask.config.get(key).items() if not k.startswith("MALLOC_")}
+            with dask.config.set({key: environment}):
+                self._cluster = LocalCluster(
+                    n_workers=self._processes,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                    preload=[__name__],
+                )
         # Of a lost connection it logs a traceback; the user gets a sentence of ours.
         logging.getLogger("distributed.batched").setLevel(logging.WARNING)
         client = self._connected()
@@ -268,13 +282,8 @@ class DaskEngine:
                 "--scheduler-file` writes; start the scheduler, or correct the path"
             )
         try:
-            return Client(
-                where,
-                scheduler_file=None if self._file is None else str(self._file),
-                timeout=PATIENCE,
-                set_as_default=False,
-                name="blr",
-            )
+            file = None if self._file is None else str(self._file)
+            return Client(where, scheduler_file=file, timeout=PATIENCE, set_as_default=False, name="blr")
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"{self.name}: no Dask scheduler answered within {PATIENCE} s; start the scheduler, or "
@@ -286,21 +295,16 @@ class DaskEngine:
         """What a log says of the engine: scheduler, workers, and the page that shows them."""
         client = self._client
         threads = client.nthreads()
-        workers = (
-            f"{len(threads):,} workers, {sum(threads.values()):,} threads" if threads else "no worker yet"
-        )
+        workers = f"{len(threads):,} workers, {sum(threads.values()):,} threads"
         return f"Dask's scheduler {client.scheduler.address}: {workers}; its page: {client.dashboard_link}"
 
     def _results_of(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of futures that are done, asked for together: each question takes milliseconds."""
         if all(future.status == "finished" for future in futures):
-            client = self._client
+            client, asked = self._client, list(futures)
             with suppress(Exception):  # a worker is gone with a result: each is asked for by itself
-                return list(
-                    client.sync(
-                        lambda: client.gather(list(futures), asynchronous=True), callback_timeout=PATIENCE
-                    )
-                )
+                gather = partial(client.gather, asked, asynchronous=True)
+                return list(client.sync(gather, callback_timeout=PATIENCE))
         return [self._result_of(future) for future in futures]
 
     def _result_of(self, future: Future) -> Any:
@@ -346,9 +350,8 @@ class DaskEngine:
 
     def _finish(self, pending: dict[Future, T]) -> None:
         """Return once the work that has begun is finished; none begins."""
-        client = self._client
-        begun = {key for keys in client.processing().values() for key in keys}
-        client.cancel([future for future in pending if future.key not in begun])
+        begun = {key for keys in self._client.processing().values() for key in keys}
+        self._client.cancel([future for future in pending if future.key not in begun])
         for future in pending:
             if future.key in begun:
                 with suppress(Exception):  # The caller has stopped and needs no more results.
@@ -390,29 +393,6 @@ class _Room:
                 self._tasks = max(AHEAD, TASKS_A_THREAD * n_threads)
                 self._seen = time.monotonic() if n_threads else self._seen
             self._counted = time.monotonic()
-
-
-def _next_batch(done: as_completed, room: _Room) -> list[Future]:
-    while not (finished := done.next_batch(block=False)):
-        room.require_workers()
-        with done.thread_condition:
-            done.thread_condition.wait(LOOK_EVERY)
-    return finished
-
-
-def _own_cluster(processes: int) -> LocalCluster:
-    # Dask has workers give memory back with each large array, which costs them a fifth of their time.
-    key = "distributed.nanny.pre-spawn-environ"
-    environment = {k: v for k, v in dask.config.get(key).items() if not k.startswith("MALLOC_")}
-    with dask.config.set({key: environment}):
-        return LocalCluster(
-            n_workers=processes,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-            preload=[__name__],
-        )
 
 
 def _check_versions(client: Client) -> None:

@@ -72,14 +72,10 @@ def automate(*, notify: str, idle_days: int, dry_run: bool = False) -> Automatio
         tell = _teller(block)
         alerts = [one for label, d in watched.items() for one in _of_deployment(label, d, idle_days, tell)]
         known = {found.name: found for found in client.read_automations()}
-        work = [
-            AutomationWork(
-                name=wanted.name,
-                alerts=tells,
-                status=_brought(client, wanted, known.get(wanted.name), dry_run=dry_run),
-            )
-            for tells, wanted in (*alerts, *_of_all(tell))
-        ]
+        work = []
+        for tells, wanted in (*alerts, *_of_all(tell)):
+            status = _brought(client, wanted, known.get(wanted.name), dry_run=dry_run)
+            work.append(AutomationWork(name=wanted.name, alerts=tells, status=status))
     return AutomationsResult(
         status="planned" if dry_run else "done",
         deployments=tuple(watched),
@@ -151,10 +147,8 @@ def _trigger(
 
 
 def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
-    related = {
-        "prefect.resource.id": f"prefect.deployment.{deployment.id}",
-        "prefect.resource.role": "deployment",
-    }
+    of = f"prefect.deployment.{deployment.id}"
+    related = {"prefect.resource.id": of, "prefect.resource.role": "deployment"}
 
     def of_runs(*states: str) -> EventTrigger:
         """Trigger once for each run that enters one of the states."""
@@ -203,10 +197,8 @@ def _of_all(tell: Tell) -> list[Alert]:
     )
     said = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
     words = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
-    return [
-        _alert(name, tells, quarantined, said),
-        _alert("blr: silent runs are crashed", words, silent, crash),
-    ]
+    crashed = _alert("blr: silent runs are crashed", words, silent, crash)
+    return [_alert(name, tells, quarantined, said), crashed]
 
 
 def _alert(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> Alert:
@@ -284,7 +276,13 @@ def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
             deployment["entrypoint"],
             deployment["name"],
             parameters=dict(deployment.get("parameters") or {}),
-            schedules=[_schedule(entry) for entry in deployment.get("schedules") or ()],
+            schedules=[
+                Schedule(
+                    **entry
+                    | ({"interval": timedelta(seconds=entry["interval"])} if "interval" in entry else {})
+                )
+                for entry in deployment.get("schedules") or ()
+            ],
             triggers=[
                 _TRIGGER.validate_python({"name": f"{deployment['name']} {t.get('expect', '')}"} | dict(t))
                 for t in deployment.get("triggers") or ()
@@ -297,10 +295,3 @@ def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
         raise UsageError(
             f"{file}: deployment '{deployment['name']}': {error}; see docs/operations.md for entries that work"
         ) from error
-
-
-def _schedule(entry: Any) -> Schedule:
-    known = dict(entry)
-    if "interval" in known:
-        known["interval"] = timedelta(seconds=known["interval"])
-    return Schedule(**known)

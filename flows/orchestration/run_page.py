@@ -52,7 +52,7 @@ from flows.reports.counts import classification_message, release_words, run_tabl
 from flows.reports.report_table import ReportTable
 from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
-from flows.runs.parameters import Parameter, request_fields
+from flows.runs.parameters import request_fields
 from flows.runs.progress import LineListener, Listener, listening, tell
 from flows.runs.references import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
@@ -235,9 +235,11 @@ def flow_of(
                 return (work if direct is None else direct)(asked)
             return failing_in_words(context, lambda: work(asked))
 
-        parameters = [
-            field.replace(annotation=_bounded(hints[field.name], parameter)) for field, parameter in fields
-        ]
+        parameters = []
+        for field, parameter in fields:
+            hint = TEXTS if hints[field.name] == list[str] else hints[field.name]
+            bounded = hint if parameter.least is None else Annotated[hint, Ge(parameter.least)]
+            parameters.append(field.replace(annotation=bounded))
         result = get_type_hints(work)["return"]
         call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}
@@ -252,13 +254,6 @@ def flow_of(
         return made(call)
 
     return decorate
-
-
-def _bounded(hint: Any, parameter: Parameter) -> Any:
-    """Return the type that Prefect checks with pydantic: the annotated one with the parameter's bound."""
-    if hint == list[str]:
-        return TEXTS
-    return hint if parameter.least is None else Annotated[hint, Ge(parameter.least)]
 
 
 # Result files of flow runs hold JSON, and give the typed value back; whatever else is put there is not loaded.
@@ -371,14 +366,12 @@ def release_events(result: ReleaseResult) -> None:
 
 
 def _release_done(result: ReleaseResult, summary: Summary) -> None:
-    """Tell of a new release, and of features that have drifted in it."""
-    name, out = ModelReference.parse(result.model).name, str(result.out)
-    difference = result.difference
+    name, difference = ModelReference.parse(result.model).name, result.difference
     changed = {name: getattr(difference, name) if difference else 0 for name in ("class_changed", "moved")}
     payload = {
         "release": result.release,
         "model": result.model,
-        "out": out,
+        "out": str(result.out),
         "rows": summary.n_rows,
         "annotated": sum(1 for file in result.files.values() if file["why"]),
         "retired": len(result.retired),
@@ -516,8 +509,7 @@ def keep_run(verb: str, result: Result) -> Result:
     """Leave the artifacts of a run, and tell of it; return the result, with its words for the run's final state."""
     name = ModelReference.parse(result.model).name
     said = f"{result.status}, by {result.model}"
-    tables = run_tables(result)
-    for what, table in tables.items():
+    for what, table in run_tables(result).items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     ended = "Completed"
     if not isinstance(result, ClassificationTrial):

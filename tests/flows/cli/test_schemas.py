@@ -96,10 +96,8 @@ def test_what_a_classification_prints_and_leaves(work: Any, printed: Any) -> Non
     check("classify", printed("classify", "survey.parquet", *common, "--limit", "5"))
     check("classify", printed("classify", "survey.parquet", *common))
     check("review", printed("review", "out", "--top", "3", "--direct"))
-    check(
-        "audit-draw",
-        printed("audit", "draw", "out", "--n", "40", "--by", "bmag > 15", "--threshold", "late=0.6"),
-    )
+    drawn = printed("audit", "draw", "out", "--n", "40", "--by", "bmag > 15", "--threshold", "late=0.6")
+    check("audit-draw", drawn)
     lines = (work / "out" / "audit.csv").read_text().splitlines()
     (work / "answers.csv").write_text("\n".join([lines[0], *(f"{line}late" for line in lines[1:-2])]))
     check("audit-estimate", printed("audit", "estimate", "out", "answers.csv"))
@@ -113,9 +111,8 @@ def test_what_a_release_prints_and_leaves(work: Any, printed: Any) -> None:
     (work / "night").mkdir()
     shutil.copy("survey.parquet", "night/a.parquet")
     text = (work / "spec.toml").read_text()
-    (work / "release.toml").write_text(
-        text + '\n[target]\npaths = ["night/*"]\n[output]\nfolder = "release"\n'
-    )
+    stated = '\n[target]\npaths = ["night/*"]\n[output]\nfolder = "release"\n'
+    (work / "release.toml").write_text(text + stated)
     again = ["reprocess", "release.toml", "--settle", "0", "--direct"]
     (work / "night" / "damaged.parquet").write_bytes((work / "survey.parquet").read_bytes()[:-9])
     check("reprocess", printed(*again, "--dry-run", status=3))
@@ -155,20 +152,9 @@ def test_every_long_part_of_a_training_has_a_bar(folder: Path, make: SimpleNames
     (folder / "spec.toml").write_text(text + '\n[select]\nposterior = "refined"\n')
     with listening(Heard()):
         train(folder / "spec.toml", folder / "models")
-    words = [
-        "reading",
-        "describing",
-        "fitting candidates",
-        "fitting candidate 1",
-        "left-out rows of candidate 1",
-    ]
-    words += [
-        "fitting candidate 2",
-        "left-out rows of candidate 2",
-        *["refining candidate"] * 2,
-        "judging",
-        "drawing",
-    ]
+    words = ["reading", "describing", "fitting candidates"]
+    words += [f"{part} candidate {n}" for n in (1, 2) for part in ("fitting", "left-out rows of")]
+    words += ["refining candidate", "refining candidate", "judging", "drawing"]
     found = [part for part in parts if not part.startswith("checking candidate")]
     assert len(found) == len(words)
     assert all(part.startswith(w) for part, w in zip(found, words, strict=True)), parts
@@ -183,10 +169,8 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
     (other / "__init__.py").write_text("")
     script = f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli.app import "
     done = python("-c", script + "check_packages; check_packages()")
-    assert (
-        f"got the package 'catalogs' in {other}, expected the one of galaxyblr in"
-        in done.stderr.splitlines()[-1]
-    )
+    said = f"got the package 'catalogs' in {other}, expected the one of galaxyblr in"
+    assert said in done.stderr.splitlines()[-1]
 
 
 def test_a_distribution_among_our_files_is_named(tmp_path: Path) -> None:
@@ -199,18 +183,12 @@ def test_a_distribution_among_our_files_is_named(tmp_path: Path) -> None:
     done = python("-m", "flows", "models", "list", cwd=tmp_path)
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
-    assert said.startswith(
-        "blr: error: got the package 'blr' of the distribution blr 0.4, whose files are in the same"
-    )
+    assert said.startswith("blr: error: got the package 'blr' of the distribution blr 0.4, whose files")
 
 
 def test_a_speed_is_of_rows_or_bytes_that_took_some_time() -> None:
     assert speed(10_063, 3.3e-5, "rows") == speed(2, 1.2, "parts") == ""
     assert speed(10_000, 2.0, "rows") == ", 5,000 rows/s"
     assert speed(12, 5.0, "rows") == ", 2.4 rows/s"
-    assert (amount(0, "steps"), amount(1, "parts"), amount(1, "rows"), amount(5, "parts")) == (
-        "",
-        "",
-        "1 row",
-        "5 parts",
-    )
+    counts = ((0, "steps"), (1, "parts"), (1, "rows"), (5, "parts"))
+    assert [amount(*count) for count in counts] == ["", "", "1 row", "5 parts"]

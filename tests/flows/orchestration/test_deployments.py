@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -89,25 +87,16 @@ for entry in sys.argv[1:]:
 """
 
 
-@pytest.fixture
-def shadowed(tmp_path: Path) -> Any:
-    """Return a folder of somebody who has packages of our names."""
+@pytest.mark.slow
+def test_a_folder_with_our_names_does_no_harm_to_entry_points(tmp_path: Path) -> None:
     for name in ("flows", "catalogs", "blr"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f'raise ImportError("another {name}")\n')
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed: Any) -> None:
-    entries = deployments(shadowed / "none.yaml")
-    done = load(shadowed, *(entry["entrypoint"] for entry in entries))
+    entries = deployments(tmp_path / "none.yaml")
+    environment = clean_environment() | {"PREFECT_HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path)}
+    points = [entry["entrypoint"] for entry in entries]
+    done = python("-c", SHADOWED, *points, cwd=tmp_path, env=environment, timeout=120)
     assert done.stdout.split() == [entry["name"] for entry in entries], done.stderr
-
-
-def load(folder: Path, *entries: str) -> subprocess.CompletedProcess[str]:
-    environment = clean_environment() | {"PREFECT_HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
-    return python("-c", SHADOWED, *entries, cwd=folder, env=environment, timeout=120)
 
 
 def test_a_database_has_one_server(tmp_path: Path) -> None:
@@ -115,10 +104,7 @@ def test_a_database_has_one_server(tmp_path: Path) -> None:
     with holding(tmp_path) as address:
         address.write_text("http://127.0.0.1:1")
         assert served_at(tmp_path) == "http://127.0.0.1:1"
-        with (
-            pytest.raises(UsageError, match=r"got a database that another server uses \(http://127"),
-            holding(tmp_path),
-        ):
+        with pytest.raises(UsageError, match=r"another server uses \(http://127"), holding(tmp_path):
             pass
         assert served_at(tmp_path) == "http://127.0.0.1:1"
     assert served_at(tmp_path) is None
@@ -245,9 +231,8 @@ def test_the_automation_for_silent_runs_is_the_example_and_forces_nothing() -> N
     assert left <= {event.removeprefix("prefect.flow-run.") for event in example["trigger"]["expect"]}
     _, silent = _of_all(_teller(None))[-1]
     ours = silent.trigger.model_dump(mode="json")
-    assert {key: ours[key] for key in ("posture", "match", "threshold", "within")} == {
-        key: example["trigger"][key] for key in ("posture", "match", "threshold", "within")
-    }
+    for key in ("posture", "match", "threshold", "within"):
+        assert ours[key] == example["trigger"][key]
     for key in ("expect", "after", "for_each"):
         assert sorted(ours[key]) == sorted(example["trigger"][key])
     (action,) = silent.actions
@@ -262,24 +247,19 @@ sys.stdin.read()
 """
 
 
-def participant(home: Path) -> Child:
-    return Child(SHARE, home)
-
-
 def test_who_is_alone_knows_it_and_others_do_not(tmp_path: Path) -> None:
-    first = participant(tmp_path)
-    second = participant(tmp_path)
+    first, second = Child(SHARE, tmp_path), Child(SHARE, tmp_path)
     first.kill()
-    third = participant(tmp_path)
-    for process in (second, third):
-        process.end()
-    fourth = participant(tmp_path)
+    third = Child(SHARE, tmp_path)
+    second.end()
+    third.end()
+    fourth = Child(SHARE, tmp_path)
     fourth.end()
     assert [p.said for p in (first, second, third, fourth)] == ["True", "False", "False", "True"]
 
 
 def test_where_nothing_can_be_written_nothing_is_known(tmp_path: Path) -> None:
-    process = participant(tmp_path / "absent")
+    process = Child(SHARE, tmp_path / "absent")
     process.end()
     assert process.said == "False"
 

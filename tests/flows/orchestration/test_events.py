@@ -91,10 +91,7 @@ def arrived(watched: SimpleNamespace, name: str, n: int = 1) -> list[dict[str, A
 
 
 def artifact(watched: SimpleNamespace, key: str, run: int = 2) -> dict[str, Any]:
-    wanted = {
-        "artifacts": {"key": {"any_": [key]}},
-        "flow_runs": {"id": {"any_": [watched.runs[run - 1]]}},
-    }
+    wanted = {"artifacts": {"key": {"any_": [key]}}, "flow_runs": {"id": {"any_": [watched.runs[run - 1]]}}}
     (found,) = ask(watched.server, "/artifacts/filter", wanted)
     return found
 
@@ -102,17 +99,12 @@ def artifact(watched: SimpleNamespace, key: str, run: int = 2) -> dict[str, Any]
 def test_a_release_that_is_done_tells_what_has_changed(watched: SimpleNamespace) -> None:
     before, after = arrived(watched, "blr.release.done", 2)
     assert before["resource"]["prefect.resource.id"] == "blr.release.morphology"
-    told = {
-        "release": 1,
-        "model": watched.told.model,
-        "out": str(watched.folder / "annotated"),
-        "rows": 300,
-    }
+    out = str(watched.folder / "annotated")
+    told = {"release": 1, "model": watched.told.model, "out": out, "rows": 300}
     nothing = dict.fromkeys(("retired", "quarantined", "deferred", "class_changed", "moved"), 0)
     assert before["payload"] == told | {"annotated": 1} | nothing
-    assert after["payload"] == told | {"release": 2, "rows": 900, "annotated": 2} | nothing | {
-        "quarantined": 1
-    }
+    second = {"release": 2, "rows": 900, "annotated": 2, "quarantined": 1}
+    assert after["payload"] == told | nothing | second
 
 
 def test_drift_tells_of_which_features_and_starts_a_training(watched: SimpleNamespace) -> None:
@@ -130,9 +122,7 @@ def test_a_quarantined_file_is_told_once_and_to_somebody(watched: SimpleNamespac
     assert (payload["file"], payload["model"]) == (DAMAGED, watched.told.model)
     assert payload["reason"] == watched.told.quarantined[DAMAGED]
     assert "Parquet" in payload["reason"]
-    assert wait_for(lambda: watched.heard, "the webhook") == [payload], (
-        "quoted by tojson, and not as a template"
-    )
+    assert wait_for(lambda: watched.heard, "the webhook") == [payload], "quoted, and not as a template"
 
 
 def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
@@ -172,10 +162,8 @@ def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamesp
     with get_client(sync_client=True) as client:
         runs = [client.read_flow_run(run) for run in watched.runs]
     short = watched.told.model[: len("morphology@") + 4]
-    assert [run.name for run in runs] == [
-        f"reprocess {short} → release 1",
-        f"reprocess {short} → release 2, 1 quarantined",
-    ]
+    names = [f"reprocess {short} → release {n}" for n in ("1", "2, 1 quarantined")]
+    assert [run.name for run in runs] == names
     assert [run.state.name for run in runs] == ["Completed", "Quarantined"]
     assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
     said = runs[1].state.message
@@ -217,15 +205,11 @@ def test_the_stored_result_of_a_run_is_the_value_again(watched: SimpleNamespace)
 
 def test_classes_and_flags_stand_against_the_last_run(watched: SimpleNamespace) -> None:
     rows = json.loads(artifact(watched, "morphology-classes")["data"])
-    last = watched.first.summary.classes
-    now = watched.told.summary.classes
     for row in rows:
-        name = row["class"]
-        assert row["expected"] == f"{now[name]['expected']:.1f}"
-        assert row["±"] == f"{now[name]['error']:.1f}"
-        assert row["last expected"] == f"{last[name]['expected']:.1f}"
-        change = now[name]["expected"] - last[name]["expected"]
-        assert row["change"] == f"{change:+.1f}".replace("-", "−")
+        last, now = (result.summary.classes[row["class"]] for result in (watched.first, watched.told))
+        assert (row["expected"], row["±"]) == (f"{now['expected']:.1f}", f"{now['error']:.1f}")
+        assert row["last expected"] == f"{last['expected']:.1f}"
+        assert row["change"] == f"{now['expected'] - last['expected']:+.1f}".replace("-", "−")
     flags = {row["flag"]: row for row in json.loads(artifact(watched, "morphology-flags")["data"])}
     for name, row in flags.items():
         assert row["last share"] == f"{watched.first.summary.flags[name]['share']:.1%}"
@@ -243,10 +227,8 @@ def test_each_table_has_the_cells_of_its_text(watched: SimpleNamespace) -> None:
 
 
 def test_drift_progress_and_troubles_are_on_the_page(watched: SimpleNamespace) -> None:
-    drift = {
-        row["feature"]: row["drift"] for row in json.loads(artifact(watched, "morphology-drift")["data"])
-    }
-    assert drift == {"b_j": "yes", "j_k": ""}
+    drift = json.loads(artifact(watched, "morphology-drift")["data"])
+    assert [(row["feature"], row["drift"]) for row in drift] == [("b_j", "yes"), ("j_k", "")]
     progress = artifact(watched, "reprocess-progress")
     assert float(progress["data"]) == 100.0
     assert re.fullmatch(r"600 rows in [\d.]+ s, [\d,]+ rows/s", progress["description"])
@@ -280,12 +262,8 @@ def test_a_promotion_is_told_and_brings_the_release_up_to_date(
     told = promote(f"morphology@{CHALLENGER}", store=store.root, how="now", why="a | b")
     assert told.status == "promoted"
     (payload,) = wait_for(lambda: promotions(prefect_server, "a | b"), "the promotion")
-    assert payload == {
-        "model": f"morphology@{CHALLENGER}",
-        "previous": champion,
-        "who": told.who,
-        "why": "a | b",
-    }
+    changed = {"model": f"morphology@{CHALLENGER}", "previous": champion}
+    assert payload == changed | {"who": told.who, "why": "a | b"}
     assert wait_for(lambda: runs_of(prefect_server, target), "the run that it starts")
 
 
@@ -370,15 +348,12 @@ def test_a_person_signs_a_release(
     store, run, releases = trained / "models", tmp_path / "run", tmp_path / "releases"
     classify([str(trained / "survey.parquet")], model="morphology", store=store, out=run)
     with ThreadPoolExecutor(1) as person:
-        said = person.submit(
-            answered, prefect_server, decision=decision, why="looked at it", who="A. Astronomer"
-        )
-        state = publish.publish(
-            "types", "1.0", run=run, store=store, releases=releases, timeout=600, return_state=True
-        )
+        by = {"decision": decision, "why": "looked at it", "who": "A. Astronomer"}
+        said = person.submit(answered, prefect_server, **by)
+        chosen = {"run": run, "store": store, "releases": releases}
+        state = publish.publish("types", "1.0", **chosen, timeout=600, return_state=True)
     assert said.result().startswith("**No check says stop.**")
     assert state.result().who == "A. Astronomer"
     latest = Series.of(releases, "types").read_log()[0].latest
-    assert (state.result().status, latest) == (
-        ("published", "1.0") if decision == "sign" else ("refused", None)
-    )
+    expected = ("published", "1.0") if decision == "sign" else ("refused", None)
+    assert (state.result().status, latest) == expected

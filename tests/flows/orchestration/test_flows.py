@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from flows.errors import UsageError
-from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
 from tests.flows.children import python
@@ -65,9 +64,7 @@ def test_the_flows_do_the_same_as_the_plain_functions(work: Path) -> None:
         assert (work / "flow" / name).read_bytes() == (work / "direct" / name).read_bytes()
 
     found = artifacts()
-    assert {"morphology-candidates", "morphology-report", "morphology-classes", "morphology-flags"} <= set(
-        found
-    )
+    assert {f"morphology-{what}" for what in ("candidates", "report", "classes", "flags")} <= {*found}
     assert all(len(str(a.data)) < 200_000 for a in found.values())
     assert "log evidence" in json.loads(found["morphology-candidates"].data)[0]
     # The quality of the catalogue, as the report has it.
@@ -165,8 +162,3 @@ def test_the_command_line_runs_flows(work: Path, prefect_server: str) -> None:
     done = python("-m", "flows", *command, cwd=work, env=os.environ | {"PREFECT_API_URL": prefect_server})
     assert json.loads(done.stdout)["status"] == "done", done.stderr
     assert (work / "out/survey.fits").exists()
-
-
-def test_keys_of_artifacts() -> None:
-    assert artifact_key("Five_class.v2-Report") == "five-class-v2-report"
-    assert artifact_key("…") == "blr"

@@ -58,19 +58,13 @@ def test_a_server_configured_by_a_profile(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("no_prefect")
-def test_does_not_print_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_settings_win_and_no_credentials_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(PROFILE).parent.mkdir(parents=True)
+    stated = 'active = "a"\n[profiles.a]\nPREFECT_RESULTS_DEFAULT_SERIALIZER = "compressed/json"\n'
+    Path(PROFILE).write_text(stated)
+    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "DEBUG")
     monkeypatch.setenv("PREFECT_API_URL", "https://someone:secret@prefect.example/api")
     assert prefect_environment() == "Prefect: server https://prefect.example/api"
-
-
-@pytest.mark.usefixtures("no_prefect")
-def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(PROFILE).parent.mkdir(parents=True)
-    Path(PROFILE).write_text(
-        'active = "a"\n[profiles.a]\nPREFECT_RESULTS_DEFAULT_SERIALIZER = "compressed/json"\n'
-    )
-    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "DEBUG")
-    prefect_environment()
     assert os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] == "DEBUG"
     assert os.environ["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "compressed/json"
 
@@ -122,10 +116,8 @@ def test_prefect_takes_the_settings(tmp_path: Path) -> None:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """Run `blr ui` in a home of its own, as a user does in another terminal."""
     home = tmp_path_factory.mktemp("home")
-    environment = clean_environment() | {
-        "PREFECT_HOME": str(home),
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-    }
+    own = {"PREFECT_HOME": str(home), "PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
+    environment = clean_environment() | own
     command = [sys.executable, "-m", "flows", "ui", "--no-open", "--port", str(free_port())]
     with subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline() + process.stdout.readline()
@@ -163,9 +155,8 @@ def test_a_command_is_a_run_of_the_server_that_runs_and_leaves_the_same_without(
     assert runs(pages.url) == ["Completed"]
     direct = classified(tmp_path / "direct", trained, pages.environment, "--direct")
     assert direct.returncode == 0, direct.stderr
-    alone = classified(
-        tmp_path / "alone", trained, pages.environment | {"PREFECT_HOME": str(tmp_path / "none")}
-    )
+    nowhere = pages.environment | {"PREFECT_HOME": str(tmp_path / "none")}
+    alone = classified(tmp_path / "alone", trained, nowhere)
     assert alone.returncode == 0, alone.stderr
     assert "running without Prefect; to see runs in its UI, start `blr ui`" in alone.stderr
     assert not (tmp_path / "none").exists()
