@@ -5,7 +5,7 @@ A run of a deployment is suspended while it asks, as that of `promote` is.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from prefect.input import RunInput
 from pydantic import Field
@@ -40,26 +40,17 @@ def publish(request: ProposeRequest) -> ReleaseState:
     with run_page.run_logged():
         what = f"{request.name} {request.version}"
         shown, answer = run_page.asked(SignOff, what, lambda: _prepared(request), request.timeout)
-        signed = record.sign(
-            SignRequest(
-                request.name,
-                request.version,
-                request.releases,
-                by=answer.who,
-                why=answer.why,
-                override=answer.override,
-                refuse=answer.decision == "refuse",
-                digest=shown["digest"],
-            )
-        )
-        result = signed
-        if signed.status == "signed":
-            result = record.publish(
-                PublishRequest(request.name, request.version, request.releases, by=answer.who)
-            )
-    return run_page.completed(
-        result, f"{result.name} {result.version}: {result.status}, by {answer.who}: {answer.why}."
-    )
+        release = (request.name, request.version, request.releases)
+        said: dict[str, Any] = {
+            "by": answer.who,
+            "why": answer.why,
+            "override": answer.override,
+            "digest": shown["digest"],
+        }
+        result = record.sign(SignRequest(*release, **said, refuse=answer.decision == "refuse"))
+        if result.status == "signed":
+            result = record.publish(PublishRequest(*release, by=answer.who))
+    return run_page.completed(result, f"{what}: {result.status}, by {answer.who}: {answer.why}.")
 
 
 def _prepared(request: ProposeRequest) -> dict[str, str]:

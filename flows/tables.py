@@ -158,11 +158,7 @@ class TableClassifier:
         return self.store / self.model.name / self.model.version / REPORT_FILE
 
     def classify(
-        self,
-        table: AnyTable,
-        *,
-        class_prior: str | Mapping[str, float] | None = None,
-        threads: int = 1,
+        self, table: AnyTable, *, class_prior: str | Mapping[str, float] | None = None, threads: int = 1
     ) -> AnyTable:
         """Return a copy of an astropy, pandas or Arrow table with the model's columns, as `flows.classify_table`."""
         return _classified(table, self.model, self.model.specification, class_prior, threads)
@@ -338,15 +334,15 @@ def partition_classifier(
             f"flags.budget: got {wanted.flags.budget}, expected no budget, since it needs a pass over all "
             "rows, and partitions are classified one by one; remove the key, or use `blr classify`"
         )
-    settings = settled(loaded, wanted, None, sources=_no_rows)
+
+    def no_rows() -> Sequence[LocalSource]:
+        raise UsageError(
+            'shift.class_prior: got "em", expected given shares, since an estimate needs a pass over all rows, '
+            "and partitions are classified one by one; give the shares, or use `blr classify`"
+        )
+
+    settings = settled(loaded, wanted, None, sources=no_rows)
     return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), specification_toml(settings))
-
-
-def _no_rows() -> Sequence[LocalSource]:
-    raise UsageError(
-        'shift.class_prior: got "em", expected given shares, since an estimate needs a pass over all rows, '
-        "and partitions are classified one by one; give the shares, or use `blr classify`"
-    )
 
 
 @lru_cache(maxsize=2)

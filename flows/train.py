@@ -72,11 +72,8 @@ def _kept(model: ModelDescription) -> ModelDescription:
     """Leave the artifacts of a training; return the model, with its words for the run's final state."""
     said = f"{model.skill_words}; Candidates of {model.model}"
     run_page.keep_table(f"{model.name}-candidates", candidate_table(model), said)
-    run_page.keep_markdown(
-        f"{model.name}-report",
-        markdown_report(TrainReport.of(model)),
-        f"{model.skill_words} Training of {model.model}",
-    )
+    words = f"{model.skill_words} Training of {model.model}"
+    run_page.keep_markdown(f"{model.name}-report", markdown_report(TrainReport.of(model)), words)
     if model.path is not None:
         run_page.keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
     run_page.rename_run(f"train {run_page.short_label(model.model)}{NAME_ENDS.get(model.status, '')}")

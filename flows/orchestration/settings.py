@@ -101,7 +101,13 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
         line = f"Prefect: server {without_credentials(url)}"
     else:
         folder = home or prefect_home()
-        _make(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FlowError(
+                f"{folder}: {error.strerror}, expected a folder for Prefect's database; set PREFECT_HOME to a "
+                "folder that you may write to, or run with --direct, which needs no database"
+            ) from error
         os.environ["PREFECT_HOME"] = str(folder)
         ours |= _OWN_SERVER | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
         line = f"Prefect: database in {folder}"
@@ -181,13 +187,9 @@ def _configured() -> dict[str, str]:
     """Return what the user has set, by environment variable: in the active profile of Prefect, or the environment."""
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect"))
     path = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
-    try:
+    profiles: dict[str, Any] = {}
+    with suppress(FileNotFoundError, tomllib.TOMLDecodeError):  # Prefect reads it next, and names the fault
         profiles = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (
-        FileNotFoundError,
-        tomllib.TOMLDecodeError,
-    ):  # Prefect reads the file next, and its error names the fault.
-        profiles = {}
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
     profile = profiles.get("profiles", {}).get(active, {})
     return {**{name: str(value) for name, value in profile.items()}, **os.environ}
@@ -197,16 +199,6 @@ def without_credentials(url: str) -> str:
     """Return an address without the user and password that it may have."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FlowError(
-            f"{folder}: {error.strerror}, expected a folder for Prefect's database; set "
-            "PREFECT_HOME to a folder that you may write to, or run with --direct, which needs no database"
-        ) from error
 
 
 # Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
@@ -302,19 +294,14 @@ def share(home: Path) -> datetime | None:
     try:
         # Never closed, since closing would release the lock.
         held = os.open(home / AT_WORK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        alone_at = datetime.now(UTC) if _alone(held) else None
+        alone_at = None
+        with suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone_at = datetime.now(UTC)
         fcntl.flock(held, fcntl.LOCK_SH)  # waits for those only who find out whether they are alone
     except OSError:  # there are no locks here, or no writing: then nothing is known
         return None
     return alone_at
-
-
-def _alone(held: int) -> bool:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def crash_unended(url: str, before: datetime) -> list[str]:

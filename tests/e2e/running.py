@@ -53,9 +53,8 @@ def clean_environment() -> dict[str, str]:
 def running(command: list[str | Path], log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program beside the test in a process group of its own, its output in a file; end it after the block."""
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, **options
-        )
+        streams = {"stdout": output, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, start_new_session=True, **streams, **options)
         try:
             yield process
         finally:
@@ -124,11 +123,8 @@ class Prefect:
         """Run a worker of a pool, in a folder that has nothing to do with the work."""
         (self.folder / "elsewhere").mkdir(exist_ok=True)
         command: list[str | Path] = [self.programs / "prefect", "worker", "start", "--pool", pool]
-        command += ["--limit", "2"]
-        environment = self.environment | settings
-        with running(
-            command, self.folder / "worker.log", env=environment, cwd=self.folder / "elsewhere"
-        ) as it:
+        place = {"env": self.environment | settings, "cwd": self.folder / "elsewhere"}
+        with running([*command, "--limit", "2"], self.folder / "worker.log", **place) as it:
             yield it
 
     def cli(self, *arguments: str | Path, cwd: Path, program: str = "prefect") -> str:

@@ -74,10 +74,9 @@ def test_a_laptop_does_not_take_the_teams_deployments(team: Team) -> None:
     done = ran(PROGRAMS / "blr", "serve", cwd=team.folder, env=team.prefect.environment, timeout=PATIENCE)
     assert done.returncode == 2, done.stderr
     assert "the server has deployments for the workers of a team: train, classify" in done.stderr
-    kept = ("id", "work_pool_name", "paused", "entrypoint", "pull_steps")
-    assert [[d[k] for k in kept] for d in team.prefect.find("deployments")] == [
-        [d[k] for k in kept] for d in before
-    ]
+    after = team.prefect.find("deployments")
+    for key in ("id", "work_pool_name", "paused", "entrypoint", "pull_steps"):
+        assert [d[key] for d in after] == [d[key] for d in before]
 
 
 def test_a_stranger_gets_nothing(team: Team) -> None:
@@ -101,9 +100,7 @@ def test_the_form_draws_choices_and_nested_tables(team: Team, pages: Browser) ->
     pages.open(f"{team.prefect.url}/v2/deployments/deployment/{deployment['id']}/run")
     pages.shows("Specification of what to train")
     pages.click("Specification")
-    pages.shows(
-        "The labelled catalogue.", "Score that ranks the candidates", "Share of the rows that no fit sees"
-    )
+    pages.shows("The labelled catalogue.", "Score that ranks the candidates", "Share of the rows that no fit")
     chosen = "button[aria-label^=Select]"
     pages.wait_for(lambda: "evidence" in [e.text for e in pages.all(chosen)], "the choice 'evidence'")
     pages.picture(f"{team.database}-nested")
@@ -136,9 +133,7 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team: Team, pages: B
     pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Logs")
     pages.shows("field-1.parquet: 300 rows in ", " rows/s", f"Finished in state Completed('{message}')")
     pages.picture(f"{team.database}-log")
-    left = {
-        artifact["key"]: artifact["id"] for artifact in team.prefect.find("artifacts", flow_run_id=run["id"])
-    }
+    left = {one["key"]: one["id"] for one in team.prefect.find("artifacts", flow_run_id=run["id"])}
     pages.open(f"{team.prefect.url}/v2/artifacts/artifact/{left['morphology-classes']}")
     pages.shows("early", HOSTILE)
     assert not pages.all("img[src=x]"), "a class's name was taken for markup"
@@ -216,9 +211,8 @@ def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -
 
     run = answer(NEWER[0], "reject", "loses the dwarfs")
     assert run["name"] == f"promote morphology@{NEWER[0][:4]} in the place of @{champion.version[:4]}: ask"
-    assert run["state"]["message"].startswith(
-        f"morphology@{NEWER[0]} is rejected (A. Astronomer: loses the dwarfs); "
-    )
+    said = f"morphology@{NEWER[0]} is rejected (A. Astronomer: loses the dwarfs); "
+    assert run["state"]["message"].startswith(said)
     assert store.champion("morphology") == champion.version
     run = answer(NEWER[1], "promote", "purity of late types")
     assert "(A. Astronomer: purity of late types)" in run["state"]["message"]
@@ -372,13 +366,13 @@ def test_only_runs_that_are_silent_are_crashed(team: Team) -> None:
         """Return of each run what became of the automation's action: "done", or why it failed."""
         wanted = {"event": {"prefix": ["prefect.automation.action."]}, "resource": {"id": [automation]}}
         events = prefect.ask("POST", "/events/filter", {"filter": wanted, "limit": 50})[1]["events"]
+        ended = [event for event in events if not event["event"].endswith(".triggered")]
         return {
-            related["prefect.resource.id"].removeprefix("prefect.flow-run."): event["payload"].get(
+            run["prefect.resource.id"].removeprefix("prefect.flow-run."): event["payload"].get(
                 "reason", "done"
             )
-            for event in events
-            if not event["event"].endswith(".triggered")
-            for related in event["related"]
+            for event in ended
+            for run in event["related"]
         }
 
     def put(kind: str, name: str) -> None:
@@ -391,25 +385,20 @@ def test_only_runs_that_are_silent_are_crashed(team: Team) -> None:
         put("RUNNING", "Running")  # a run that is suspended already has no event of its suspension
         seen(prefect, [beat(prefect, run) for run in {completed, silent, suspended} - fired().keys()], end)
         put("PAUSED", "Suspended")
-        time.sleep(
-            SILENCE + 8
-        )  # a busy server may not have seen the first heartbeats: the automation was too new
+        time.sleep(SILENCE + 8)  # a busy server may have missed the first heartbeats: too new an automation
     assert fired()[silent] == "done"
     assert "already in terminal state COMPLETED" in fired()[completed]
     assert suspended not in fired()
-    names = {
-        run: prefect.find("flow_runs", id=run)[0]["state_name"] for run in (completed, silent, suspended)
-    }
-    assert names == {completed: "Completed", silent: "Crashed", suspended: "Suspended"}
+    for run, state in ((completed, "Completed"), (silent, "Crashed"), (suspended, "Suspended")):
+        assert prefect.find("flow_runs", id=run)[0]["state_name"] == state
 
 
 def begun(prefect: Prefect, like: str) -> str:
     """Return a run that the server takes for one at work, of the same flow as another."""
     (other,) = prefect.find("flow_runs", id=like)
     run = prefect.ask("POST", "/flow_runs/", {"flow_id": other["flow_id"], "state": {"type": "PENDING"}})[1]
-    prefect.ask(
-        "POST", f"/flow_runs/{run['id']}/set_state", {"state": {"type": "RUNNING", "name": "Running"}}
-    )
+    at_work = {"state": {"type": "RUNNING", "name": "Running"}}
+    prefect.ask("POST", f"/flow_runs/{run['id']}/set_state", at_work)
     return str(run["id"])
 
 

@@ -137,7 +137,7 @@ def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, t
         for row in csv.reader(stream):
             assert not [c for c in row if c[:1] in "=+@\t\r" and c], "a formula"
             assert [c for c in row if c.startswith("-")] in ([], ["-2.0"]), (
-                "a number alone begins with a minus"
+                "only a number begins with a minus"
             )
     label = Label(column="class", classes={"=early": ["E"], "+late": ["L"]})
     assert read_reviews([downloaded], "name", label).labels == dict.fromkeys(names, "L")
@@ -145,9 +145,8 @@ def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, t
 
 def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) -> None:
     flags = "LOW_CONFIDENCE, CLOSE_CALL, OUT_OF_DOMAIN, BEYOND_LABELS"
-    row = listed(
-        REVIEW, "5000000000000017645", 10.0, 2.0, "galaxy", 0.6, "quasar", 0.4, 0.1, 1, flags, "drawn", 1228
-    )
+    likely = ("galaxy", 0.6, "quasar", 0.4)
+    row = listed(REVIEW, "5000000000000017645", 10.0, 2.0, *likely, 0.1, 1, flags, "drawn", 1228)
     paths = write_list(REVIEW, [row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
     before = window.driver.get_window_size()
     window.driver.set_window_size(1200, 900)

@@ -85,17 +85,11 @@ EXAMPLE = ClassExample(
 
 def classification_page(flagged: FlaggedByInput | None = None) -> str:
     """Return the report of a classification; with what is flagged by an input, it has no positions."""
-    pixels = range(0, 3072, 7)
-    sky = SkyCounts(
-        order=4,
-        pixels=tuple(pixels),
-        n=tuple(i + 1 for i in pixels),
-        flagged=tuple(i // 2 for i in pixels),
-        assigned=tuple((i, i // 3) for i in pixels),
-    )
-    feature = FeatureComparison(
-        name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
-    )
+    pixels = tuple(range(0, 3072, 7))
+    n, few, assigned = zip(*((i + 1, i // 2, (i, i // 3)) for i in pixels), strict=True)
+    sky = SkyCounts(order=4, pixels=pixels, n=n, flagged=few, assigned=assigned)
+    counts = {"training": (3, 4, 5), "target": (1, 2, 9)}
+    feature = FeatureComparison(name="b_j", edges=(1.0, 2.0), **counts, low=0.0, high=4.0)
     return render_classification(
         classified(
             summary(),
@@ -130,11 +124,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def lists(folder: Path) -> None:
     """Write the lists that people fill in, of a model and an object with long names."""
-    title, classes, flags = (
-        f"Review of {'model' * 9}@0123456789ab",
-        ["early", "late"],
-        "LOW_CONFIDENCE, FLIPPED",
-    )
+    title, flags = f"Review of {'model' * 9}@0123456789ab", "LOW_CONFIDENCE, FLIPPED"
+    classes = ["early", "late"]
     place = (HOSTILE, 10.5, -2.25)
     chosen = listed(REVIEW, *place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
     outlier = listed(OUTLIERS, *place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
@@ -164,9 +155,8 @@ def test_nothing_overflows_is_asked_for_or_complains(
     window: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
     shown(window, pages[name], width)
-    wide, room = window.driver.execute_script(
-        "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
-    )
+    widths = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    wide, room = window.driver.execute_script(widths)
     assert wide == room > width - 20  # less a scroll bar
     asked = window.driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [url for url in asked if not url.startswith("data:")] == []

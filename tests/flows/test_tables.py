@@ -94,9 +94,8 @@ def test_units_of_quantities_are_converted(trained: Path, tmp_path: Path) -> Non
 
 def test_what_is_wrong_is_said(trained: Path) -> None:
     table = pq.read_table(trained / "survey.parquet").drop(["bmag"])
-    with pytest.raises(
-        ColumnNotFoundError, match=r"^the Table has no column 'bmag', expected by features.b_j"
-    ):
+    said = r"^the Table has no column 'bmag', expected by features.b_j"
+    with pytest.raises(ColumnNotFoundError, match=said):
         classify_table(table, model=MODEL, store=trained / "models")
     with pytest.raises(ModelError, match="got no model 'nobody'"):
         classify_table(table, model="nobody", store=trained / "models")
