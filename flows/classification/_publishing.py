@@ -44,7 +44,7 @@ from flows.runs.manifest import (
     Manifest,
     Output,
     Problem,
-    folder_status,
+    read_status,
     without_margins,
     write_labelled_names,
 )
@@ -106,7 +106,7 @@ def write_classification_report(
         quarantined={q.name: q.reason for q in manifest.quarantined},
         deferred=done.deferred,
         repeats=done.repeats,
-        files=status_table(folder_status(plan.out, manifest)),
+        files=status_table(read_status(plan.out, manifest)),
         release=manifest.release,
         made=made_now(),
         units={f["name"]: (f["expression"], f["unit"]) for f in model.training.features},

@@ -276,7 +276,13 @@ def _take_link(folder: Path, owner: Owner) -> Owner | None:
     try:
         killed = Owner.read(lock)
         if killed is not None and (killed.gone or _gives_no_sign(killed, lock)):
-            _remove_stale(lock, own.with_name(f"{own.name}-stale"), killed, folder)
+            aside = own.with_name(f"{own.name}-stale")
+            lock.rename(aside)
+            if not (is_stale := Owner.read(aside) == killed):
+                os.link(aside, lock)  # another run has made its lock at the same moment: it is put back
+            aside.unlink()
+            if not is_stale:
+                raise _in_use(folder)
         os.link(own, lock)
     except FileExistsError:
         raise _in_use(folder) from None
@@ -296,16 +302,6 @@ def _gives_no_sign(owner: Owner, lock: Path) -> bool:
         if (now := _file_and_time(lock)) is None or now != seen:
             return False
     return seen is not None
-
-
-def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
-    """Remove the lock of a dead run; a lock that another run has made at the same moment is put back."""
-    lock.rename(aside)
-    if Owner.read(aside) != killed:
-        os.link(aside, lock)
-        aside.unlink()
-        raise _in_use(folder)
-    aside.unlink()
 
 
 def _in_use(folder: Path) -> OutputFolderError:

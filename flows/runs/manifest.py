@@ -488,13 +488,7 @@ class Manifest:
     @property
     def reference(self) -> ReleaseReference:
         """What later releases say of this one."""
-        return ReleaseReference(
-            release=self.release,
-            created=self.created,
-            model=self.model,
-            specification_hash=self.specification_hash,
-            totals=self.totals,
-        )
+        return ReleaseReference(**{f.name: getattr(self, f.name) for f in fields(ReleaseReference)})
 
     @property
     def code_version(self) -> str:
@@ -610,13 +604,12 @@ class FolderStatus:
     files: tuple[FileStatus, ...]
 
 
-def read_status(out: Path) -> FolderStatus:
-    """Return the state of an output folder; UsageError where it has no manifest."""
-    return folder_status(out, annotated_manifest(out))
+def read_status(out: Path, manifest: Manifest | None = None) -> FolderStatus:
+    """Return the state of the files in an output folder; an input is read only where its state differs.
 
-
-def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
-    """Return the state of the files in a folder with this manifest; an input is read only where its state differs."""
+    The manifest is read where it is not given; UsageError where there is none.
+    """
+    manifest = manifest or annotated_manifest(out)
     bad = {q.name: q for q in manifest.quarantined}
     files = [
         FileStatus(name=q.name, state="quarantined", since=q.since, why=q.reason)
@@ -640,18 +633,19 @@ def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
 def _status(output: Output, problem: Problem | None, out: Path) -> FileStatus:
     """Return the state of a copy: a URL counts as unchanged until a run asks its server."""
     copy, path = out / output.name, out / output.input_path
+    state: State = "stale"
+    since = why = ""
     if not copy.is_file() or copy.stat().st_size != output.size:
-        return FileStatus(
-            name=output.name, state="missing", since="", why="the copy was deleted, or has another size"
-        )
-    if problem is not None:
-        return FileStatus(name=output.name, state="stale", since=problem.since, why=problem.reason)
-    current = FileStatus(name=output.name, state="current", since="", why="")
-    if "://" in output.input_path:
-        return current
-    if not path.is_file():
-        return FileStatus(name=output.name, state="stale", since="", why="its input is gone")
-    if output.input.looks_like(path) or file_sha256(check_inside(path, key="status")) == output.input.sha256:
-        return current
-    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return FileStatus(name=output.name, state="stale", since=changed, why="its input has changed")
+        state, why = "missing", "the copy was deleted, or has another size"
+    elif problem is not None:
+        since, why = problem.since, problem.reason
+    elif "://" in output.input_path or (path.is_file() and output.input.looks_like(path)):
+        state = "current"
+    elif not path.is_file():
+        why = "its input is gone"
+    elif file_sha256(check_inside(path, key="status")) == output.input.sha256:
+        state = "current"
+    else:
+        since = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        why = "its input has changed"
+    return FileStatus(name=output.name, state=state, since=since, why=why)

@@ -337,18 +337,13 @@ class ReleaseStore:
         missing = [key for key in sums if there.get(key) != sizes[key]]
         known = self._sums(old) if old and missing else {}
 
-        def send(key: str) -> int:
+        def send(key: str) -> None:
             if known.get(key) == sums[key]:
                 self.store.copy(f"{old}/{key}", f"{files}/{key}")
             else:
                 self.store.upload(self.folder / key, f"{files}/{key}")
-            return sizes[key]
 
-        if missing:
-            tell().start(
-                f"publishing at {shown(self.store.url)}", sum(sizes[key] for key in missing), "bytes"
-            )
-        self._each(send, missing)
+        _each(send, {key: sizes[key] for key in missing}, f"publishing at {shown(self.store.url)}")
         self.store.put(f"{files}/{SUMS}", sums_text(sums).encode())
         self.store.put(f"{files}/{MANIFEST}", self._manifest(files))
         there = self.store.sizes(files)
@@ -362,13 +357,12 @@ class ReleaseStore:
                 f"{shown(self.store.url)}/{files}: got other files than its {SUMS} lists; publish the release again "
                 "from the machine that made it"
             )
-        missing = []
-        for key in sums:
-            here = self.folder / key
-            if not (here.is_file() and here.stat().st_size == sizes[key] and file_sha256(here) == sums[key]):
-                missing.append(key)
 
-        def fetch_one(key: str) -> int:
+        def is_here(key: str) -> bool:
+            here = self.folder / key
+            return here.is_file() and here.stat().st_size == sizes[key] and file_sha256(here) == sums[key]
+
+        def fetch_one(key: str) -> None:
             here = self.folder / key
             own_folder(here.parent, self.folder)
             with atomic_path(here) as temporary:
@@ -378,20 +372,11 @@ class ReleaseStore:
                         f"{shown(self.store.url)}/{files}/{key}: got other bytes than its {SUMS} says; publish the "
                         "release again from the machine that made it"
                     )
-            return sizes[key]
 
-        if missing:
-            tell().start("fetching the release", sum(sizes[key] for key in missing), "bytes")
-        self._each(fetch_one, missing)
+        _each(fetch_one, {key: sizes[key] for key in sums if not is_here(key)}, "fetching the release")
         for key in _release_files(self.folder):
             if key not in sums:
                 (self.folder / key).unlink()
-
-    def _each(self, work: Callable[[str], int], keys: list[str]) -> None:
-        """Call a function for each key, several at the same time; it returns the number of bytes that are done."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for n in pool.map(work, keys):
-                tell().advance(n)
 
     def _sums(self, files: str) -> dict[str, str]:
         """Return the hashes of the files in a folder of the store, by their paths; empty where there is no list."""
@@ -408,6 +393,15 @@ class ReleaseStore:
     def _set_mark(self, tag: str) -> None:
         text = json.dumps({"url": shown(self.store.url), "tag": tag}) + "\n"
         atomic_write_bytes(self.folder / MARK, text.encode())
+
+
+def _each(work: Callable[[str], None], sizes: Mapping[str, int], what: str) -> None:
+    """Call a function for each file, several at the same time, and say how many of its bytes are done."""
+    if sizes:
+        tell().start(what, sum(sizes.values()), "bytes")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for n, _ in zip(sizes.values(), pool.map(work, sizes), strict=True):
+            tell().advance(n)
 
 
 def _files_of(published: Stored, url: str) -> str:
@@ -427,13 +421,8 @@ def _files_of(published: Stored, url: str) -> str:
 def _release_files(folder: Path) -> list[str]:
     """Return the files of a release; hidden files, retired files, the manifest and the list of hashes are not."""
     paths = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
-    return [
-        path.as_posix()
-        for path in paths
-        if path.parts[0] != RETIRED
-        and path.as_posix() not in (MANIFEST, SUMS)
-        and not any(part.startswith(".") for part in path.parts)
-    ]
+    own = (p for p in paths if p.parts[0] != RETIRED and not any(part.startswith(".") for part in p.parts))
+    return [name for name in map(Path.as_posix, own) if name not in (MANIFEST, SUMS)]
 
 
 def _checked_sums(folder: Path) -> dict[str, str]:
