@@ -562,7 +562,6 @@ class _File:
             self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
 
     def _report(self) -> None:
-        """Report the faults of the file."""
         findings, contract, work = self.findings, self.contract, self.work
         # Nothing is known of a new field: its largest galaxy may be larger than all of the last release's.
         new_field = work.last is not None and work.last.manifest.find(self.name) is None

@@ -205,9 +205,8 @@ def derived_contract(
     """
     manifest, model, scorer = opened.manifest, opened.model, Scorer.of(opened.model, opened.settings)
     copy = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name)
-    names = copy.names
-    inputs: dict[str, Column] = {}
-    for output in opened.manifest.outputs:  # of the first input that is still there
+    names, inputs = copy.names, dict[str, Column]()
+    for output in manifest.outputs:  # of the first input that is still there
         with suppress(CatalogError, OSError):
             inputs = {c.name: c for c in scorer.choice.open(opened.data / output.input_path).columns}
             break
@@ -293,9 +292,8 @@ def check_columns(contract: Contract, catalog: Catalog, file: str, findings: Fin
         else:
             spelt = f"is spelt '{folded[name.casefold()]}'" if name.casefold() in folded else "is absent"
             stop("columns", name, f"the column '{name}' {spelt}")
-    for name in [name for name in names if name not in promised][:1]:
-        extra = ", ".join(name for name in names if name not in promised)
-        stop("columns", name, f"columns that no contract has: {extra}")
+    if extra := [name for name in names if name not in promised]:
+        stop("columns", extra[0], f"columns that no contract has: {', '.join(extra)}")
     pairs = zip([n for n in names if n in promised], [n for n in promised if n in names], strict=True)
     for name, wanted in [(a, b) for a, b in pairs if a != b][:1]:
         stop("columns", name, f"the columns are in another order: '{name}' where the contract has '{wanted}'")
@@ -400,7 +398,6 @@ def check_files(opened: Opened, findings: Findings) -> None:
         inside = path.is_relative_to(opened.data)
         relative = path.relative_to(opened.data if inside else opened.folder)
         name, known, own = str(relative), *((listed, OWN_FILES) if inside else (beside, DOCUMENTS))
-
         temporary = any(part.startswith(".blr-") for part in relative.parts)
         if path.is_file() and not temporary and relative.as_posix() not in known and not own.fullmatch(name):
             findings.stop("partitions", "a file that the manifest does not list", name)

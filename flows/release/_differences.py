@@ -54,13 +54,9 @@ MOST_CHANGED = 2_000  # changed objects of the sample that are attributed to wha
 MOST_EXAMPLES = 20
 
 
-def _rounded(decimals: int, x: Floats) -> Floats:
-    return np.asarray(np.round(x, decimals))
-
-
 ROUNDINGS: Mapping[str, Callable[[Floats], Floats]] = {
     "single precision": lambda x: x.astype(np.float32).astype(float),
-    **{f"{k} decimals": partial(_rounded, k) for k in range(5)},
+    **{f"{k} decimals": partial(np.ndarray.round, decimals=k) for k in range(5)},
 }
 TEXT_ROWS = 4_096  # first rows of each file whose texts are compared
 
@@ -443,8 +439,8 @@ class Differences:
             MovedObject(file=self.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
             for file, row, was, now, moved in self.examples
         )
-        found = {"compared": n, "class_changed": changed}
-        return found | {"transitions": transitions_of(moves), "examples": tuple(examples)}
+        found = {"transitions": transitions_of(moves), "examples": tuple(examples)}
+        return found | {"compared": n, "class_changed": changed}
 
     def _report_shifts(self) -> None:
         """Report files whose positions are shifted as a whole, unlike those of other files."""
@@ -620,7 +616,6 @@ class Differences:
             self.findings.add(verdict, check, said, place, name, values[g], limit, self.source)
 
     def _stop(self, check: str, said: str, file: int, *about: Any) -> None:
-        """Note a fault in a file: the column, the number and its limit."""
         self.findings.stop(check, said, self.files[file], *about, self.source)
 
 
@@ -633,10 +628,8 @@ def report_shares(profile: Profile, before: Profile, findings: Findings, source:
     """Compare the shares of the classes in the whole release, and by cell, with the last release's."""
     name = "class shares"
     findings.ran(name)
-    both = (profile, before)
-    cells = sorted(
-        c for c in {*profile.cells} & {*before.cells} if min(p.cells[c]["rows"] for p in both) >= 20
-    )
+    both, shared = (profile, before), {*profile.cells} & {*before.cells}
+    cells = sorted(c for c in shared if min(p.cells[c]["rows"] for p in both) >= 20)
     n, n_before = (np.array([p.cells[c]["rows"] for c in cells], float) for p in both)
     for of in profile.classes:
         now, was = (p.classes.get(of, 0) / max(1, sum(p.classes.values())) for p in both)

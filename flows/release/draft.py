@@ -21,7 +21,7 @@ from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
 from catalogs.formats import TableChoice, annotated_table
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
-from flows.documents import utc_now, write_document
+from flows.documents import write_document
 from flows.errors import UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
@@ -39,7 +39,6 @@ from flows.release._differences import transitions_of
 from flows.release.record import (
     COMPANIONS,
     RECORD,
-    ReleaseRecord,
     ReleaseRefusedError,
     Series,
     forget_checks,
@@ -81,16 +80,8 @@ def draft(request: DraftRequest) -> ReleaseState:
         companions = tuple(_companions(request, folder))
         contract = derived_contract(opened, last, companions=companions, id_column=request.id_column)
         write_document(folder / CONTRACT, contract)
-        record = ReleaseRecord(
-            name=series.name,
-            version=version,
-            drafted=utc_now(),
-            run=str(request.run or request.specification),
-            events=len(log.events),
-            last=contract.last,
-            companions=companions,
-        )
-        write_document(folder / RECORD, record)
+        run = str(request.run or request.specification)
+        series.record(version, log, run=run, last=contract.last, companions=companions)
     compared = f"compared with: {contract.last or 'no release before'}"
     remarks = (f"contract: {folder / CONTRACT}", compared)
     return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
@@ -143,7 +134,6 @@ def _with_model(
     if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
         copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
-
     return Opened(folder, manifest, model, settings, version)
 
 
@@ -207,17 +197,8 @@ def patch(request: PatchRequest) -> ReleaseState:
         (folder / DATA).mkdir(parents=True, exist_ok=True)
         with atomic_path(folder / DATA / PATCH) as temporary:
             pq.write_table(table, temporary)
-        record = ReleaseRecord(
-            name=series.name,
-            version=version,
-            drafted=utc_now(),
-            run=str(request.run),
-            events=len(log.events),
-            kind="patch",
-            last=base.version,
-            why=request.why or "",
-        )
-        write_document(folder / RECORD, record)
+        why = request.why or ""
+        series.record(version, log, run=str(request.run), kind="patch", last=base.version, why=why)
         checked = Checked(
             name=series.name,
             version=version,

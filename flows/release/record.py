@@ -46,7 +46,6 @@ from flows.release._contract import (
     MODEL,
     PROFILE,
     SETTINGS,
-    Contract,
     Opened,
     derived_contract,
 )
@@ -307,6 +306,16 @@ class Series:
             raise self.refusal(version, f"{fault}; check and sign again")
         return signature
 
+    def record(self, version: str, log: ReleaseLog, **more: Any) -> None:
+        """Write the record of a draft, after which it is whole."""
+        about: dict[str, Any] = {
+            "name": self.name,
+            "version": version,
+            "drafted": utc_now(),
+            "events": len(log.events),
+        }
+        write_document(self.draft(version) / RECORD, ReleaseRecord(**about, **more))
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one run at a time change the releases of this name; another one ends with the name of who works there."""
@@ -423,21 +432,17 @@ def write_checks(
     write_document(folder / CHECKS, checked)
     before = None if last is None else last.profile
     texts = release_documents(opened.manifest, opened.model, checked, profile, before)
-    for name, text in {**texts, "columns.csv": _columns(opened.contract, profile)}.items():
-        atomic_write_text(folder / name, text)
-    atomic_write_text(folder / SUMS, sums_text(sums_of(folder, content)))
-    return checked
-
-
-def _columns(contract: Contract, profile: Profile) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
     writer.writerow(("name", "type", "unit", "ucd", "description", "minimum", "maximum", "missing", "rows"))
-    for c in contract.columns:
+    for c in opened.contract.columns:
         seen = profile.columns.get(c.name)
         numbers = () if seen is None else (seen.minimum, seen.maximum, seen.missing, seen.n)
         writer.writerow((c.name, c.datatype, c.unit, c.ucd, c.description, *numbers))  # None is empty
-    return text.getvalue()
+    for name, text in {**texts, "columns.csv": table.getvalue()}.items():
+        atomic_write_text(folder / name, text)
+    atomic_write_text(folder / SUMS, sums_text(sums_of(folder, content)))
+    return checked
 
 
 def sign(request: SignRequest) -> ReleaseState:

@@ -136,7 +136,6 @@ class Replayed:
         self.scorer.counts.clear()
         self.n += len(numbers)
         found = mismatches(chosen, computed, names, self.scorer, known=self.known)
-
         for name, (where, size) in found.items():
             kept, largest = self.wrong.get(name, ([], 0.0))
             self.wrong[name] = [*kept, *numbers[where].tolist()], max(largest, size)
@@ -147,11 +146,9 @@ class Replayed:
         lowest = strata.min(initial=0)
         kinds = np.flatnonzero(np.bincount(strata - lowest)) + lowest
         each = max(1, round(self.quota * share / len(kinds)))
-        parts = []
-        for kind in kinds:
-            rows = np.flatnonzero(strata == kind)
-            parts.append(rows if len(rows) <= each else self.rng.choice(rows, each, replace=False))
-        return np.sort(np.concatenate(parts))
+        parts = (np.flatnonzero(strata == kind) for kind in kinds)
+        drawn = [x if len(x) <= each else self.rng.choice(x, each, replace=False) for x in parts]
+        return np.sort(np.concatenate(drawn))
 
     def report(self, file: str, findings: Findings) -> None:
         """Report what differs."""
@@ -205,12 +202,10 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
 
 
 def _sure(best: Array, flags: Array) -> float:
-    """Return the share of rows with a confident class and no flag."""
     return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
 
 
 def _filled(batch: pa.RecordBatch, change: Any) -> pa.RecordBatch:
-    """Return a batch whose numbers are changed."""
     arrays = [
         pa.array(change(floats(c))) if pa.types.is_integer(c.type) or pa.types.is_floating(c.type) else c
         for c in batch.columns

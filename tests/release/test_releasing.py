@@ -78,7 +78,7 @@ def test_two_releases_and_a_rollback(says: Any) -> None:
 
 
 def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, says: Any) -> None:
-    monkeypatch.setattr("flows.release.draft.utc_now", lambda: "2026-11-28T12:00:00+00:00")
+    monkeypatch.setattr("flows.release.record.utc_now", lambda: "2026-11-28T12:00:00+00:00")
     drafted(here)
     assert release("check", "parquet", "2") == 0
     drafted(here)  # in the same second: the same bytes as those that were checked
