@@ -31,6 +31,9 @@ from blr.missing.patterns import (
 
 _STEPS = 300
 _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard deviations
+# Pseudo-rows without correlations, for each feature that a row lacks in the mean; of complete rows there are none.
+# Without them, few rows with many holes have correlations by chance, and the mean would fill in better than these do.
+_PSEUDO_ROWS = 2.0
 # Where rows are few beside the features, EM creeps on for long.  After some leaps it stops at changes that are small
 # beside the standard error of a mean.
 _LEAPS, _OF_STANDARD_ERROR = 10, 1e-3
@@ -106,18 +109,22 @@ def _maximise(pieces: Sequence[_Alike], apart: Mask) -> tuple[Vector, Matrix, bo
     Features `apart` (F,) do not vary with the others.
     """
     F = len(apart)
-    held = apart[:, None] != apart
+    total = sum(float(A[:, 0] @ A[:, 0]) for _, _, A in pieces)
+    lacking = sum(gone.shape[1] * float(A[:, 0] @ A[:, 0]) for gone, _, A in pieces) / total
+    # What is kept of each covariance: nothing of features apart, and the rows' share beside the pseudo-rows.
+    share = np.where(apart[:, None] == apart, total / (total + _PSEUDO_ROWS * lacking), 0.0)
+    np.fill_diagonal(share, 1.0)
     # One array of F + 1 rows: the mean above the covariance.
     now = np.vstack([np.zeros(F), np.eye(F)])
-    standard_error = max(1.0, sum(float(A[:, 0] @ A[:, 0]) for _, _, A in pieces)) ** -0.5
+    standard_error = max(1.0, total) ** -0.5
     for leaps in range(_STEPS):
-        one = _step(pieces, now, held)
-        two = _step(pieces, one, held)
+        one = _step(pieces, now, share)
+        two = _step(pieces, one, share)
         least = _TOLERANCE if leaps < _LEAPS else _OF_STANDARD_ERROR * standard_error
         if np.abs(two - one).max() < least:
             return two[0], two[1:], True
         # A step of EM after each leap takes back what it overdid.
-        now = _step(pieces, _leap(now, one, two), held)
+        now = _step(pieces, _leap(now, one, two), share)
     return now[0], now[1:], False
 
 
@@ -133,16 +140,15 @@ def _leap(now: Matrix, one: Matrix, two: Matrix) -> Matrix:
     return two
 
 
-def _step(pieces: Sequence[_Alike], moments: Matrix, held: Mask) -> Matrix:
-    """Return the moments (F + 1, F) after one step of EM from `moments`; covariances `held` (F, F) stay 0."""
+def _step(pieces: Sequence[_Alike], moments: Matrix, share: Matrix) -> Matrix:
+    """Return the moments (F + 1, F) after a step of EM from `moments`; of the covariances a `share` (F, F) is kept."""
     mean, covariance = moments[0], moments[1:]
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     sums = [_completed(*piece, mean, precision) for piece in pieces]
     total = sum(float(A[:, 0] @ A[:, 0]) for _, _, A in pieces)
     shift = sum(first for first, _ in sums) / total
     updated = sum(second for _, second in sums) / total - np.outer(shift, shift)
-    updated[held] = 0.0
-    updated = (updated + updated.T) / 2
+    updated = share * (updated + updated.T) / 2
     lift = max(0.0, _LEAST_VARIANCE - np.linalg.eigvalsh(updated)[0])
     return np.vstack([mean + shift, updated + lift * np.eye(len(updated))])
 

@@ -16,6 +16,7 @@ from scipy.stats import multivariate_normal
 from scipy.stats.qmc import Sobol
 
 from blr.arrays import Matrix, Vector
+from blr.missing import moments as of_moments
 from blr.missing import patterns as kept
 from blr.missing.moments import FeatureMoments, uninformed
 from blr.missing.patterns import missing_patterns, normal_nodes
@@ -46,8 +47,24 @@ def log_likelihood(X: Matrix, missing: np.ndarray, mean: Vector, covariance: Mat
     return total
 
 
-def test_no_change_of_the_moments_is_likelier() -> None:
-    """The gradient of the likelihood of what is present, by central differences, is 0 at the estimate."""
+def test_pseudo_rows_without_correlations_are_as_many_as_twice_what_a_row_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Complete rows have none; few rows with many holes have smaller correlations, whose signs stay."""
+    X, missing = galaxies(40), holes(40)
+    some = FeatureMoments.estimate(X, missing).covariance
+    whole = FeatureMoments.estimate(X, np.zeros_like(missing)).covariance
+    np.testing.assert_allclose(whole, np.cov(X.T, bias=True), rtol=1e-6, atol=1e-6)
+    monkeypatch.setattr(of_moments, "_PSEUDO_ROWS", 0.0)
+    likeliest = FeatureMoments.estimate(X, missing).covariance
+    np.testing.assert_array_equal(np.sign(some), np.sign(likeliest))
+    correlation, most = (C / np.sqrt(np.outer(np.diag(C), np.diag(C))) for C in (some, likeliest))
+    assert (np.abs(correlation) < np.abs(most))[~np.eye(4, dtype=bool)].all()
+
+
+def test_no_change_of_the_moments_is_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pseudo-rows the gradient of the likelihood of what is present, by central differences, is 0."""
+    monkeypatch.setattr(of_moments, "_PSEUDO_ROWS", 0.0)
     X, missing = galaxies(120), holes(120)
     moments = FeatureMoments.estimate(X, missing)
     assert moments.converged
