@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from flows.errors import UsageError
+from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
 from tests.flows.children import python
@@ -162,3 +163,8 @@ def test_the_command_line_runs_flows(work: Path, prefect_server: str) -> None:
     done = python("-m", "flows", *command, cwd=work, env=os.environ | {"PREFECT_API_URL": prefect_server})
     assert json.loads(done.stdout)["status"] == "done", done.stderr
     assert (work / "out/survey.fits").exists()
+
+
+def test_keys_of_artifacts() -> None:
+    assert artifact_key("Five_class.v2-Report") == "five-class-v2-report"
+    assert artifact_key("…") == "blr"
