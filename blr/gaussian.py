@@ -203,7 +203,8 @@ class GaussianPrior:
             raise ValueError(f"prior precision must be positive and finite, got {precision}; start with 1")
         if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
-                f"intercept is column {intercept} of a prior of {n_functions} weights; give None"
+                f"intercept is column {intercept} of a prior of {n_functions} weights; give a "
+                "column from 0, or None for no intercept"
             )
         variance = np.full(n_functions, 1.0 / precision)
         if intercept is not None:

@@ -23,6 +23,7 @@ inner points.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -372,16 +373,18 @@ class NodeMixture:
         Patterns are many and have few rows each: those that miss as many features are predicted together.
         """
         waiting: dict[tuple[int, int], list[Nodes]] = {}
+        held = Counter[tuple[int, int]]()
 
         def together(kind: tuple[int, int]) -> tuple[NDArray[np.intp], Prediction]:
             rows, nodes, _, _ = zip(*waiting.pop(kind), strict=True)
+            del held[kind]
             return np.concatenate(rows), self(np.concatenate(nodes, axis=1), kind[0])
 
         for part in parts:
             _, nodes, _, dimension = part
-            group = waiting.setdefault(kind := (dimension, len(nodes)), [])
-            group.append(part)
-            if sum(x.shape[0] * x.shape[1] for _, x, _, _ in group) >= most:
+            waiting.setdefault(kind := (dimension, len(nodes)), []).append(part)
+            held[kind] += nodes.shape[0] * nodes.shape[1]
+            if held[kind] >= most:
                 yield together(kind)
         for kind in list(waiting):
             yield together(kind)

@@ -150,7 +150,7 @@ class Forest(Basis):
 
     @property
     def constant_beyond(self) -> bool:
-        """Whether the logits are the only functions: no threshold lies beyond the range."""
+        """Whether the logits are the only functions: no threshold lies beyond the range of the forest's rows."""
         return not self.linear
 
     def training_design(self, X: ArrayLike) -> Matrix:

@@ -371,8 +371,10 @@ class Standardisation:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Standardisation:
         """Return the map of `to_dict`."""
-        soft = "softening_centre" in stored and (stored["softening_centre"], stored["softening_width"])
-        return cls(stored["mean"], stored["scale"], soft or None)
+        soft = None
+        if "softening_centre" in stored:
+            soft = stored["softening_centre"], stored["softening_width"]
+        return cls(stored["mean"], stored["scale"], soft)
 
     def __call__(self, X: Matrix) -> Matrix:
         """Return the standardised features, shape (N, F), of X, shape (N, F)."""

@@ -484,7 +484,8 @@ def excess_spread(moments: FeatureMoments, X: Matrix, missing: Mask, weight: Vec
 
 SlopeMoments = Callable[[Matrix, Vector], NDArray[np.float64]]
 """What gives the slopes' second moments (K, F, K, F) over points X (P, F) of some weights (P,)."""
-# Points at which slopes are taken, spread over the features' distribution; of many features there are more, at most.
+# Points at which slopes are taken, spread over the features' distribution, and the most of them: many features ask for
+# more nodes than these.
 _POINTS, _MOST_POINTS = 64, 128
 # The largest sum of the logit's sds along the axes, and how many nodes serve up to it: one axis, two, and more.
 _ALONG_ONE = (0.3, 6), (1.0, 8), (1.5, 12), (2.25, 16), (3.5, 24), (np.inf, 32)

@@ -70,7 +70,7 @@ def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column
 
 
 def column(field: pa.Field, told: Mapping[str, Any]) -> Column:
-    """Return a column by what is told of it, else by its metadata; dictionaries have the type of their values."""
+    """Return a column by the words in `told`, else by its metadata; dictionaries have the type of their values."""
     words = {
         k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
         for k, v in (field.metadata or {}).items()

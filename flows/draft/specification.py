@@ -147,7 +147,7 @@ def starting_specification(
         why = [f"'{brief(name)}': {brief(reason)}" for name, reason in (left_out | notes).items()]
         shown = "; ".join(why[:MOST_TOLD]) + "; ..." * (len(why) > MOST_TOLD)
         raise TrainingError(
-            f"got no column of {catalog.path} that could be a feature ({shown or 'there is none beside the label'}), "
+            f"got no column of {catalog.path} that could be a feature ({shown or 'the label is its only column'}), "
             "expected numbers that carry information but do not give the class away; convert texts to numbers, write "
             "[features] of your own, or join these labels to the table with the measurements by table = { ... } under "
             "[label]"

@@ -397,6 +397,6 @@ def answer_lines(answers: Sequence[Answer]) -> list[str]:
     shown: list[str] = []
     for i, answer in enumerate(answers):
         shown.append(f"{answer.question} {answer.short}")
-        told = (f for j, f in kept if j == i)
-        shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for f in told]
+        own = (f for j, f in kept if j == i)
+        shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for f in own]
     return shown

@@ -281,7 +281,7 @@ class ObjectRows:
 class ObjectTable:
     """An annotated catalogue, with the column `identifier` that says which object a row is of.
 
-    `place` names the columns of positions and their unit; `remark` says why there are none.
+    `place` names the columns of positions and their unit; `remark` says why it has no positions.
     """
 
     def __init__(self, path: Path, manifest: Manifest, identifier: str | None) -> None:

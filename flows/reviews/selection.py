@@ -300,12 +300,12 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
         check_unanswered(folder, name)
     manifest, labelled = annotated_manifest(folder), read_labelled_names(folder)
     tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
-    chosen, outliers, n_rows, told = (
+    chosen, outliers, n_rows, more = (
         _chosen(tables, labelled, request)
         if request.budget is None
         else _budget_drawn(tables, labelled, request, space)
     )
-    remarks = [*(t.remark for t in tables if t.remark), *told]
+    remarks = [*(t.remark for t in tables if t.remark), *more]
     if request.budget is not None and len(chosen) < request.budget:
         n_all = sum(t.catalog.n_rows for t in tables)
         remarks.append(

@@ -607,7 +607,7 @@ class FolderStatus:
 def read_status(out: Path, manifest: Manifest | None = None) -> FolderStatus:
     """Return the state of the files in an output folder; an input is read only where its state differs.
 
-    The manifest is read where it is not given; UsageError where there is none.
+    Without a manifest, the folder's own is read; UsageError where the folder has no manifest.
     """
     manifest = manifest or annotated_manifest(out)
     bad = {q.name: q for q in manifest.quarantined}

@@ -620,8 +620,8 @@ def with_learned_photometry(
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
-    told = {n: b.model_copy(update={"unit": units.get(n, b.unit), **learned.get(n, {})}) for n, b in bands}
-    return specification.model_copy(update={"photometry": told})
+    complete = {n: b.model_copy(update={"unit": units.get(n, b.unit), **learned.get(n, {})}) for n, b in bands}
+    return specification.model_copy(update={"photometry": complete})
 
 
 def _flux_errors(
