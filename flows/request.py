@@ -155,7 +155,7 @@ class InitRequest:
     table: str | None = option(None, TABLE)
     columns: Path | None = option(
         None,
-        "TOML file with more names of columns; default: blr-columns.toml in the folder of --out.",
+        "TOML file with more names of columns; default: blr-columns.toml in the folder of --out, or here.",
         "FILE",
     )
 
@@ -188,11 +188,17 @@ class ClassifyRequest:
         parse=read_shares,
     )
     output_format: Literal["same", "parquet", "fits"] | None = option(
-        None, "Format of the copies, same for each input's; default: the specification's.", flag="--format"
+        None,
+        "Format of the copies, or the same as each input; default: the specification's.",
+        flag="--format",
     )
-    overwrite: bool = option(False, "Replace any other file that has a copy's name.")
+    overwrite: bool = option(
+        False, "Replace what another model or specification wrote, and other files of a copy's name."
+    )
     verify: bool = option(False, VERIFY)
-    limit: int | None = option(None, "A trial: score only so many rows a file, write nothing.", "N", least=1)
+    limit: int | None = option(
+        None, "A trial: score only so many rows of each catalogue, and write nothing.", "N", least=1
+    )
     threads: int | None = option(None, THREADS)
     engine: str | None = option(None, ENGINE)
 
@@ -214,7 +220,7 @@ class ReprocessRequest:
     threads: int | None = option(None, THREADS)
     engine: str | None = option(None, ENGINE)
     quiet_seconds: float = option(
-        5.0, "Seconds without a change after which a file is whole.", "S", least=0, flag="--settle"
+        5.0, "Seconds without a change after which a file counts as complete.", "S", least=0, flag="--settle"
     )
     patience: float = option(30.0, "Seconds to wait for files that are being written.", "S", least=0)
 
@@ -231,7 +237,7 @@ class ExplainRequest:
         None, "Model that gives the class; default: the one that annotated the catalogue.", "NAME[@VERSION]"
     )
     store: Path | None = option(None, STORE_OF_COPIES)
-    id_column: str | None = option(None, "Column with the names of the objects.", "COLUMN")
+    id_column: str | None = option(None, "Column with the objects' names; default: the likely one.", "COLUMN")
     specification: Path | None = option(None, specification_parameter(SETTINGS))
     table: str | None = option(None, TABLE)
     html: Path | None = option(None, "Write a page of HTML too.", "FILE", written=True)
@@ -244,7 +250,8 @@ class MapRequest:
     out: Annotated[Path, OUTPUT_FOLDER]
     class_name: Annotated[str, Parameter("Class to map.", "CLASS", flag="--class")]
     what: Literal["fraction", "contamination", "completeness"] = option(
-        "contamination", "The class among all; others among the selected; or the selected among the class."
+        "contamination",
+        "The class among all objects, other classes among the selected, or the selected among the class.",
     )
     labels: Path | None = option(
         None, "Objects whose class is known: a review list, or any catalogue.", "FILE"
@@ -303,7 +310,9 @@ class ReviewRequest:
     )
     outliers: int = option(20, "Objects in the list of outliers that --budget writes.", "N", least=0)
     per_class: bool = option(False, "Share the budget equally between the classes that the model gives.")
-    by: str | None = option(None, "Expression whose bins share the budget equally.", "EXPRESSION")
+    by: str | None = option(
+        None, "Expression whose bins share the budget equally, such as a magnitude.", "EXPRESSION"
+    )
     bins: int = option(3, BINS)
     edges: list[float] | None = option(None, EDGES)
     top: int | None = option(
@@ -341,7 +350,9 @@ class AuditDrawRequest:
 
     out: Annotated[Path, OUTPUT_FOLDER]
     n: int = option(200, "Objects to draw.", "N", least=10)
-    by: str | None = option(None, "Expression whose bins are judged one by one.", "EXPRESSION")
+    by: str | None = option(
+        None, "Expression whose bins are judged one by one, such as a magnitude.", "EXPRESSION"
+    )
     bins: int = option(3, BINS)
     edges: list[float] | None = option(None, EDGES)
     threshold: list[tuple[str, float]] | None = option(None, THRESHOLD)
@@ -379,10 +390,12 @@ class PromoteRequest:
     ]
     store: Path = option(Path("models"), STORE)
     how: Literal["ask", "better", "now"] = option(
-        "ask", "Ask a person on the page of this run; promote by rule, if it is better; or now.", flag=None
+        "ask",
+        "Ask a person on the page of this run; promote by rule, if it is better; or promote now.",
+        flag=None,
     )
     margin: float = option(
-        MARGIN, "Nats an object by which the rule expects it to be better.", "NATS", least=0
+        MARGIN, "Nats an object by which the rule wants the model to be better.", "NATS", least=0
     )
     why: str | None = option(None, "Reason, for the champion's log.", "TEXT")
     by: str | None = option(None, "Who decides, for the log; default: the user.", "PERSON")
