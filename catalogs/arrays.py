@@ -98,7 +98,9 @@ def scalars(column: pa.Array, name: str) -> Array:
         return np.ma.MaskedArray(data, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pt.is_primitive(datatype):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    raise ExpressionError(f"the column '{name}' holds {datatype}; expected numbers, text or vectors")
+    raise ExpressionError(
+        f"the column '{name}' holds {datatype}; expected numbers, text or vectors; name another"
+    )
 
 
 def with_missing(values: Array, gone: Array) -> Array:

@@ -349,7 +349,9 @@ def read_column_names(path: Path) -> ColumnNames:
             "correct the path"
         ) from error
     if len(content) > LARGEST_FILE:
-        raise ColumnNamesError(f"{path}: got more than {LARGEST_FILE:,} bytes, expected a file of names")
+        raise ColumnNamesError(
+            f"{path}: got more than {LARGEST_FILE:,} bytes, expected a short file of names"
+        )
     try:
         tree = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -374,7 +376,7 @@ def _merged(first: Any, second: Any) -> Any:
     if isinstance(first, Table):
         keys = type(first).model_fields
         return type(first).model_construct(
-            **{k: _merged(*(getattr(t, k) for t in (first, second))) for k in keys}
+            **{k: _merged(getattr(first, k), getattr(second, k)) for k in keys}
         )
     if isinstance(first, dict):
         return first | {key: value for key, value in second.items() if key not in first}

@@ -82,7 +82,9 @@ def require_columns(where: object, wanted: Iterable[str], known: Collection[str]
 def require_alone(where: object, table: str | int | None) -> None:
     """Raise FormatError where one of several tables is asked for in a file that holds one."""
     if table is not None:
-        raise FormatError(f"got table={table!r} for {where}, but such a file holds one table; leave it out")
+        raise FormatError(
+            f"got table={table!r} for {where}, but Parquet and text files hold one table; leave it out"
+        )
 
 
 def require_once(where: object, names: Iterable[str], wanted: Container[str] | None = None) -> None:

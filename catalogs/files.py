@@ -200,17 +200,24 @@ def _locked(parent: Path, *, folder: bool = False) -> tuple[Path, int]:
                 path.mkdir()
             flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
             descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                kept = os.path.samestat(os.fstat(descriptor), path.stat())
-            except (BlockingIOError, FileNotFoundError):
-                kept = False
-            except OSError:
-                kept = True  # some network file systems have no locks: there `sweep` removes nothing
-            if kept:
+            if _is_kept(path, descriptor):
                 return path, descriptor
             os.close(descriptor)
         parent.stat()
+
+
+def _is_kept(path: Path, descriptor: int) -> bool:
+    """Lock a temporary; say whether no `sweep` was there first."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # some network file systems have no locks: there `sweep` removes nothing
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _removed(path: Path) -> bool:

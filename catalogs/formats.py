@@ -174,7 +174,8 @@ def open_several(
         whole = next((f for f in FORMATS.values() if f.folders and f.sniff(path, b"")), None)
         if whole is FORMATS["parquet"]:  # other tables would be left out in silence
             other = [s for key in ("fits", "votable") for s in FORMATS[key].suffixes if s != ".xml"]
-            for stray in (p for p in files_below(path) if p.name.lower().endswith(tuple(other))):
+            stray = next((p for p in files_below(path) if p.name.lower().endswith(tuple(other))), None)
+            if stray is not None:
                 raise FormatError(
                     f"{path} holds Parquet files and {stray.relative_to(path)}, expected files of one format; name "
                     f"them one by one, or by a pattern such as '{path}/*.parquet'"

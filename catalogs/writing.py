@@ -109,8 +109,10 @@ def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) ->
 
 def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
     """Return about how many bytes a row of those columns takes."""
-    widths = ((c, isinstance(c, NewColumn) and c.width) for c in columns)
-    return sum(cell_bytes(c.datatype, width or UNSIZED_TEXT) for c, width in widths)
+    widths = (c.width if isinstance(c, NewColumn) else None for c in columns)
+    return sum(
+        cell_bytes(c.datatype, width or UNSIZED_TEXT) for c, width in zip(columns, widths, strict=True)
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -224,8 +226,8 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        fields = self.fields(rows, new), [*map(FitsField.of_new, new)]
-        layout = fits_writing.Layout(*fields, self.source.n_rows)
+        added = [*map(FitsField.of_new, new)]
+        layout = fits_writing.Layout(self.fields(rows, new), added, self.source.n_rows)
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))

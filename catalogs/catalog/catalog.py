@@ -621,7 +621,7 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
         return ()
     prefix, names = columns[0].name.removesuffix("class"), [c.name for c in columns]
     ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
-    # Safe already, and so these make the same columns again.
+    # The names in columns are safe for columns already, so that they make the same columns again.
     classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
     kinds: tuple[Literal["full", "standard"], ...] = ("full", "standard")
     for extent, sets in product(kinds, (True, False)):

@@ -317,7 +317,9 @@ def parse_tree(text: str) -> Node:
     if not isinstance(text, str):
         raise ExpressionError(f"got {text!r}; expected an expression such as 'bmag - jmag'; put it in quotes")
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"got {len(text)} characters; expected at most {MAX_LENGTH}; split them up")
+        raise ExpressionError(
+            f"got an expression of {len(text)} characters; expected at most {MAX_LENGTH}; split it"
+        )
     tokens = tuple(cut(text))
     if not tokens:
         raise ExpressionError("got an empty expression; expected one such as 'bmag - jmag'")
@@ -461,7 +463,9 @@ class Translator:
         before = self.text[: self.place(side)].rstrip()
         behind = self.text[self.lead + (side.end_col_offset or 0) :].lstrip()
         if not (before.endswith("(") and behind.startswith(")")):
-            raise self.refuse(side, "& or | beside a comparison", "put parentheses round each side")
+            raise self.refuse(
+                side, "& or | beside a comparison", "put parentheses round each side, or write and, or"
+            )
 
     def member(self, node: ast.Compare, depth: int) -> Node:
         """Translate `item in ['E', 'S0']`."""
@@ -501,7 +505,7 @@ class Translator:
         got: str = "text in arithmetic",
         remedy: str = COMPARE_TEXT,
     ) -> tuple[Node, ...]:
-        """Translate what is no text."""
+        """Translate operands; refuse texts."""
         parts = tuple(self.node(node, depth + 1) for node in nodes)
         for node, part in zip(nodes, parts, strict=True):
             if part.kind == "text":

@@ -314,13 +314,9 @@ def product(node: Node, factors: Sequence[Any]) -> Any:
         return first ** (sign * power.value)
     if None in factors:
         return None
-    return (
-        first**0.5
-        if node.value == "sqrt"
-        else first * factors[1]
-        if node.value == "*"
-        else first / factors[1]
-    )
+    if node.value == "sqrt":
+        return first**0.5
+    return first * factors[1] if node.value == "*" else first / factors[1]
 
 
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:

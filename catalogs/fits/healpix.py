@@ -101,7 +101,9 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
     others = [n for n in units_of if n != index]
     name = column or (others[0] if others else "")
     if name not in others:
-        raise ColumnNotFoundError(f"{path}: got '{name}', expected a column of it; {nearest(name, others)}")
+        raise ColumnNotFoundError(
+            f"{path}: got '{name}', expected a column of the map; {nearest(name, others)}"
+        )
     partition = FitsPartition(path, path.name, table.n_rows, table, seen)
     values = floats(_numbers(partition, name))
     values[~np.isfinite(values) | (values < 0.99 * UNSEEN)] = np.nan

@@ -237,8 +237,8 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
     """Return the HDU asked for, or the only one that it can be."""
     tables: dict[int, tuple[str, set[str]]] = {}
     for h in (h for h in hdus if h.is_bintable or h.kind == ASCII_TABLE):
-        names = {h.text(f"TTYPE{n}") or "" for n in range(1, 1 + min(MAX_FIELDS, h.integer("TFIELDS")))}
-        tables[h.index] = h.name or "", names
+        n_fields = min(MAX_FIELDS, h.integer("TFIELDS"))
+        tables[h.index] = h.name or "", {h.text(f"TTYPE{n}") or "" for n in range(1, 1 + n_fields)}
     if table is None:  # compressed images, and the headers of images, are tables too
         tables = {i: t for i, t in tables.items() if "ZIMAGE" not in hdus[i] and t[0] != IMAGE_HEADER}
     if not tables:
@@ -260,10 +260,6 @@ def _check_by_rows(path: Path, table: Table) -> None:
         )
 
 
-def _names(hdu: Hdu) -> set[str]:
-    return {hdu.text(f"TTYPE{n}") or "" for n in range(1, 1 + min(MAX_FIELDS, hdu.integer("TFIELDS")))}
-
-
 # FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the
 # text of TNULL, has no value: it becomes a null integer, NaN, or an empty text, and not zero as in Fortran.
 # Null integers are stored as the smallest of their type, which no measurement has.
@@ -277,7 +273,7 @@ BLOCK_ROWS = 1 << 14
 
 
 class _Field:
-    """A field of a row of so many characters: where its characters are, how it is `stored`, and what is no value."""
+    """A field of a row of so many characters: where they are, how it is `stored`, and as what where it has no value."""
 
     def __init__(self, header: Hdu, number: int, row_width: int) -> None:
         form, start = header.text(f"TFORM{number}") or "", header.integer(f"TBCOL{number}") - 1

@@ -148,7 +148,7 @@ def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 # provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
 
 COLUMN_CARD = re.compile(
-    rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
+    rb"(?=.{8}=)(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
     rb"|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TCROT|TCNAM|TINDX|TALEN|TXTYP)([1-9]\d*) *="
 )
 CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
@@ -198,7 +198,7 @@ def _staying(
     n_old, staying, stray = len(rewriting.table.columns), [], []
     for group in groups:
         number = _column_number(group)
-        if not number or number > max(n_old, n_new):
+        if not number or number > max(n_old, n_new) or rewriting.numbers.get(number) == number:
             staying.append(group)
         elif number > n_old:
             stray.append(group)

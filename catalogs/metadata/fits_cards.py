@@ -8,8 +8,7 @@ from typing import Any
 
 from catalogs.catalog.catalog import Catalog, is_provenance, levels, own_names
 
-# FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.  FITS Standard 4.0, section
-# 4.
+# FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY (FITS Standard 4.0, section 4).
 
 BLOCK = 2880
 CARD = 80

@@ -625,7 +625,8 @@ def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
     kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
     for i, packed in (numbered for group in groups for numbered in enumerate(group.list(COLUMNS))):
         chunk = decode(packed)[0]
-        column, blocks = chunk.get(METADATA), kept if i in staying else gone
+        column = chunk.get(METADATA)
+        blocks = kept if i in staying else gone
         if (pages := pages_extent(column))[1] > pages[0]:
             blocks.append(pages)
         for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM)):

@@ -512,7 +512,8 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
     require_alone(path, table)
     if path.is_file():
         return open_file(path)
-    for file in files_below(path) if path.is_dir() else ():
+    below = files_below(path) if path.is_dir() else ()
+    for file in below:
         if CODEC.search(file.name) and not begins_as_parquet(file):  # it would be left out in silence
             raise FormatError(
                 f"{file} is compressed as a whole, expected a Parquet file, which compresses its own pages; "

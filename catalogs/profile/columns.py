@@ -313,6 +313,11 @@ class Profile:
                     found.setdefault(value, set()).add(c.name)
         return found
 
+    @cached_property
+    def described(self) -> Mapping[str, Column]:
+        """The columns as the catalogue describes them."""
+        return {name: c.column for name, c in self.columns.items()}
+
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of the sample as float64, NaN where missing or not finite."""
         return as_numbers(self.sample[name])

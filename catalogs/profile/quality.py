@@ -442,10 +442,7 @@ MOST = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column.
-
-    Fields with a default need more than the rows: classes, features, or the file.
-    """
+    """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column."""
 
     n_rows: int
     missing: dict[str, float]
@@ -458,9 +455,9 @@ class Quality:
     outliers: dict[str, float]
     n_files: int
     absent: dict[str, int]
-    leaks: tuple[SuspectedLeak, ...] = ()
-    catalogue: str = ""  # name of the file or folder, without its path
-    commented_out: str = ""  # sentence on comment lines that may be rows, which were not read; "" for none
+    leaks: tuple[SuspectedLeak, ...]  # found by who knows the classes
+    catalogue: str  # name of the file or folder, without its path
+    commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
     # Other columns that the features use and that may tell how objects were chosen, each with why.
     suspects: Mapping[str, str] = field(default_factory=dict)
     repeated_rows: int = 0  # rows that hold the same as another one, in every column of one value a row
@@ -509,6 +506,8 @@ def quality(
         n_files=len(catalog.partitions),
         absent={c.name: c.absent for c in catalog.columns if c.absent},
         catalogue=catalog.path.name,
+        leaks=(),
+        commented_out="",
         repeated_rows=seen.repeated_rows,
     )
     return row_quality, seen

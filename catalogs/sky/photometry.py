@@ -124,7 +124,9 @@ def unit_factor(unit: str, other: str) -> float:
 def checked(softening: float) -> float:
     """Return the softening, which is positive."""
     if not softening > 0:
-        raise CatalogError(f"got the softening {softening}; expected a positive number, as 1.2e-10")
+        raise CatalogError(
+            f"got the softening {softening}; expected a positive number, as SDSS's 1.2e-10 in r"
+        )
     return softening
 
 

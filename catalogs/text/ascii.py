@@ -84,7 +84,9 @@ def _by_astropy(path: Path, layout: Layout, lines: list[str], missing: Sequence[
     if kind == "blanks":
         return _by_blanks(dialect, lines, fill)
     if kind == "sextractor" and not any(is_data(line.encode()) for line in lines):
-        raise FormatError(f"{path} holds no line of data; expected a line of column names, then rows")
+        raise FormatError(
+            f"{path} holds no line of data; expected a line of column names, then rows; fetch it again"
+        )
     if kind != "cds":
         return astropy_ascii.read(lines, format=kind, guess=False, fill_values=fill or [("", "0")])
     readme = None if any(map(DESCRIBED.match, lines)) else readme_of(path)

@@ -190,7 +190,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
             inside = (line for line in lines[at + 1 :] if line.startswith(("-", " ")))
             # Lines of the table's metadata that no annotation wrote.
             more = sum(not OWN_LINE.match(line) for line in inside)
-            more += at < len(lines) and lines[at].rstrip() != META
+            if at < len(lines) and lines[at].rstrip() != META:
+                more += 1
             texts = (ECSV_NULL, *missing)
             partition = TextPartition(
                 path, path.name, 0, ECSV, dialect, columns, missing=texts, comments=more

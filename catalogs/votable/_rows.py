@@ -225,8 +225,9 @@ def encoded_cells(field: Field, column: Array, stored: np.dtype[Any], *, in_arra
         letters = np.where(data, TRUE[0], FALSE[0])
         return np.where(mask, UNKNOWN[-1], letters) if in_array else letters
     if field.datatype == "bit":
-        packed = data.reshape(len(data), -1)
-        return np.packbits(packed, axis=1) if stored.shape else np.where(data, SET_BIT, 0)
+        return (
+            np.packbits(data.reshape(len(data), -1), axis=1) if stored.shape else np.where(data, SET_BIT, 0)
+        )
     alone = not in_array and data.dtype.kind != "c"  # astropy counts complex numbers among the arrays
     if alone or not mask.any():
         return data

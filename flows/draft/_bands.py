@@ -55,8 +55,9 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, Floats]) -> l
     for kind, group in may_be.items():
         words = kind.split("_")
         called_so = all(called.kind.fullmatch(w) or called.instrument.fullmatch(w) for w in words)
+        pairs = () if called_so or most_bands(group) < FEWEST_BANDS else pairwise(kinds(group)[0])
         # Numbers in several bands as alike as one object's magnitudes: sizes are alike too, but spread by factors.
-        alike = all(rise_together(rows[a], rows[b], FEWEST_ROWS, ALIKE) for a, b in pairwise(kinds(group)[0]))
+        alike = all(rise_together(rows[a], rows[b], FEWEST_ROWS, ALIKE) for a, b in pairs)
         one_scale = alike and not any(spans_decades(rows[name]) for name in group)
         if most_bands(group) >= FEWEST_BANDS and (called_so or one_scale):
             together.update(group)

@@ -199,7 +199,11 @@ ALIKE, CALLED_ALIKE = 0.5, 0.6
 
 @dataclass
 class Chosen:
-    """Features in order, each an expression with a remark, and the columns that are left out, each with a reason."""
+    """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
+
+    `suspects` are columns among the features.  `groups` are of classes that the features hardly tell apart, as `alike`
+    says.
+    """
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, Reason] = field(default_factory=dict)

@@ -285,7 +285,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
-    columns, called = {n: c.column for n, c in seen.columns.items()}, column_names()
+    columns, called = seen.described, column_names()
     whole = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
@@ -410,9 +410,10 @@ def _without_comparison(name: str, evidence: Evidence) -> Reason | None:
     """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
     if name in evidence.with_label:
         return ("rows without a label lack it, and they are to be classified", "measured with labels")
+    if name not in evidence.presence:
+        return None
     known, classes = np.isfinite(evidence.rows[name]), evidence.classes
-    compared = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
-    if compared > 1 or name not in evidence.presence:
+    if sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist())) > 1:
         return None
     return (f"no two classes to compare; {evidence.presence[name]}", "measured for one class")
 

@@ -115,8 +115,12 @@ def split_by(
     """Return a split by 'id', by columns, or by pixels of an order."""
     value = toml_text(by) if isinstance(by, str) else toml_texts(by)
     line = f"by = {value}" + (f"  # {remark}" if remark else "")
-    pixels = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
-    return (line, pixels)[: 1 if order is None else 2], identifier
+    if order is None:
+        return (line,), identifier
+    return (
+        line,
+        f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows",
+    ), identifier
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -130,11 +130,19 @@ class Model:
     ) -> ModelDescription:
         """Return what people ask of a model that lies in a folder, all but what predicts."""
         specification = self.specification
-        known = {field.name for field in fields(ModelDescription)} & vars(self).keys()
         of_class = specification.label.classes or {}
         spellings = () if specification.label.votes else tuple(of_class.get(c, (c,)) for c in self.classes)
         return ModelDescription(
-            **{name: getattr(self, name) for name in known},
+            name=self.name,
+            version=self.version,
+            classes=self.classes,
+            features=self.features,
+            candidates=self.candidates,
+            selected=self.selected,
+            trust=self.trust,
+            metrics=self.metrics,
+            training=self.training,
+            code_version=self.code_version,
             status=status,
             path=path,
             champion=champion,

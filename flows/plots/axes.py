@@ -324,7 +324,7 @@ class SvgAxes:
         ha: str = "left",
         fontsize: float = 12,
         color: str = INK,
-        **_: str,
+        va: str = "center",  # noqa: ARG002  Matplotlib's name: here it is always so
     ) -> None:
         """Write a text, whose middle is at the height `y`."""
 
@@ -335,7 +335,12 @@ class SvgAxes:
         self._marks.append(drawn)
 
     def imshow(
-        self, image: NDArray[np.uint8], *, extent: Sequence[float], interpolation: str = "auto", **_: str
+        self,
+        image: NDArray[np.uint8],
+        *,
+        extent: Sequence[float],
+        interpolation: str = "auto",
+        aspect: str = "auto",  # noqa: ARG002  Matplotlib's name: here it is always so
     ) -> None:
         """Draw an image of red, green, blue and opacity (h, w, 4), from 0 to 255, its first row on top."""
         left, right, bottom, top = extent

@@ -142,7 +142,7 @@ MOST_MARKS: Final = 4
 UNLIKE: Final = {
     "OUT_OF_DOMAIN": ("unlike the training set", "Look at them before using their classes."),
     "BEYOND_LABELS": ("beyond the range of the labelled objects", "Label some of them."),
-    "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", ""),
+    "UNCLASSIFIABLE": ("without a class, for want of features or of the selection", ""),
 }
 """What flags say of objects, and what to do."""
 
@@ -189,7 +189,7 @@ def strange_findings(found: Summary) -> Iterator[Finding]:
                 f"({name})",
                 level="care" if flag["share"] > MUCH_FLAGGED else "plain",
                 advice=advice,
-                short=f"objects {words.removesuffix(': no class')} ({flag['share']:.1%})",
+                short=f"objects {words.partition(',')[0]} ({flag['share']:.1%})",
             )
     yield from suspected_marks(found)
     odd = drifted(found.drift)

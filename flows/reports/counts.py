@@ -238,9 +238,8 @@ def classification_message(result: ClassificationResult) -> str:
 
 def _done(result: ReleaseResult) -> list[FileWork]:
     """Return what was done to the files that are neither quarantined nor deferred."""
-    return [
-        file for name, file in result.files.items() if name not in {*result.quarantined, *result.deferred}
-    ]
+    left_out = {*result.quarantined, *result.deferred}
+    return [file for name, file in result.files.items() if name not in left_out]
 
 
 def release_words(result: ReleaseResult) -> str:
@@ -285,13 +284,17 @@ def class_count_table(where: str, counts: Counts, before: Summary | None = None)
     for name, new in counts.classes.items():
         row = [name, f"{new['assigned']:,}", fixed(new["expected"], 1), fixed(new["error"], 1)]
         if before is not None:
-            old, known, moved, error = before.classes.get(name), False, None, 0.0
-            if old is not None:
-                moved = new["expected"] - old["expected"]
+            old = before.classes.get(name)
+            moved = None if old is None else new["expected"] - old["expected"]
+            in_errors = None
+            if old is not None and moved is not None and None not in (new["error"], old["error"]):
                 error = math.hypot(new["error"] or 0.0, old["error"] or 0.0)
-                known = error > 0 and None not in (new["error"], old["error"])
-            row += [fixed(old["expected"] if old else None, 1), fixed(moved, 1, "+")]
-            row.append(fixed(moved / error if known and moved is not None else None, 1, "+"))
+                in_errors = moved / error if error > 0 else None
+            row += [
+                fixed(None if old is None else old["expected"], 1),
+                fixed(moved, 1, "+"),
+                fixed(in_errors, 1, "+"),
+            ]
         rows.append(row)
     error_of = "with the error from each object's uncertainty and from the weights that all share"
     return ReportTable.of(

@@ -231,8 +231,8 @@ def training_remarks(training: TrainingDescription) -> Iterator[str]:
         yield f"Judged on fits to the training rows; the model that is kept has all {training.refitted:,} rows."
     if training.sampled is not None:
         yield (
-            f"Fits are of all rows. The model is judged on a sample of {training.sampled:,} rows, drawn by hash; "
-            "pictures, medians, centres of functions and limits of the domain are of it too."
+            f"Fits are of all rows. The model is judged on the held-out ones of a sample of {training.sampled:,} "
+            "rows, drawn by hash; pictures, medians, centres of functions and limits of the domain are of it too."
         )
     if training.mean_power is not None:
         more = "more" if training.mean_power > 1 else "less"
@@ -360,7 +360,8 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
         yield (
             "The labels that judge the model are as wrong as those that train it. Scores are therefore of the "
             f"probability of what was recorded (log loss {noise.log_loss:.4f} nats an object); probabilities of the "
-            f"true class have {noise.log_loss_of_true_classes:.4f} against the recorded labels."
+            f"true class have {noise.log_loss_of_true_classes:.4f} against the recorded labels, which says little "
+            "where labels are wrong."
         )
 
 

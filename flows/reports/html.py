@@ -59,7 +59,7 @@ def template(name: str) -> Any:
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
 MOST_ROWS: Final = 6
-"""Rows of a confusion matrix on the first screen; for one of more rows, so many pairs of classes stand there."""
+"""Rows of a confusion matrix on the first screen; a larger one gives way to a picture of so many pairs of classes."""
 MOST_GROWN: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
 TOP: Final = {"width": 4.2, "height": 1.75}

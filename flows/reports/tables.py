@@ -179,10 +179,9 @@ def candidate_table(model: ModelDescription) -> ReportTable:
         row += [fixed(c.effective_parameters, 1), fixed(c.log_loss, 4)]
         row += [_verdict(model, i), probability(c.share if mixture else c.weight)]
         rows.append(row)
-    ranked = CRITERIA.get(model.selected_by, "log evidence")
-    weight = (
-        "share in the model" if mixture else f"probability by the evidence; the first by {ranked} is marked"
-    )
+    ranked = CRITERIA.get(model.selected_by, "the largest")
+    marked = ranked if ranked == "the largest" else f"the first by {ranked}"
+    weight = "share in the model" if mixture else f"probability by the evidence; {marked} is marked"
     learnt = (
         "Trees are learnt from the labels: they have no evidence that compares, and left-out rows rank them. "
     )

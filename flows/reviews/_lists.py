@@ -109,8 +109,9 @@ def write_list(
     key = "id" if identifier in {*columns, "label"} else identifier
     labels = [*classes, *NO_CLASS[name]]
     # The key that chooses a label is its number or, where labels are digits, the digit itself.
-    keys = ["?" if label == "?" else label if label in DIGITS else "" for label in labels]
-    if not any(label in DIGITS for label in labels):
+    if any(label in DIGITS for label in labels):
+        keys = [label if label in {*DIGITS, "?"} else "" for label in labels]
+    else:
         keys = [str(number) if number <= 9 else "" for number in range(1, len(labels) + 1)]
     names = [key, *columns, MARK, "label"]
     asked = list_hash(title, [row["name"] for row in rows])

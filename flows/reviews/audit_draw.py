@@ -235,8 +235,11 @@ def read_answers(
     UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
     """
     times, folded = Counter(drawn), Counter(name.casefold() for name in classes)
-    known = {"other": OTHER} | {name.casefold(): k for k, name in enumerate(classes)}
-    known = {name: k for name, k in known.items() if folded[name] < 2} | {c: k for k, c in enumerate(classes)}
+    exact = {name: k for k, name in enumerate(classes)}
+    # In any case of letters an answer counts where it fits one class alone.
+    alike = {"other": OTHER} | {
+        name.casefold(): k for name, k in exact.items() if folded[name.casefold()] == 1
+    }
     places: dict[str, int] = {}
     for path in paths:
         texts = _texts(path, identifier, tuple(times), asked)
@@ -254,7 +257,7 @@ def read_answers(
                     "remove the others, even if they agree"
                 )
         for name, text in texts:
-            place = known.get(text, known.get(text.casefold()))
+            place = exact.get(text, alike.get(text.casefold()))
             if place is None and is_doubtful(text):
                 place = UNDECIDED
             if place is None:

@@ -354,6 +354,7 @@ def _first_of_each(names: Iterable[str], most: int) -> list[int]:
     """Return where the first `most` different names are: what was observed twice is looked at once."""
     first: dict[str, int] = {}
     for i, name in enumerate(names):
-        if len(first) < most:
-            first.setdefault(name, i)
+        if len(first) == most:
+            break
+        first.setdefault(name, i)
     return [*first.values()]

@@ -178,7 +178,7 @@ class CensusTable(SpecificationTable):
 
     @model_validator(mode="after")
     def _check(self) -> CensusTable:
-        if self.by is None and (self.edges is not None or self.bins != 4):
+        if self.by is None and {"edges", "bins"} & self.model_fields_set:
             raise ValueError(
                 "got bins or edges without by, expected the expression whose bins they are; add by"
             )
@@ -205,7 +205,10 @@ class Output(SpecificationTable):
         default="same", description="Format of the copies: each input's own, or another"
     )
     sets: float | None = Field(
-        default=None, ge=0.5, lt=1, description="Add the prediction set, which a class keeps in this share"
+        default=None,
+        ge=0.5,
+        lt=1,
+        description="Add the prediction set: this share of a class's objects have it",
     )
     set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
         default={}, description="Class = least probability in the set; default: learnt from labelled rows"
@@ -298,7 +301,7 @@ class Split(SpecificationTable):
         default="id", description="'id', 'healpix', a column or several; rows of equal values stay together"
     )
     held_out: float = Field(
-        default=0.2, ge=0, lt=0.9, description="Share of the rows that no fit sees; 0: all train"
+        default=0.2, ge=0, lt=0.9, description="Share of the rows that no fit sees until the model is judged"
     )
     refit: bool = Field(
         default=True, description="After the model was chosen and judged, fit it again to all rows"
@@ -505,7 +508,8 @@ class Specification(SpecificationTable):
             )
         if both := sorted({*purity} & {*completeness}):
             raise ValueError(
-                f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two"
+                f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two; "
+                "remove the other"
             )
         if label.votes is not None or label.noise is not None:
             what = "[label.votes]" if label.votes is not None else "label.noise"
@@ -550,7 +554,8 @@ class Specification(SpecificationTable):
                 raise ValueError(f"{key}: got '{name}' under [target.columns] too; remove one of the two")
             if stem != name and stem in bands and stem not in target.expressions:
                 raise ValueError(
-                    f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both; add {stem}"
+                    f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both; add {stem} "
+                    "under [target.expressions]"
                 )
 
     def target_marks(self) -> dict[str, Marks]:

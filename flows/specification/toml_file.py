@@ -87,7 +87,8 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")  # files from Windows may begin with a byte order mark
     except FileNotFoundError as error:
-        hint = nearest(file.name, [p.name for p in file.parent.glob("*.toml")])
+        names = [p.name for p in file.parent.glob("*.toml")]
+        hint = nearest(file.name, names) if names else "give the path of the file"
         raise SpecificationError(f"{file}: there is no such file, expected {EXPECTED}; {hint}") from error
     except UnicodeDecodeError as error:
         raise SpecificationError(

@@ -209,14 +209,14 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
     places = [known_place(catalog, table.ra, table.dec, table.position_unit) for catalog in catalogs]
     if None in places:
         places = [None for _ in catalogs]
-    # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
-    # [photometry] makes another one is not read a second time.
     featured = {name for expression in plain.features.values() for name in expression.names}
-    # One that features use goes before others, as in the catalogue's order.
+    # The catalogue's first magnitude; those that features use go before others.
     used = {name for text in specification.features.values() for name in parse(text).names}
     common = set[str].intersection(*(set(c.names) for c in catalogs))
     found = [c.name for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
     magnitude = sorted(found, key=lambda name: name not in used)[:1]
+    # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
+    # [photometry] makes another one is not read a second time.
     brightness = tuple(name for name in magnitude if name in featured or name not in plain.names)
     more = dict.fromkeys((places[0] or ())[:2], "catalog.ra and catalog.dec")
     more |= dict.fromkeys(set(brightness) - featured, "the report")
@@ -620,7 +620,9 @@ def with_learned_photometry(
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
-    complete = {n: b.model_copy(update={"unit": units.get(n, b.unit), **learned.get(n, {})}) for n, b in bands}
+    complete = {
+        n: b.model_copy(update={"unit": units.get(n, b.unit), **learned.get(n, {})}) for n, b in bands
+    }
     return specification.model_copy(update={"photometry": complete})
 
 

@@ -211,7 +211,7 @@ M_MMAP_THRESHOLD = -3
 
 @cache
 def return_freed_arrays() -> None:
-    """Have glibc give arrays of a megabyte or more back to the system when they are freed: 530 MB in place of 640."""
+    """Have glibc give freed arrays of a megabyte or more back to the system: a training takes 530 MB, else 640."""
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
@@ -318,10 +318,8 @@ class Collected:
             return
         new = [part]
         if self._place is None:
-            new, self._place = (
-                self.parts,
-                self.folder().absolute() / "rows",
-            )  # workers may be in another folder
+            new = self.parts
+            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
             self._place.mkdir()
         for one, name in product(new, ON_DISK):
             if name in one:

@@ -581,8 +581,9 @@ def _binned(
     place = np.clip(np.searchsorted(edges, x[known], side="right") - 1, 0, len(edges) - 2)
     t, a = truth[known], assigned[known]
     counts = np.zeros((3, len(edges) - 1, n_classes), dtype=np.int64)
-    for i, (classes, some) in enumerate(((t, 1), (a, 1), (t, t == a))):
-        np.add.at(counts[i], (place, classes), some)
+    for i, of in enumerate((t, a, t[t == a])):
+        cell = (place[t == a] if i == 2 else place) * n_classes + of
+        counts[i] = np.bincount(cell, minlength=counts[i].size).reshape(counts[i].shape)
     means = np.bincount(place, weights=x[known]) / np.maximum(np.bincount(place), 1)
     return means, counts
 

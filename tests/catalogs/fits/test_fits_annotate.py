@@ -193,6 +193,22 @@ def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tm
         assert "blr removed the stray card: TSCAL2" in str(hdus[1].header["HISTORY"])
 
 
+@pytest.mark.filterwarnings("ignore:The following header keyword is invalid")
+@pytest.mark.parametrize("card", [b"TUNIT1='mag'", b"TTYPE2 = 'x'"])
+def test_cards_with_the_value_in_the_wrong_place_stay_as_they_are(tmp_path: Path, card: bytes) -> None:
+    """No card of a column, by the standard: "=" is the ninth character there."""
+    path = tmp_path / "in.fits"
+    astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("row", "J", array=np.arange(N))]).writeto(path)
+    content, blank = path.read_bytes(), b" " * 80
+    end = content.index(b"END" + b" " * 77, 2880)
+    path.write_bytes(content[:end] + card.ljust(80) + content[end:].replace(blank, b"", 1))
+    columns = (NewColumn("a", pa.int32()), NewColumn("b", pa.int32()))
+    out = annotated(path, columns)
+    assert card.ljust(80) in out.read_bytes()
+    with astropy_fits.open(out) as hdus:
+        assert hdus[1].data["b"].tolist() == values_of(columns[1], N).tolist()
+
+
 def test_a_file_without_its_last_padding(tmp_path: Path) -> None:
     path = tmp_path / "in.fits"
     astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("row", "J", array=np.arange(N))]).writeto(path)

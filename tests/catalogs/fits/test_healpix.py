@@ -109,7 +109,7 @@ WHOLE = np.ones(12 * 16**2, dtype=np.float32)
         ({"ORDERING": "NUNIQ"}, FormatError, "a multi-order map"),
         ({"COORDSYS": None}, FormatError, "state the coordinates where .* as one of equatorial, galactic"),
         ({"PIXTYPE": None}, FormatError, "got no table with PIXTYPE"),
-        ({"INDXSCHM": "EXPLICIT"}, ColumnNotFoundError, "expected a column of it"),
+        ({"INDXSCHM": "EXPLICIT"}, ColumnNotFoundError, "expected a column of the map"),
     ],
 )
 def test_headers_that_say_too_little_or_something_else(
@@ -136,7 +136,7 @@ def test_stated_coordinates_serve_where_the_file_says_none(tmp_path: Path) -> No
 def test_columns_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE)
     assert read_healpix(path, column="DEPTH").column == "DEPTH"
-    with pytest.raises(ColumnNotFoundError, match="got 'DEPHT', expected a column of it"):
+    with pytest.raises(ColumnNotFoundError, match="got 'DEPHT', expected a column of the map"):
         read_healpix(path, column="DEPHT")
 
 

@@ -54,7 +54,9 @@ def quality_of(**found: object) -> Quality:
     unknown = ("repeated_identifiers", "repeated_positions", "positions_without", "positions_out_of_range")
     nothing = {"missing": {}, "outliers": {}, "absent": {}}
     nothing |= dict.fromkeys(("constant", "duplicate_columns"), ()) | dict.fromkeys(unknown)
-    return Quality(**nothing | {"n_rows": 9, "n_files": 1, "catalogue": "a"} | found)
+    return Quality(
+        **nothing | {"n_rows": 9, "n_files": 1, "catalogue": "a", "leaks": (), "commented_out": ""} | found
+    )
 
 
 def with_suspects(**suspects: str) -> TrainReport:
