@@ -238,7 +238,12 @@ class ExplainRequest:
     )
     store: Path | None = option(None, STORE_OF_COPIES)
     id_column: str | None = option(None, "Column with the objects' names; default: the likely one.", "COLUMN")
-    specification: Path | None = option(None, specification_parameter(SETTINGS))
+    specification: Path | None = option(
+        None,
+        specification_parameter(
+            "Specification whose target and flags replace those that the model was trained with."
+        ),
+    )
     table: str | None = option(None, TABLE)
     html: Path | None = option(None, "Write a page of HTML too.", "FILE", written=True)
 
@@ -288,7 +293,10 @@ class CensusRequest:
         None, "Assumption that the counts rest on; default: the specification's, or else a test chooses."
     )
     specification: "Specification | Path | None" = option(
-        None, specification_parameter("Specification whose [census], purity and completeness are asked for.")
+        None,
+        specification_parameter(
+            "Specification whose [census], purity and completeness are asked for; default: as before."
+        ),
     )
     by: str | None = option(
         None, "Expression whose bins are counted one by one; default: the specification's.", "EXPRESSION"
@@ -368,7 +376,9 @@ class AuditEstimateRequest:
     out: Annotated[Path, OUTPUT_FOLDER]
     answers: Annotated[
         list[Path],
-        Parameter("Lists that were filled in, with the column `label`.", "ANSWERS", positional=True),
+        Parameter(
+            "Lists that were filled in: the identifier and the column `label`.", "ANSWERS", positional=True
+        ),
     ]
     threshold: list[tuple[str, float]] | None = option(None, THRESHOLD)
     sets: float | None = option(
@@ -400,7 +410,7 @@ class PromoteRequest:
     why: str | None = option(None, "Reason, for the champion's log.", "TEXT")
     by: str | None = option(None, "Who decides, for the log; default: the user.", "PERSON")
     release: Path | None = option(
-        None, "Folder of the last release, to compare with; default: the specification's.", "DIR"
+        None, "Folder of the last release, to compare with; default: the specification's, if there.", "DIR"
     )
     timeout: int = option(A_DAY, TIMEOUT)
 

@@ -85,11 +85,12 @@ def chosen_shift(
 
 def _why_no_shares(model: Model, prior: Asked, *, weighted: bool) -> str:
     """Return why other class shares cannot be used with a model; '' where they can."""
-    label = model.specification.label
+    label, remedy = model.specification.label, "leave class_prior out"
     if label.noise is not None:
-        why = "whose labels may be wrong, expected a model with correct labels, as these do not tell the true shares"
+        why = "whose labels may be wrong, expected a model with correct labels, as wrong ones do not tell the shares"
     elif weighted:
         why = "whose training rows were weighted by density ratio, expected one of the two, as both correct one shift"
+        remedy = "leave class_prior out, or train without weights"
     elif isinstance(prior, Mapping) and set(prior) != set(model.classes):
         known = ", ".join(model.classes)
         return f"of {', '.join(prior)}, expected one share for each class of {model.label}: {known}; correct the names"
@@ -97,9 +98,10 @@ def _why_no_shares(model: Model, prior: Asked, *, weighted: bool) -> str:
         why = "which was trained on votes, expected a model with one label for each object, as votes depend on shares"
     elif links := {m.posterior.link for m in model.classifier.members} - {"logistic"}:
         why = f"whose link is {', '.join(links)}, expected the logistic link, since shares are applied to logits"
+        remedy = 'train with likelihood = "logistic"'
     else:
         return ""
-    return f"for {model.label}, {why}; leave class_prior out, or train it again"
+    return f"for {model.label}, {why}; {remedy}"
 
 
 def shift_record(model: Model, specification: Specification) -> ShiftRecord:
@@ -290,12 +292,12 @@ def selection_entries(selections: Selections) -> Mapping[str, str]:
     for key, (column, of) in selections.items():
         draws = of.purity if column.stated.startswith("purity") else of.completeness
         low, high = of.interval(draws)
-        least = repr(column.threshold)
         if column.threshold is None:
             bins = Bins.between(column.by, column.edges).names
-            least = "its bin's, " + "; ".join(
-                f"{b}: {column.thresholds.get(b, 'none selected')}" for b in bins
-            )
+            of_bins = (f"{b}: {column.thresholds.get(b, 'none selected')}" for b in bins)
+            least = f"its bin's, {'; '.join(of_bins)}"
+        else:
+            least = repr(column.threshold)
         entries[f"threshold_{key}"] = (
             f"p of {column.class_name} >= {least}, for {column.stated}; expected {draws.mean():.4f} "
             f"({low:.4f} to {high:.4f}, 95 %)"

@@ -135,9 +135,8 @@ def find_jobs(
 ) -> Iterator[Job]:
     """Yield the jobs of files, without files that are gone since they were opened."""
     states: dict[Path, FileState] = {}
-    uncertain: dict[
-        str, Path
-    ] = {}  # inputs in another state than the recorded one: only the content says more
+    # Inputs in another state than the recorded one: only the content says more.
+    uncertain: dict[str, Path] = {}
     for _, file, _, name in files:
         outputs = (before.find(name) if before else None, work.staging.recorded(name))
         known = [output.input for output in outputs if output is not None]
@@ -147,7 +146,8 @@ def find_jobs(
     answers = dict(engine.map(_hash, uncertain)) if uncertain else {}
     for place, path in uncertain.items():
         said = answers[place]  # by a worker, which may not reach the file
-        if found := (isinstance(said, str) and said) or _hash(place):
+        found = said if isinstance(said, str) else ""
+        if found := found or _hash(place):
             states[path] = replace(states[path], sha256=found)
         else:
             del states[path]
@@ -252,7 +252,8 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
     except StorageError as error:
         if mode == "slim":
             raise
-        raise StorageError(f'{error}; or ask for slim copies: mode = "slim" under [output]') from error
+        slim = 'mode = "slim" under [output] writes identifier, position and new columns only'
+        raise StorageError(f"{error}; or ask for slim copies: {slim}") from error
 
 
 # The plan of all files.
@@ -358,7 +359,8 @@ def make_plan(
     known: dict[Path, Problem] = {}
     if before and same and not verify:  # what could not be annotated the last time, and has not changed since
         bad = {q.input_path: q for q in before.quarantined if q.input is not None}
-        listed = ((f, bad.get(os.path.relpath(f.path, out))) for c in catalogues for f in c.files if bad)
+        listed_files = (f for c in catalogues for f in c.files) if bad else ()
+        listed = ((f, bad.get(os.path.relpath(f.path, out))) for f in listed_files)
         known = {file.path: q for file, q in listed if q and file.seen.is_like(q.input)}
     units: set[UnitRemark] = set()
 

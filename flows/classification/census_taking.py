@@ -385,11 +385,12 @@ def _selections(
     ]
     for key, column in selected.items():
         if column.class_name == name:
-            own, ours = (row_thresholds(column, model.features, rows.X) for rows in (target, labelled))
-            rules.append((own, ours, column.threshold, column.stated, key))
-    for here, there, threshold, stated, key in rules:
-        if n := n_selected(target, k, here):
-            found = selection(parts, p >= there, k, n_selected=n, n_objects=n_objects, n_seen=n_seen)
+            own = row_thresholds(column, model.features, target.X)
+            of_labels = row_thresholds(column, model.features, labelled.X)
+            rules.append((own, of_labels, column.threshold, column.stated, key))
+    for of_target, of_labelled, threshold, stated, key in rules:
+        if n := n_selected(target, k, of_target):
+            found = selection(parts, p >= of_labelled, k, n_selected=n, n_objects=n_objects, n_seen=n_seen)
             yield said_selection(found, threshold, stated, key)
     for what, wanted in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in wanted and (best := threshold_for(parts, target, k, (what, wanted[name]))) is not None:

@@ -242,10 +242,8 @@ class Scorer:
         classifier = with_shares(model, specification)
         classifier = replace(classifier, low_confidence=flags.low_confidence, close_call=flags.close_call)
         reader, selections = target_reader(specification, model.features), selections_of(model, specification)
-        with_sets, selected = (
-            output.sets is not None,
-            [column.class_name for column, _ in selections.values()],
-        )
+        with_sets = output.sets is not None
+        selected = [column.class_name for column, _ in selections.values()]
         try:
             columns = standard_columns(
                 model.classes, output.prefix, columns=output.columns, sets=with_sets, selected=selected

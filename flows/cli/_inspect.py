@@ -99,9 +99,8 @@ def _show_position(place: PositionSummary | None) -> None:
         say("No columns of positions were recognised")
         return
     unit = place.unit or "an unreadable unit"
-    say(
-        f"Position: {', '.join(place.columns) if place.ra is None else f'{place.ra}, {place.dec}, in {unit}'}"
-    )
+    where = ", ".join(place.columns) if place.ra is None else f"{place.ra}, {place.dec}, in {unit}"
+    say(f"Position: {where}")
     for remark in place.remarks:
         say(f"  {remark}")
 

@@ -295,7 +295,8 @@ class DaskEngine:
         """What a log says of the engine: scheduler, workers, and the page that shows them."""
         client = self._client
         threads = client.nthreads()
-        workers = f"{len(threads):,} workers, {sum(threads.values()):,} threads"
+        many = f"{len(threads):,} workers, {sum(threads.values()):,} threads"
+        workers = many if threads else "no worker yet"
         return f"Dask's scheduler {client.scheduler.address}: {workers}; its page: {client.dashboard_link}"
 
     def _results_of(self, futures: Sequence[Future]) -> list[Any]:

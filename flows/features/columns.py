@@ -238,7 +238,8 @@ class DerivedColumns:
             return None
         blank = next((state for state, some in marks.items() if BLANK in some), State.NOT_OBSERVED)
         unseen = as_sentinels(not_observed)
-        undetected, masked = (as_sentinels(m for m in some if m != BLANK) for some in marks.values())
+        numbers = {state: as_sentinels(m for m in some if m != BLANK) for state, some in marks.items()}
+        undetected, masked = numbers[State.NOT_DETECTED], numbers[State.MASKED]
         return states(values, not_observed=unseen, not_detected=undetected, masked=masked, otherwise=blank)
 
     def indicator(self, name: str, values: Array, state: State) -> Mask:

@@ -201,8 +201,9 @@ def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     else:
         with fetched_sources([source]) as here:
             paths = [place.path for place in here]
-            one, *others = catalogs = [choice.open(path) for path in paths]
-            yield joined(Path(os.path.commonpath(paths)), paths, catalogs) if others else one
+            catalogs = [choice.open(path) for path in paths]
+            several = len(catalogs) > 1
+            yield joined(Path(os.path.commonpath(paths)), paths, catalogs) if several else catalogs[0]
 
 
 def _asked(source: Source) -> Source:

@@ -373,9 +373,8 @@ def still_written(files: Sequence[Path], *, quiet: float, patience: float) -> di
     while True:
         for file in writing:
             old = looks.pop(file, (0, 0, 0.0))
-            with suppress(
-                OSError
-            ):  # a link in a circle, a folder that is closed: whoever opens the file says so
+            # A link in a circle, a folder that is closed: whoever opens the file says so.
+            with suppress(OSError):
                 seen = file.stat()
                 now = (seen.st_size, seen.st_mtime_ns)
                 looks[file] = old if old[:2] == now else (*now, time.monotonic())

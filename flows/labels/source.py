@@ -474,14 +474,15 @@ def check_names(specification: Specification, classes: Sequence[str]) -> None:
         return
     try:
         specification.check_sets(len(classes))
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
+    try:
         standard_columns(classes, output.prefix, columns=output.columns)
     except NameClashError as error:
         raise TrainingError(
             f"label.column: {error}; to join classes that differ only in upper and lower case, set "
             "case_sensitive = false under [label]"
         ) from error
-    except ValueError as error:
-        raise TrainingError(str(error)) from error
 
 
 def first_batches(

@@ -277,10 +277,7 @@ def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
             deployment["name"],
             parameters=dict(deployment.get("parameters") or {}),
             schedules=[
-                Schedule(
-                    **entry
-                    | ({"interval": timedelta(seconds=entry["interval"])} if "interval" in entry else {})
-                )
+                Schedule(**entry | {k: timedelta(seconds=entry[k]) for k in ("interval",) if k in entry})
                 for entry in deployment.get("schedules") or ()
             ],
             triggers=[

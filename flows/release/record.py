@@ -307,7 +307,7 @@ class Series:
         return signature
 
     def record(self, version: str, log: ReleaseLog, **more: Any) -> None:
-        """Write the record of a draft, after which it is whole."""
+        """Write the record of a draft."""
         about: dict[str, Any] = {
             "name": self.name,
             "version": version,

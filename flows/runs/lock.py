@@ -278,7 +278,8 @@ def _take_link(folder: Path, owner: Owner) -> Owner | None:
         if killed is not None and (killed.gone or _gives_no_sign(killed, lock)):
             aside = own.with_name(f"{own.name}-stale")
             lock.rename(aside)
-            if not (is_stale := Owner.read(aside) == killed):
+            is_stale = Owner.read(aside) == killed
+            if not is_stale:
                 os.link(aside, lock)  # another run has made its lock at the same moment: it is put back
             aside.unlink()
             if not is_stale:
