@@ -267,7 +267,9 @@ def test_refuses_what_is_no_prior(
 def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
     with pytest.raises(ValueError, match=r"precision must be positive and finite, got 0"):
         GaussianPrior.isotropic(3, 0)
-    with pytest.raises(ValueError, match=r"intercept is column 7 of a prior of 3 weights; give a column from 0"):
+    with pytest.raises(
+        ValueError, match=r"intercept is column 7 of a prior of 3 weights; give a column from 0"
+    ):
         GaussianPrior.isotropic(3, intercept=7)
     for wrong in (True, 0.5):
         with pytest.raises(ValueError, match=f"intercept is column {wrong}"):
