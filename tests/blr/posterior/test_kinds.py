@@ -111,7 +111,7 @@ def test_the_gamma_integral_is_stirlings(a: float) -> None:
     [
         ((lambda z: z @ z, lambda z: 2 * z, lambda _: 2 * np.eye(1)), "no maximum near"),
         ((lambda z: -z @ z, lambda z: -2 * z, lambda _: [-2.0]), r"Hessian \(1, 1\); got \(1,\) and \(1,\)"),
-        ((lambda _: np.nan, lambda z: -2 * z, lambda _: -2 * np.eye(1)), "the log density is nan"),
+        ((lambda _: np.nan, lambda z: -2 * z, lambda _: -2 * np.eye(1)), "at the start .* density is nan"),
         (
             (lambda z: -z @ z, lambda z: z / 0.0 * np.nan, lambda _: -2 * np.eye(1)),
             "a derivative is not finite",

@@ -190,7 +190,7 @@ def test_what_fpack_made(tmp_path: Path) -> None:
         ({"ZNAXIS2": -1}, DamagedFileError, "ZNAXIS2 is -1, expected a whole number"),
         ({"ZFORM1": "Z"}, DamagedFileError, "ZFORM1 is 'Z'"),
         ({"ZFORM1": "1PJ"}, DamagedFileError, "but its columns take"),
-        ({"ZCTYP2": "HCOMPRESS_1"}, FormatError, "'i' is compressed by 'HCOMPRESS_1', expected GZIP_1"),
+        ({"ZCTYP2": "HCOMPRESS_1"}, FormatError, "'i' is compressed by 'HCOMPRESS_1'.*funpack"),
         ({"ZCTYP2": "NOCOMPRESS"}, DamagedFileError, "a tile of 'i' cannot be decompressed to 600 bytes"),
         ({"ZCTYP1": "RICE_1"}, DamagedFileError, "a tile of 'row' cannot be decompressed|have the sum"),
         ({"ZDATASUM": "12345"}, DamagedFileError, "have the sum .* expected 12345 by ZDATASUM"),

@@ -229,7 +229,7 @@ def test_objects_of_several_kinds_are_refused_with_their_name(values: list[Any])
     cells = np.empty(3, object)
     cells[:] = values
     table = QTable({"row": [1, 2, 3], "odd": Column(cells)})
-    with pytest.raises(FormatError, match=r"'odd', of object, has no single type .* convert or remove"):
+    with pytest.raises(FormatError, match=r"'odd', of object, has no single type .* remove the column"):
         catalogs.open(table)
     new = catalogs.annotate_table(table, MARK, mark, read=["row"])
     assert new["odd"].tolist() == values, "what is not read may be anything"

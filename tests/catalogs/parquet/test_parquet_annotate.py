@@ -260,7 +260,7 @@ def test_another_table_among_the_files_is_refused(tmp_path: Path) -> None:
     refused(
         tmp_path / "in",
         tables,
-        r"1\.parquet and .*0\.parquet.*of their 4 and 2 columns, 1 have the same name",
+        r"1\.parquet and .*0\.parquet.*of their 4 and 2 columns, 1 have the same name, expected half",
     )
     tables[0] = pa.table({"ra": [1.0], "dec": [2.0]})
     assert parquet.open(write_all(tmp_path / "half", tables)).n_rows == 4

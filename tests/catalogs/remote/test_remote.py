@@ -111,5 +111,5 @@ def test_damage_and_changes_are_told(memory: str, tmp_path: Path) -> None:
 
 def test_hats_is_read_from_a_local_folder(memory: str) -> None:
     fsspec.filesystem("memory").pipe_file("/release/hats.properties", b"obs_collection = x\n")
-    with pytest.raises(FormatError, match="HATS catalogue, which can be read from a local folder only"):
+    with pytest.raises(FormatError, match="can be read from a local folder only; fetch it first"):
         catalogs.open(memory)

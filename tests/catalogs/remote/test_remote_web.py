@@ -82,7 +82,7 @@ def test_what_a_catalogue_is_called(web: Web) -> None:
     [
         ("404", CatalogError, r"there is no http.*small.parquet; correct the URL"),
         ("410", CatalogError, r"there is no http.*small.parquet; correct the URL"),
-        ("403", CatalogError, r"may not be read: the server answered 403; check the credentials"),
+        ("403", CatalogError, r"small.parquet may not be read: .* 403; check the credentials"),
         ("500", UnreachableError, r"small.parquet cannot be read: the server answered 500; try again later"),
         ("503", UnreachableError, r"small.parquet cannot be read: the server answered 503; try again later"),
         ("unknown", FormatError, r"does not state the size of .*small.parquet"),

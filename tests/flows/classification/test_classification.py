@@ -91,8 +91,12 @@ def test_manifest_and_summary(done: Path) -> None:
     assert summary["n_rows"] == 2 * of_one["n_rows"] == 800
 
 
-def test_a_lost_output_is_made_again(work: Path) -> None:
-    whole = run(work)
+def test_a_file_more_joins_the_others_and_a_lost_output_is_made_again(work: Path) -> None:
+    run(work, "survey.parquet")
+    made = (work / "out/survey.parquet").stat().st_mtime_ns
+    whole = run(work, "survey.fits")
+    assert (whole.status, whole.summary.n_rows) == ("done", 800)
+    assert (work / "out/survey.parquet").stat().st_mtime_ns == made
     before = lasting_contents(work / "out")
     (work / "out/survey.fits").unlink()
     assert run(work).files["survey.fits"]["to_do"]

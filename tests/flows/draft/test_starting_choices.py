@@ -417,7 +417,7 @@ def test_labels_make_classes_dropped_and_doubtful_ones(
 ) -> None:
     found = starting_classes(counts)
     assert ({*found.kept}, {*found.dropped}, {*found.doubtful}) == (kept, dropped, doubtful)
-    assert all(found.doubtful[text] == counts[text] for text in doubtful)
+    assert found.dropped | found.doubtful == {text: counts[text] for text in dropped | doubtful}
 
 
 def test_no_more_than_a_hundredth_of_the_labels_is_left_out_as_rare() -> None:
