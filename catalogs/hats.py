@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog, OldColumns, Whole, in_order, provenance_entries
-from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
+from catalogs.catalog.catalog import Annotation, Catalog, Whole, in_order, provenance_entries
+from catalogs.catalog.new_columns import OWN
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_below, open_bytes
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
@@ -125,13 +125,7 @@ READERS = 8
 
 
 def finish(
-    root: Path,
-    tables: Sequence[Table],
-    keys: frozenset[str],
-    folder: Path,
-    columns: Sequence[NewColumn],
-    provenance: Provenance,
-    old: OldColumns,
+    root: Path, tables: Sequence[Table], keys: frozenset[str], folder: Path, annotation: Annotation
 ) -> Sequence[str]:
     """Write all but the partitions of the tables below a root, which lie annotated in `folder` at their keys.
 
@@ -159,7 +153,7 @@ def finish(
         dataset = own / table.dataset.name
         dataset.mkdir(parents=True, exist_ok=True)
         annotated = [own / path.relative_to(table.root) for path in table.files]
-        write_schema(table.dataset, dataset / COMMON, annotated, columns, provenance, old)
+        write_schema(table.dataset, dataset / COMMON, annotated, annotation)
         if (table.dataset / MERGED).is_file():
             try:
                 merged = merged_footers(dataset / COMMON, annotated)
@@ -171,21 +165,14 @@ def finish(
                 with atomic_path(dataset / MERGED) as temporary:
                     merged.write_metadata_file(str(temporary))
         if (table.root / STATISTICS).is_file():
-            write_statistics(table.root / STATISTICS, own / STATISTICS, old)
-        write_properties(table.root, own, PROPERTIES, columns, provenance, old)
+            write_statistics(table.root / STATISTICS, own / STATISTICS, annotation)
+        write_properties(table.root, own, PROPERTIES, annotation)
     if (root / COLLECTION).is_file():
-        write_properties(root, target, (COLLECTION,), columns, provenance, old)
+        write_properties(root, target, (COLLECTION,), annotation)
     return left_out
 
 
-def write_schema(
-    source: Path,
-    out: Path,
-    files: Sequence[Path],
-    columns: Sequence[NewColumn],
-    provenance: Provenance,
-    old: OldColumns,
-) -> None:
+def write_schema(source: Path, out: Path, files: Sequence[Path], annotation: Annotation) -> None:
     """Write the schema of annotated files: the old folder's with the new columns, or else that of the first file."""
     described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
     metadata_file = next((path for path in described if path.is_file()), None)
@@ -193,26 +180,16 @@ def write_schema(
         with atomic_path(out) as temporary:
             pq.write_metadata(pq.read_schema(files[0]), temporary)
         return
-    before = open_file(metadata_file).columns
-    append_columns(
-        metadata_file,
-        out,
-        columns,
-        (),
-        old=before,
-        provenance=provenance,
-        kept=frozenset(c.name for c in before if old.stays(c.name)),
-        slim=old.only is not None,
-    )
+    append_columns(metadata_file, out, annotation, (), old=open_file(metadata_file).columns)
 
 
-def write_statistics(source: Path, out: Path, old: OldColumns) -> None:
+def write_statistics(source: Path, out: Path, annotation: Annotation) -> None:
     """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
     table = pq.read_table(source)
     kept = [
         name
         for name in table.column_names
-        if "::" not in name or old.stays(name.partition("::")[0].partition(".")[0])
+        if "::" not in name or annotation.stays(name.partition("::")[0].partition(".")[0])
     ]
     with atomic_path(out) as temporary:
         if kept == table.column_names:
@@ -221,14 +198,7 @@ def write_statistics(source: Path, out: Path, old: OldColumns) -> None:
             pq.write_table(table.select(kept), temporary)
 
 
-def write_properties(
-    source: Path,
-    target: Path,
-    names: Collection[str],
-    columns: Sequence[NewColumn],
-    provenance: Provenance,
-    old: OldColumns,
-) -> None:
+def write_properties(source: Path, target: Path, names: Collection[str], annotation: Annotation) -> None:
     """Write properties with the new size, the new columns among the default ones, and the provenance."""
     size = sum(p.stat().st_size for p in target.rglob("*") if p.is_file() and p.name not in names)
     for name in names:
@@ -237,12 +207,12 @@ def write_properties(
         properties = read_properties(source / name)
         before = {key: value for _, key, value in properties if key.startswith(OWN)}
         changed: dict[str, str | None] = dict.fromkeys(before)
-        changed |= provenance_entries(before, provenance, old.replaced)
+        changed |= provenance_entries(before, annotation.provenance, annotation.replaced)
         if value_of(properties, ESTIMATED_SIZE):
             changed[ESTIMATED_SIZE] = str(size // 1024)
         if default := words(value_of(properties, DEFAULT_COLUMNS)):
-            staying = [column for column in default if old.stays(column)]
-            changed[DEFAULT_COLUMNS] = " ".join([*staying, *(c.name for c in columns)])
+            staying = [column for column in default if annotation.stays(column)]
+            changed[DEFAULT_COLUMNS] = " ".join([*staying, *(c.name for c in annotation.columns)])
         atomic_write_text(target / name, updated(properties, changed))
 
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,13 +23,11 @@ from catalogs.catalog.catalog import (
     Compute,
     Mode,
     NewValues,
-    OldColumns,
     Partition,
     Progress,
     cell_bytes,
     checked,
     computed_batches,
-    copying,
     is_provenance,
     levels,
     old_columns,
@@ -82,13 +80,12 @@ def check_local(out: Path) -> None:
         )
 
 
-def check_places(
-    cat: Catalog, out: Path, files: Sequence[Copyable], finals: Sequence[Path], *, overwrite: bool
-) -> None:
+def check_places(cat: Catalog, out: Path, files: Mapping[str, Partition], *, overwrite: bool) -> None:
     """Raise where something has the place of a copy, unless it is one that may be replaced, and not the source."""
-    places = [(file.path, final, overwrite) for file, final in zip(files, finals, strict=True)]
+    places = [(file.path, out / key, overwrite) for key, file in files.items()]
     if cat.whole is not None and is_whole(cat):
-        places.append((cat.path, out / cat.whole.name, overwrite and any(final.exists() for final in finals)))
+        replaces = overwrite and any((out / key).exists() for key in files)
+        places.append((cat.path, out / cat.whole.name, replaces))
     for source, place, may_go in places:
         if place.exists() and source.exists() and place.samefile(source):
             raise CatalogError(f"{source} would be replaced by its own annotated copy; choose another folder")
@@ -99,11 +96,12 @@ def check_places(
             )
 
 
-def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> int:
-    """Return about how many bytes copies take: of slim ones, the columns' own width without compression."""
-    new = row_bytes(columns)
-    only = None if old.only is None else row_bytes([cat.column(name) for name in old.only])
-    kept = ((p.n_bytes if only is None else p.n_rows * only, p.n_rows) for p in cat.partitions)
+def needed_bytes(cat: Catalog, annotation: Annotation, form: str) -> int:
+    """Return about how many bytes copies take: of slim ones and FITS, the columns' own width without compression."""
+    new, old = row_bytes(annotation.columns), row_bytes([c for c in cat.columns if annotation.stays(c.name)])
+    # FITS is not compressed, so there the size of another source tells nothing.
+    by_width = annotation.slim or (form == "fits" and form != cat.format)
+    kept = ((p.n_rows * old if by_width else p.n_bytes, p.n_rows) for p in cat.partitions)
     return sum(old_bytes + n_rows * new + HEADROOM for old_bytes, n_rows in kept)
 
 
@@ -132,6 +130,8 @@ TARGETS = {"parquet": ".parquet", "fits": ".fits"}
 USUAL = {"ascii": "ecsv"}
 """Formats of which no copies are written, and what copies are written as."""
 SUFFIXES = {**TARGETS, "ecsv": ".ecsv"}
+SAME_FILES = ("hats", "parquet")
+"""A format and the one whose files its own are: copies are made as within a format, under the same keys."""
 SUFFIX = re.compile(
     r"(?:\.(?:fits?|fts|parquet|parq|pq|vot|votable|xml|ecsv|csv|tsv|txt|dat|tab|tbl|mrt|cat))?(?:\.gz|\.bz2)?$",
     re.IGNORECASE,
@@ -151,30 +151,18 @@ Tell = Callable[[str], object]
 """Takes a sentence on what a copy leaves behind."""
 
 
-def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Sequence[Copyable]:
-    """Return the files of which copies are made, in their own format or as `form`."""
+def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
+    """Return the partitions that have copies, by the copies' keys; without margins in another format."""
     form = form or USUAL.get(cat.format, cat.format)
     if form not in {cat.format, *TARGETS, USUAL.get(cat.format)}:
         raise CatalogError(
             f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected "
             f"{' or '.join(TARGETS)}, or no format, which keeps {cat.format}"
         )
-    if form != cat.format and cat.whole is not None:
-        tell(f"only the rows are written, as plain {form} files; margins, maps and properties are left out")
-    files = copied(cat, form)
-    if form == cat.format or (cat.format, form) == ("hats", "parquet"):
-        return [copying(p, cat, old) for p in files.values()]
-    return [Converting(key, p.path, p, cat, old, form, tell) for key, p in files.items()]
-
-
-def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
-    """Return the partitions that have copies, by the copies' keys; without margins in another format."""
-    form = form or USUAL.get(cat.format, cat.format)
     if form == cat.format:
         return {p.key: p for p in cat.partitions}
     counted = [p for p in cat.partitions if p.counted] or cat.partitions
-    same_files = (cat.format, form) == ("hats", "parquet")
-    return {p.key if same_files else converted_key(p.key, form): p for p in counted}
+    return {p.key if (cat.format, form) == SAME_FILES else converted_key(p.key, form): p for p in counted}
 
 
 def converted_key(key: str, form: str) -> str:
@@ -182,116 +170,93 @@ def converted_key(key: str, form: str) -> str:
     return SUFFIX.sub("", key) + SUFFIXES[form]
 
 
-@dataclass(frozen=True)
-class Converting:
-    """A partition of which copies are of another format, under another key."""
+def convert(
+    cat: Catalog, source: Partition, form: str, out: Path, annotation: Annotation, tell: Tell
+) -> None:
+    """Write the old columns that stay and the new ones to `out` in another format, streamed and atomic."""
+    old, read = [c for c in cat.columns if annotation.stays(c.name)], list(annotation.read)
+    rows = min(annotation.rows, max(1, BATCH_BYTES // max(1, sum(cell_bytes(c.datatype) for c in old))))
+    needed = list(dict.fromkeys([*(c.name for c in old), *read]))
 
-    key: str
-    path: Path
-    source: Partition
-    catalog: Catalog
-    old: OldColumns
-    form: str
-    tell: Tell
+    def compute(batch: pa.RecordBatch) -> NewValues:
+        return annotation.compute(batch.select(read))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The old columns that stay."""
-        return tuple(c for c in self.catalog.columns if self.old.stays(c.name))
+    whole = replace(annotation, read=needed, compute=compute, rows=rows)
+    more, left = source.beside_the_columns()
+    for sentence in left:
+        tell(sentence)
+    texts = {k: v for k, v in cat.metadata.items() if k != "hdu"} | dict(more)
+    if form == "parquet":
+        parquet_create.create(out, old, whole, computed_batches(source, whole), metadata=texts)
+    elif form == "ecsv":
+        dropped = [c.name for c in cat.columns if not annotation.stays(c.name)]
+        computed = computed_batches(source, whole)
+        text.create(out, old, whole, computed, header=texts.get(ASTROPY), dropped=dropped)
+    else:
+        convert_to_fits(source, old, texts, out, whole, tell)
 
-    def write_annotated(self, out: Path, annotation: Annotation) -> None:
-        """Write the old columns that stay and the new ones to `out`, streamed and atomic."""
-        new, read = annotation.columns, list(annotation.read)
-        width = max(1, sum(cell_bytes(c.datatype) for c in self.columns))
-        rows = min(annotation.rows, max(1, BATCH_BYTES // width))
-        needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
 
-        def compute(batch: pa.RecordBatch) -> NewValues:
-            return annotation.compute(batch.select(read))
+def convert_to_fits(
+    source: Partition,
+    old: Sequence[Column],
+    texts: Mapping[str, str],
+    out: Path,
+    annotation: Annotation,
+    tell: Tell,
+) -> None:
+    """Write a FITS table of old and new columns, with the texts that go with the old ones as cards."""
+    fields = fits_fields(source, old, annotation, tell)
+    layout = fits_writing.Layout(fields, [*map(FitsField.of_new, annotation.columns)], source.n_rows)
+    # Each text takes the space of the longest, which is known only after the pass over the rows.
+    rows = max(1, min(annotation.rows, BATCH_BYTES // layout.row.itemsize))
+    computed = computed_batches(source, replace(annotation, rows=rows))
+    remarks = fits_remarks(texts, [c.name for c in old], annotation.replaced, tell)
+    # The provenance of this and of earlier annotations, the latest last.
+    for level in reversed(levels(provenance_entries(texts, annotation.provenance, annotation.replaced))):
+        remarks += block_cards(level)
+    name = texts.get("extname") or SUFFIX.sub("", out.name)
+    fits_writing.create(out, layout, computed, name=name, remarks=remarks, summed=not source.verified()[1])
 
-        whole = replace(annotation, read=needed, compute=compute, rows=rows)
-        texts = self.beside()
-        everything = (out, self.columns, new, computed_batches(self.source, whole))
-        if self.form == "parquet":
-            parquet_create.create(
-                *everything, provenance=annotation.provenance, metadata=texts, dropped=self.old.replaced
-            )
-            return
-        if self.form == "ecsv":
-            text.create(
-                *everything,
-                provenance=annotation.provenance,
-                header=texts.get(ASTROPY),
-                dropped=[c.name for c in self.catalog.columns if not self.old.stays(c.name)],
-                slim=self.old.only is not None,
-            )
-            return
-        added = [*map(FitsField.of_new, new)]
-        layout = fits_writing.Layout(self.fields(rows, new), added, self.source.n_rows)
-        # Each text takes the space of the longest, which is known only after the pass over the rows.
-        rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
-        computed = computed_batches(self.source, replace(whole, rows=rows))
-        # The provenance of this and of earlier annotations, the latest last.
-        annotations = levels(provenance_entries(texts, annotation.provenance, self.old.replaced))
-        history = [card for level in reversed(annotations) for card in block_cards(level)]
-        remarks = [*self.remarks(texts), *history]
-        name = texts.get("extname") or SUFFIX.sub("", out.name)
-        summed = not self.source.verified()[1]
-        fits_writing.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
 
-    def beside(self) -> dict[str, str]:
-        """Return the texts that go with the columns; tell what is left behind."""
-        texts = {k: v for k, v in self.catalog.metadata.items() if k != "hdu"}
-        more, left = self.source.beside_the_columns()
-        for sentence in left:
-            self.tell(sentence)
-        return {**texts, **more}
-
-    def fields(self, rows: int, new: Sequence[NewColumn]) -> list[FitsField]:
-        """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
-        # Durations have the unit of their numbers.
-        stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in self.columns]
-        fields = [*map(FitsField.of, stated)]
-        for batch in self.source.batches([c.name for c in stated], rows):
-            for field in fields:
-                field.add(batch.column(field.name))
+def fits_fields(
+    source: Partition, old: Sequence[Column], annotation: Annotation, tell: Tell
+) -> list[FitsField]:
+    """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
+    # Durations have the unit of their numbers.
+    stated = [replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c for c in old]
+    fields = [*map(FitsField.of, stated)]
+    for batch in source.batches([c.name for c in stated], annotation.rows):
         for field in fields:
-            for what in field.losses():
-                self.tell(f"'{field.name}': {what}")
-        for field, name in zip(fields, self.fits_names(new), strict=True):
-            field.name = name
-            field.settle()
-        return fields
-
-    def fits_names(self, new: Sequence[NewColumn]) -> Sequence[str]:
-        """Return the old columns' names as FITS has them; tell which are others."""
-        old = [c.name for c in self.columns]
-        names = fits_names(old, [c.name for c in new])
-        for number, (before, name) in enumerate(zip(old, names, strict=True), 1):
-            if name != before:
-                which = f"'{before}'" if before.strip() else f"column {number}, which has no name,"
-                self.tell(f"{which} is called '{name}', since names in FITS are ASCII and not empty")
-        return names
-
-    def remarks(self, texts: Mapping[str, str]) -> list[bytes]:
-        """Return the source's metadata as cards: what has no keyword as COMMENT; tell which are too long for that."""
-        names = [c.name for c in self.columns]
-        cards = meta_cards(texts[ASTROPY], names, self.old.replaced, self.tell) if ASTROPY in texts else []
-        for sentence in parquet_create.pandas_left(texts):
-            self.tell(sentence)
-        own: dict[str, Any] = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k)}
-        own |= {k: v for k, v in parquet_create.pandas_attributes(texts).items() if not is_provenance(k)}
-        for key, said in own.items():
-            value = said if isinstance(said, str) else json.dumps(said)
-            if len(value) > LONGEST_REMARK:
-                self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
-            else:
-                cards += prose_cards("COMMENT", [f"{key} = {value}"])
-        return cards
+            field.add(batch.column(field.name))
+    for field in fields:
+        for what in field.losses():
+            tell(f"'{field.name}': {what}")
+    names = fits_names([c.name for c in old], [c.name for c in annotation.columns])
+    for number, (field, name) in enumerate(zip(fields, names, strict=True), 1):
+        if name != field.name:
+            which = f"'{field.name}'" if field.name.strip() else f"column {number}, which has no name,"
+            tell(f"{which} is called '{name}', since names in FITS are ASCII and not empty")
+        field.name = name
+        field.settle()
+    return fields
 
 
-Copyable = Partition | Converting
-"""A file of which an annotated copy can be made: its `path`, the copy's `key`, and how it is written."""
+def fits_remarks(
+    texts: Mapping[str, str], names: Sequence[str], replaced: Sequence[str], tell: Tell
+) -> list[bytes]:
+    """Return the source's metadata as cards: what has no keyword as COMMENT; tell which are too long for that."""
+    cards = meta_cards(texts[ASTROPY], names, replaced, tell) if ASTROPY in texts else []
+    for sentence in parquet_create.pandas_left(texts):
+        tell(sentence)
+    own: dict[str, Any] = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k)}
+    own |= {k: v for k, v in parquet_create.pandas_attributes(texts).items() if not is_provenance(k)}
+    for key, said in own.items():
+        value = said if isinstance(said, str) else json.dumps(said)
+        if len(value) > LONGEST_REMARK:
+            tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
+        else:
+            cards += prose_cards("COMMENT", [f"{key} = {value}"])
+    return cards
 
 
 class Written(tuple[Path, ...]):  # noqa: SLOT001 -- a tuple has no room for slots that hold anything
@@ -359,21 +324,10 @@ def annotate(
     """
     check_local(out)
     cat, wrong_sums = verified(cat, checksums)
-    old = old_columns(cat, columns, mode, keep)
+    replaced, only = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    # A table in memory has lost something when it was written down.
-    lost = (f"'{name}': {what}" for name, what in cat.changed.items() if old.stays(name))
-    warnings = dict.fromkeys((*wrong_sums, *lost, *cat.left_behind))
-    files = copies(cat, old, form, warnings.setdefault)
-    finals = [out / file.key for file in files]
-    if form not in {None, cat.format}:
-        cat = replace(cat, whole=None)
-    check_places(cat, out, files, finals, overwrite=overwrite)
-    # FITS is not compressed, so there the size of the source tells nothing.
-    staying = tuple(name for name in cat.names if old.stays(name))
-    check_free_space(out, needed_bytes(cat, columns, OldColumns(only=staying) if form == "fits" else old))
-    read, compute = with_user_bits(read, compute, old.replaced, columns)
+    read, compute = with_user_bits(read, compute, replaced, columns)
     usable_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     annotation = Annotation(
         columns,
@@ -383,15 +337,31 @@ def annotate(
         rows,
         threads or usable_cpus,
         progress,
+        replaced,
+        only,
     )
+    # A table in memory has lost something when it was written down.
+    lost = (f"'{name}': {what}" for name, what in cat.changed.items() if annotation.stays(name))
+    warnings = dict.fromkeys((*wrong_sums, *lost, *cat.left_behind))
+    files, form = copied(cat, form), form or USUAL.get(cat.format, cat.format)
+    same = form == cat.format or (cat.format, form) == SAME_FILES
+    if form != cat.format and cat.whole is not None:
+        warnings[
+            f"only the rows are written, as plain {form} files; margins, maps and properties are left out"
+        ] = None
+        cat = replace(cat, whole=None)
+    check_places(cat, out, files, overwrite=overwrite)
+    check_free_space(out, needed_bytes(cat, annotation, form))
     with destination(cat, out) as folder:
-        for file in files:
-            make_folder((folder / file.key).parent)
-            file.write_annotated(folder / file.key, annotation)
-        if is_whole(cat):
-            left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
-            warnings |= dict.fromkeys(left_out)
-    return Written(finals, warnings)
+        for key, file in files.items():
+            make_folder((folder / key).parent)
+            if same:
+                file.write_annotated(folder / key, annotation)
+            else:
+                convert(cat, file, form, folder / key, annotation, warnings.setdefault)
+        if cat.whole is not None and is_whole(cat):
+            warnings |= dict.fromkeys(cat.whole.finish(folder, annotation))
+    return Written((out / key for key in files), warnings)
 
 
 def finish(
@@ -411,4 +381,7 @@ def finish(
     if cat.whole is None:
         return ()
     recorded = (provenance or Provenance()).covering(columns)
-    return cat.whole.finish(folder, columns, recorded, old_columns(cat, columns, mode, keep))
+    replaced, only = old_columns(cat, columns, mode, keep)
+    # No rows are left to compute anything for.
+    annotation = Annotation(columns, lambda _: {}, (), recorded, replaced=replaced, only=only)
+    return cat.whole.finish(folder, annotation)

@@ -183,10 +183,11 @@ class ColumnMetadata:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What a copy gains: the new `columns`, made by `compute` of the columns `read`.
+    """What a copy gains: the new `columns`, made by `compute` of the columns `read`; and which old columns stay.
 
     `compute` gets `rows` rows at a time (fewer in the last batch), in as many `threads`; what is written depends on
-    neither.  `progress` hears of rows once they are on their way to the disk.
+    neither.  `progress` hears of rows once they are on their way to the disk.  Of the old columns all stay but the
+    `replaced`, or, in a slim copy, which keeps nothing else of the file, `only` some.
     """
 
     columns: Sequence[NewColumn]
@@ -196,14 +197,24 @@ class Annotation:
     rows: int = BATCH_ROWS
     threads: int = 1
     progress: Progress | None = None
+    replaced: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
+
+    @property
+    def slim(self) -> bool:
+        """Whether copies are slim."""
+        return self.only is not None
+
+    def stays(self, name: str) -> bool:
+        """Say whether an old column stays."""
+        return name not in self.replaced if self.only is None else name in self.only
 
 
 @dataclass(frozen=True)
 class Partition(ABC):
     """One file of a catalogue.  Its `key` is its path relative to the catalogue's root, and stays the same.
 
-    Rows that repeat others (a HATS margin) are not `counted`.  `kept` are the columns that an annotated copy keeps, all
-    where it is None; a `slim` copy keeps nothing else of the file.
+    Rows that repeat others (a HATS margin) are not `counted`.
 
     Examples
     --------
@@ -218,8 +229,6 @@ class Partition(ABC):
     n_rows: int
     _: KW_ONLY
     counted: bool = True
-    kept: frozenset[str] | None = None
-    slim: bool = False
 
     @abstractmethod
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -295,18 +304,6 @@ def chosen_table(
 
 
 @dataclass(frozen=True)
-class OldColumns:
-    """Which old columns copies have: all but the `replaced`, or, of a slim copy, `only` some."""
-
-    replaced: tuple[str, ...] = ()
-    only: tuple[str, ...] | None = None
-
-    def stays(self, name: str) -> bool:
-        """Say whether a column stays."""
-        return name not in self.replaced if self.only is None else name in self.only
-
-
-@dataclass(frozen=True)
 class Whole:
     """What a catalogue of several files has beyond these; it is the folder `name`, with which all keys begin.
 
@@ -317,7 +314,7 @@ class Whole:
     name: str
     keys: frozenset[str]
     needed: tuple[str, ...]
-    finish: Callable[[Path, Sequence[NewColumn], Provenance, OldColumns], Sequence[str]]
+    finish: Callable[[Path, Annotation], Sequence[str]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -529,10 +526,14 @@ def _same(one: str, other: str) -> bool:
 Mode = Literal["annotated", "slim"]
 
 
-def old_columns(cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]) -> OldColumns:
-    """Return which old columns copies have, all names checked."""
+def old_columns(
+    cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]
+) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """Return the old columns that are replaced, and those that alone stay in a slim copy, all names checked."""
+    replaced = replaced_columns(cat.names, cat.metadata, columns)
     if mode == "annotated":
-        return OldColumns(check_columns(cat, columns))
+        check_names([n for n in cat.names if n not in replaced], columns)
+        return replaced, None
     if not keep:
         raise CatalogError(
             "got a slim copy that keeps no old column, expected the identifier and the position, by which "
@@ -542,14 +543,7 @@ def old_columns(cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Se
     for name in only:
         cat.column(name)
     check_names(only, columns)
-    return OldColumns(replaced_columns(cat.names, cat.metadata, columns), only)
-
-
-def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
-    """Return the partition of which copies have the columns that stay; itself, if all do."""
-    if old.only is None and not old.replaced:
-        return partition
-    return replace(partition, kept=frozenset(filter(old.stays, cat.names)), slim=old.only is not None)
+    return replaced, frozenset(only)
 
 
 # Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.  A
@@ -563,13 +557,6 @@ USER_BITS = 0xFF << 16
 """Bits 16 to 23, which are the users'."""
 Level = dict[str, str]
 """The provenance of one annotation: key, without `blr.` and `previous.`, to value."""
-
-
-def check_columns(cat: Catalog, columns: Sequence[NewColumn]) -> tuple[str, ...]:
-    """Return the old columns that the new ones replace; NameClashError where any other has the name of a new one."""
-    replaced = replaced_columns(cat.names, cat.metadata, columns)
-    check_names([n for n in cat.names if n not in replaced], columns)
-    return replaced
 
 
 def replaced_columns(

@@ -59,19 +59,18 @@ from catalogs.metadata.fits_cards import (
 class Rewriting:
     """Puts old rows and new columns together.
 
-    `names` are the columns that stay, all where it is None; of a `slim` copy the other HDUs go too, and a heap that
-    nobody needs.  `numbers` leads from the old numbers of the columns that stay, which count from 1, to the new ones.
+    Of a `slim` copy the other HDUs go too, and a heap that nobody needs.  `numbers` leads from the old numbers of the
+    columns that stay, which count from 1, to the new ones.
     """
 
-    def __init__(
-        self, table: Table, names: frozenset[str] | None, fields: Sequence[FitsField], *, slim: bool
-    ) -> None:
-        self.table, self.fields, self.slim = table, fields, slim
-        staying = [(n, c) for n, c in enumerate(table.columns, 1) if names is None or c.name in names]
+    def __init__(self, table: Table, annotation: Annotation) -> None:
+        self.table, self.slim = table, annotation.slim
+        self.fields = fields = tuple(map(FitsField.of_new, annotation.columns))
+        staying = [(n, c) for n, c in enumerate(table.columns, 1) if annotation.stays(c.name)]
         self.columns = [c for _, c in staying]
-        self.dropped = [c.name for c in table.columns if not (names is None or c.name in names)]
+        self.dropped = [c.name for c in table.columns if not annotation.stays(c.name)]
         self.numbers = {n: i for i, (n, _) in enumerate(staying, 1)}
-        self.keeps_heap = not slim or any(c.heap for c in self.columns)
+        self.keeps_heap = not self.slim or any(c.heap for c in self.columns)
         # The bytes that stay are fields of the old row, neighbours one, and come first in the new row, unaligned.
         runs = merged((c.offset, c.n_bytes) for c in self.columns)
         old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(runs)]
@@ -279,10 +278,8 @@ def write_annotated(
 
     Without `summed` the copy states the checksums that did not match, and they do not match it either.
     """
-    kept = table.columns if partition.kept is None else [c for c in table.columns if c.name in partition.kept]
-    check_names((c.name for c in kept), annotation.columns)
-    fields = tuple(map(FitsField.of_new, annotation.columns))
-    rewriting = Rewriting(table, partition.kept, fields, slim=partition.slim)
+    check_names((c.name for c in table.columns if annotation.stays(c.name)), annotation.columns)
+    rewriting = Rewriting(table, annotation)
     cards = annotated_cards(rewriting, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)
     with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:

@@ -238,17 +238,7 @@ class ParquetPartition(Partition):
                 annotation,
             )
             with closing(computed):
-                append_columns(
-                    path,
-                    out,
-                    annotation.columns,
-                    computed,
-                    old=known.columns,
-                    provenance=annotation.provenance,
-                    kept=self.kept,
-                    slim=self.slim,
-                    threads=annotation.threads,
-                )
+                append_columns(path, out, annotation, computed, old=known.columns)
 
 
 def masks_of_file(file: pq.ParquetFile) -> dict[str, str]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.arrays import list_shape
-from catalogs.catalog.catalog import Column, Computed, is_provenance, provenance_entries
+from catalogs.catalog.catalog import Annotation, Column, Computed, is_provenance, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.files import atomic_path
 from catalogs.metadata.astropy_header import (
@@ -227,17 +227,16 @@ COMPRESSION = "zstd"
 def create(
     out: Path,
     old: Sequence[Column],
-    new: Sequence[NewColumn],
+    annotation: Annotation,
     computed: Iterable[Computed],
     *,
-    provenance: Provenance,
     metadata: Mapping[str, str],
-    dropped: Sequence[str] = (),
 ) -> None:
     """Write old and new columns: whole, or not at all.  `metadata` are texts to be kept beside them."""
     # Parquet has nulls, so no value stands for them any more.
-    columns = [replace(c, null=None) for c in old]
-    pairs = dict(metadata) | annotated_key_values(metadata, columns, new, provenance, dropped=dropped)
+    columns, new, gone = [replace(c, null=None) for c in old], annotation.columns, annotation.replaced
+    changed = annotated_key_values(metadata, columns, new, annotation.provenance, dropped=gone)
+    pairs = dict(metadata) | changed
     schema = new_fields([*columns, *new]).with_metadata({k: v for k, v in pairs.items() if v is not None})
     text = [f.name for f in schema if not pt.is_floating(f.type)]
     with (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.arrays import text_array
-from catalogs.catalog.catalog import Column, NewValues, in_order
-from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.catalog.catalog import Annotation, Column, NewValues, in_order
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.files import atomic_path
 from catalogs.parquet._footer import (
     CODEC,
@@ -82,28 +82,19 @@ PIECE_ROWS = 1 << 17
 
 
 def append_columns(
-    source: Path,
-    out: Path,
-    columns: Sequence[NewColumn],
-    computed: Iterable[pa.Table],
-    *,
-    old: Sequence[Column],
-    provenance: Provenance,
-    kept: Collection[str] | None = None,
-    slim: bool = False,
-    threads: int = 1,
+    source: Path, out: Path, annotation: Annotation, computed: Iterable[pa.Table], *, old: Sequence[Column]
 ) -> None:
     """Write a copy of `source` with the computed columns, of all rows in order, to `out`: whole, or not at all.
 
-    `kept` are the old columns that stay, all where it is None.  A `slim` copy is described anew, for the old words tell
-    of all columns.  Threads encode the new ones.
+    A slim copy is described anew, for the old words tell of all columns.  Threads encode the new ones.
     """
     footer = read_footer(source)
-    schema = new_fields(columns)
-    names = frozenset(c.name for c in old if kept is None or c.name in kept)
-    pairs = {k: v for k, v in key_values(footer[1]).items() if not (slim and k in DESCRIPTIONS)}
-    staying, dropped = [c for c in old if c.name in names], {c.name for c in old} - names
-    changed = annotated_key_values(pairs, staying, columns, provenance, dropped=dropped)
+    schema = new_fields(annotation.columns)
+    staying = [c for c in old if annotation.stays(c.name)]
+    names = frozenset(c.name for c in staying)
+    pairs = {k: v for k, v in key_values(footer[1]).items() if not (annotation.slim and k in DESCRIPTIONS)}
+    dropped = {c.name for c in old} - names
+    changed = annotated_key_values(pairs, staying, annotation.columns, annotation.provenance, dropped=dropped)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         # The new columns are compressed as the file's first one is.
         old_chunks = (c for group in footer[1].list(ROW_GROUPS) for c in group.list(COLUMNS))
@@ -112,7 +103,8 @@ def append_columns(
         metadata = copy_columns(source, stream, footer, names)
         groups = [group.get(ROWS, 0) for group in metadata.list(ROW_GROUPS)]
         encode = partial(encoded, path=out, schema=schema, codec=codec)
-        with closing(in_order(columns_of(groups, computed, schema), encode, threads)) as columns_in_order:
+        parts = columns_of(groups, computed, schema)
+        with closing(in_order(parts, encode, annotation.threads)) as columns_in_order:
             written = write_chunks(columns_in_order, stream, len(groups), out.parent)
         stream.write(merge(metadata, file_of(out, schema, None, codec)[1][1], written, changed))
 

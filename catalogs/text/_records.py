@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from catalogs.catalog.catalog import Annotation
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError, FormatError, brief, require_once
 from catalogs.files import atomic_path, reading, writing_like
@@ -280,19 +281,18 @@ def append_values(
     source: Path,
     out: Path,
     dialect: Dialect,
-    columns: Sequence[NewColumn],
+    annotation: Annotation,
     values: Iterator[bytes],
     *,
     header: Callable[[list[bytes]], list[bytes]],
-    kept: Collection[str] | None = None,
-    slim: bool = False,
 ) -> None:
     """Write a copy of `source` to `out`: one of `values` behind each row, `header` for what stands above.
 
-    `kept` are the old columns that stay, all where it is None; a `slim` copy has no comments.
+    A slim copy has no comments.
     """
-    stay = None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept]
-    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns).encode()
+    staying = [i for i, name in enumerate(dialect.names) if annotation.stays(name)]
+    stay = staying if annotation.slim or annotation.replaced else None
+    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in annotation.columns).encode()
     above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
         for data, records in blocks(old, dialect, source):
@@ -314,7 +314,7 @@ def append_values(
                     above = None
                 elif is_data(record):
                     written.append(appended(dialect, stay, record, *taken(values, 1, source)))
-                elif not slim:
+                elif not annotation.slim:
                     written.append(record)
             new.write(b"".join(written))
 

@@ -32,7 +32,6 @@ from catalogs.catalog.catalog import (
     provenance_entries,
     recognised_provenance,
 )
-from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError, require_alone, require_columns
 from catalogs.files import COMPRESSED_SUFFIXES, atomic_path, reading
 from catalogs.metadata.astropy_header import (
@@ -116,28 +115,19 @@ class TextPartition(Partition):
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old records keep their bytes."""
         nan = "nan" if self.format == ECSV else ""
-        columns = annotation.columns
-        write = partial(value_lines, columns=columns, delimiter=self.dialect.delimiter, nan=nan)
+        write = partial(value_lines, columns=annotation.columns, delimiter=self.dialect.delimiter, nan=nan)
         batches = self.batches(annotation.read, annotation.rows)
         with closing(each_batch(batches, lambda b: write(annotation.compute(b)), annotation)) as lines:
-            append_values(
-                self.path,
-                out,
-                self.dialect,
-                columns,
-                chain.from_iterable(lines),
-                header=partial(self.header, annotation=annotation),
-                kept=self.kept,
-                slim=self.slim,
-            )
+            header = partial(self.header, annotation=annotation)
+            values = chain.from_iterable(lines)
+            append_values(self.path, out, self.dialect, annotation, values, header=header)
 
     def header(self, above: list[bytes], annotation: Annotation) -> list[bytes]:
         """Return what stands above the names of an annotated copy."""
         if self.format == CSV:
-            return [] if self.slim else above
-        dropped = [n for n in self.dialect.names if self.kept is not None and n not in self.kept]
-        columns, provenance = annotation.columns, annotation.provenance
-        return annotated_header(above, columns, provenance, dropped=dropped, slim=self.slim)
+            return [] if annotation.slim else above
+        dropped = [name for name in self.dialect.names if not annotation.stays(name)]
+        return annotated_header(above, annotation, dropped)
 
 
 def data_blocks(
@@ -295,21 +285,15 @@ def vectors(texts: pa.ChunkedArray, datatype: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid(f"a vector of {datatype} cannot be read: {error}") from None
 
 
-def annotated_header(
-    head: Sequence[bytes],
-    columns: Sequence[NewColumn],
-    provenance: Provenance,
-    *,
-    dropped: Sequence[str] = (),
-    slim: bool = False,
-) -> list[bytes]:
+def annotated_header(head: Sequence[bytes], annotation: Annotation, dropped: Sequence[str]) -> list[bytes]:
     """Return the lines of a header with the new columns and the provenance in it, the dropped columns out."""
     end = b"\r\n" if head[0].endswith(b"\r\n") else b"\n"
     mark, *rest = head
     text = header_text(rest)
-    pairs = provenance_entries(own_meta(text), provenance, dropped)
-    text = add_entries(remove_entries(text, dropped) if dropped else text, [entry_line(c) for c in columns])
-    lines = with_meta(text.split("\n"), pairs, slim=slim)
+    pairs = provenance_entries(own_meta(text), annotation.provenance, dropped)
+    staying = remove_entries(text, dropped) if dropped else text
+    text = add_entries(staying, [entry_line(c) for c in annotation.columns])
+    lines = with_meta(text.split("\n"), pairs, slim=annotation.slim)
     return [mark, *(f"# {line}".rstrip().encode() + end for line in lines)]
 
 
@@ -347,24 +331,22 @@ BLANK = " "
 def create(
     out: Path,
     old: Sequence[Column],
-    new: Sequence[NewColumn],
+    annotation: Annotation,
     computed: Iterable[Computed],
     *,
-    provenance: Provenance,
     header: str | None,
     dropped: Sequence[str] = (),
-    slim: bool = False,
 ) -> None:
     """Write the old columns that stay and the new ones, whole or not at all.
 
-    `header` is astropy's YAML on all old columns, the `dropped` ones too; a `slim` copy has none of its metadata.
+    `header` is astropy's YAML on all old columns, the `dropped` ones too; a slim copy has none of its metadata.
     """
+    new = annotation.columns
     yaml = header or "\n".join(["datatype:", *map(entry_line, old)])
     head = [ECSV_MARK + b" 1.0\n", b"# ---\n", *(f"# {line}\n".encode() for line in yaml.splitlines())]
     names = BLANK.join(quoted(name, BLANK) for name in [*(c.name for c in old), *(c.name for c in new)])
     with atomic_path(out) as temporary, temporary.open("wb") as stream:
-        for line in annotated_header(head, new, provenance, dropped=dropped if header else (), slim=slim):
-            stream.write(line)
+        stream.writelines(annotated_header(head, annotation, dropped if header else ()))
         stream.write(names.encode() + b"\n")
         for batch, values in computed:
             texts = [texts_of(batch.column(c.name)) for c in old]

@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 from astropy.io.votable.tree import Field, FieldRef, Group, Info, Resource, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
-from catalogs.catalog.catalog import provenance_entries
+from catalogs.catalog.catalog import Annotation, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import reading
@@ -393,15 +393,15 @@ def replace_provenance(table: TableElement, provenance: Provenance, dropped: Seq
     table.infos.extend(Info(name=key, value=value) for key, value in pairs.items())
 
 
-def drop_columns(table: TableElement, kept: frozenset[str] | None) -> tuple[list[int], list[str]]:
+def drop_columns(table: TableElement, annotation: Annotation) -> tuple[list[int], list[str]]:
     """Take the fields out that do not stay; return the numbers of those that do, and the names of the others."""
     names = column_names(table)
-    stay = [i for i, name in enumerate(names) if kept is None or name in kept]
+    stay = [i for i, name in enumerate(names) if annotation.stays(name)]
     if len(stay) < len(names):
         gone = {field.ID for i, field in enumerate(table.fields) if i not in stay}
         table.fields[:] = [table.fields[i] for i in stay]
         table.groups[:] = [group for group in table.groups if not refers(group, gone)]
-    return stay, [name for name in names if kept is not None and name not in kept]
+    return stay, [name for name in names if not annotation.stays(name)]
 
 
 def refers(group: Group, fields: Collection[str]) -> bool:

@@ -422,7 +422,7 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
 
 @dataclass(frozen=True)
 class VOTablePartition(Partition):
-    """One table of a VOTable file: that of number `index`, counted from 0.  A `slim` copy has no other table."""
+    """One table of a VOTable file: that of number `index`, counted from 0.  A slim copy has no other table."""
 
     index: int
     stamp: Stamp
@@ -468,10 +468,10 @@ class VOTablePartition(Partition):
         table = list(file.iter_tables())[self.index]
         check_own_fields(self.path, file, table)
         contents = prepared(file, rows)
-        stay, dropped = drop_columns(table, self.kept)
+        stay, dropped = drop_columns(table, annotation)
         add_columns(file, table, annotation.columns)
         replace_provenance(table, annotation.provenance, dropped)
-        if self.slim:
+        if annotation.slim:
             for resource in resources_of(file):
                 resource.tables[:] = [t for t in resource.tables if t is table]
         source, numbers = rows[self.index], self.numbers(annotation.read)

@@ -24,11 +24,11 @@ from blr.predictive.mixture import Scores
 from blr.shift import class_priors
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.arrays import batch_values
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, check_columns, in_order, old_columns
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, in_order, old_columns
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
-from catalogs.writing import copies
+from catalogs.writing import copied
 from flows.classification._class_shares import (
     BIASED,
     Selections,
@@ -107,13 +107,14 @@ def _kept(specification: Specification) -> dict[str, str]:
 def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification: Specification) -> None:
     """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
     mode, form = specification.output.mode, specification.output.form
-    if mode == "annotated":
-        check_columns(catalog, columns)  # columns of an earlier annotation are replaced
-    else:
+    if mode != "annotated":
         mapping = ColumnMapping(specification.target.columns)
         for name, key in _kept(specification).items():
             mapping.check(catalog, name, wanted_by=f"{key} of slim copies")
-    copies(catalog, old_columns(catalog, columns, mode, kept_columns(specification)), form, lambda _: None)
+    old_columns(
+        catalog, columns, mode, kept_columns(specification)
+    )  # of an earlier annotation they are replaced
+    copied(catalog, form)
 
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
