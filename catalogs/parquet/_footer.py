@@ -11,7 +11,6 @@ import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -80,24 +79,24 @@ A structure among them may be its bytes.
 """
 
 
-@dataclass(frozen=True)
-class Struct:
-    """A structure: field number to (type, value), in the order of the bytes."""
+Struct = dict[int, tuple[int, Any]]
+"""A structure: field number to (type, value), in the order of the bytes."""
 
-    fields: dict[int, tuple[int, Any]]
 
-    def get(self, number: int, default: Any = None) -> Any:
-        return self.fields[number][1] if number in self.fields else default
+def field(struct: Struct, number: int, default: Any = None) -> Any:
+    """Return the value of a field."""
+    return struct[number][1] if number in struct else default
 
-    def list(self, number: int) -> list[Any]:
-        """Return a list field's elements, none where it is not set."""
-        items = self.get(number)
-        return items[1] if isinstance(items, tuple) else []
 
-    def replace(self, number: int, kind: int, value: Any) -> Struct:
-        """Return a copy with one field set; fields stay in ascending order, as writers make them."""
-        fields = {**self.fields, number: (kind, value)}
-        return Struct(dict(sorted(fields.items())))
+def items(struct: Struct, number: int) -> list[Any]:
+    """Return a list field's elements, none where it is not set."""
+    found = field(struct, number)
+    return found[1] if isinstance(found, tuple) else []
+
+
+def with_field(struct: Struct, number: int, kind: int, value: Any) -> Struct:
+    """Return a copy with one field set; fields stay in ascending order, as writers make them."""
+    return dict(sorted({**struct, number: (kind, value)}.items()))
 
 
 def decode(data: bytes, packed: tuple[int, ...] | None = None) -> tuple[Struct, int]:
@@ -106,12 +105,12 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> tuple[Struct, 
     `packed` are the fields that lead to a list of structures which stay bytes, for there may be very many.
     """
     try:
-        fields, end = _struct(data, 0, 0, packed)
+        struct, end = _struct(data, 0, 0, packed)
     except (IndexError, KeyError, RecursionError) as error:
         raise MalformedError("the bytes end early or hold an unknown type") from error
     if end > len(data):
         raise MalformedError("the bytes end early")
-    return Struct(fields), end
+    return struct, end
 
 
 def encode(struct: Struct) -> bytes:
@@ -139,12 +138,10 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _struct(
-    data: bytes, at: int, depth: int, packed: tuple[int, ...] | None
-) -> tuple[dict[int, tuple[int, Any]], int]:
-    """Return a structure's fields, and where it ends."""
+def _struct(data: bytes, at: int, depth: int, packed: tuple[int, ...] | None) -> tuple[Struct, int]:
+    """Return a structure, and where it ends."""
     _check(data, 0, depth)
-    fields: dict[int, tuple[int, Any]] = {}
+    fields: Struct = {}
     number = 0
     while head := data[at]:
         at += 1
@@ -165,8 +162,7 @@ def _value(data: bytes, at: int, kind: int, depth: int, packed: tuple[int, ...] 
     if kind in INTEGERS:
         return _zigzag(data, at)
     if kind == STRUCT:
-        fields, at = _struct(data, at, depth + 1, packed)
-        return Struct(fields), at
+        return _struct(data, at, depth + 1, packed)
     if kind in {LIST, SET, MAP}:
         values = []
         of, kinds, at = _types(data, at, kind, depth + 1)
@@ -277,7 +273,7 @@ def put_items(out: bytearray, kind: int, items: Items) -> None:
 
 def put_struct(out: bytearray, struct: Struct) -> None:
     last = 0
-    for number, (kind, value) in struct.fields.items():
+    for number, (kind, value) in struct.items():
         step = number - last
         if 0 < step <= SHORT_STEP:
             out.append(step << 4 | kind)
@@ -346,7 +342,7 @@ def parse_whole(stream: IO[bytes], path: Path) -> Footer:
     footer = parse_footer(stream, path)
     if not fits(footer[1], FILE):
         raise damaged(path, "its footer has values whose types are not those of Parquet")
-    if ENCRYPTION in footer[1].fields:
+    if ENCRYPTION in footer[1]:
         raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
     return footer
 
@@ -379,21 +375,21 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
 def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
     """Yield the column chunks; raise unless each lies between the magic and the footer."""
     footer_at, metadata = footer
-    for packed in (packed for group in metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)):
+    for packed in (packed for group in items(metadata, ROW_GROUPS) for packed in items(group, COLUMNS)):
         try:
             chunk, _ = decode(packed)
         except MalformedError:
-            chunk = Struct({})
-        if METADATA not in chunk.fields or not fits(chunk, CHUNK):
+            chunk = {}
+        if METADATA not in chunk or not fits(chunk, CHUNK):
             raise damaged(path, "its footer does not say in which bytes the columns are")
-        if FILE_PATH in chunk.fields:
+        if FILE_PATH in chunk:
             raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
-        column = chunk.get(METADATA)
+        column = field(chunk, METADATA)
         # Some writers say dictionary page 0 for none.
-        start = min((o for o in (column.get(DATA_PAGE), column.get(DICTIONARY_PAGE)) if o), default=0)
-        end = start + column.get(COMPRESSED, footer_at)
+        start = min((o for o in (field(column, DATA_PAGE), field(column, DICTIONARY_PAGE)) if o), default=0)
+        end = start + field(column, COMPRESSED, footer_at)
         # For a chunk without values, the places that writers state have no meaning.
-        if column.get(VALUES) and (start < len(MAGIC) or end > footer_at):
+        if field(column, VALUES) and (start < len(MAGIC) or end > footer_at):
             raise damaged(path, f"its footer places a column in bytes {start} to {end}, outside of the data")
         yield chunk
 
@@ -401,9 +397,9 @@ def checked_chunks(path: Path, footer: Footer) -> Iterator[Struct]:
 def fits(struct: Struct, known: Known) -> bool:
     """Say whether the fields of a structure are of the types that are known of them."""
     for number, (kind, inner) in known.items():
-        if number not in struct.fields:
+        if number not in struct:
             continue
-        stored_kind, value = struct.fields[number]
+        stored_kind, value = struct[number]
         if stored_kind != kind or (kind == LIST and value[1] and value[0] != STRUCT):
             return False
         parts = value[1] if kind == LIST else [value]
@@ -414,16 +410,16 @@ def fits(struct: Struct, known: Known) -> bool:
 
 def key_values(metadata: Struct) -> dict[str, str]:
     """Return the key-value metadata; a key without a value has an empty one."""
-    pairs = metadata.list(KEY_VALUES)
-    words = ((p.get(KEY), p.get(VALUE, b"")) for p in pairs)
+    pairs = items(metadata, KEY_VALUES)
+    words = ((field(p, KEY), field(p, VALUE, b"")) for p in pairs)
     return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in words}
 
 
 def shifted(column: Struct, shift: int) -> Struct:
     """Return a chunk's metadata as its pages lie `shift` bytes further on."""
     for number in PAGES:
-        if offset := column.get(number):
-            column = column.replace(number, I64, offset + shift)
+        if offset := field(column, number):
+            column = with_field(column, number, I64, offset + shift)
     return column
 
 
@@ -435,23 +431,23 @@ def merge(
     `schema` is the metadata of a file of the new columns only, `chunks` theirs in each row group.  Keys of
     `changed` replace old ones in their place or are added, those of None go; all others stay as they are.
     """
-    (root, *elements), (other, *more) = old.list(SCHEMA), schema.list(SCHEMA)
-    root = root.replace(CHILDREN, I32, root.get(CHILDREN, 0) + other.get(CHILDREN, 0))
-    metadata = old.replace(SCHEMA, LIST, (STRUCT, [root, *elements, *more]))
+    (root, *elements), (other, *more) = items(old, SCHEMA), items(schema, SCHEMA)
+    root = with_field(root, CHILDREN, I32, field(root, CHILDREN, 0) + field(other, CHILDREN, 0))
+    metadata = with_field(old, SCHEMA, LIST, (STRUCT, [root, *elements, *more]))
     joined = []
-    for old_group, new in zip(old.list(ROW_GROUPS), chunks, strict=True):
-        group = old_group.replace(COLUMNS, LIST, (STRUCT, old_group.list(COLUMNS) + list(new)))
+    for old_group, new in zip(items(old, ROW_GROUPS), chunks, strict=True):
+        group = with_field(old_group, COLUMNS, LIST, (STRUCT, items(old_group, COLUMNS) + list(new)))
         for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
-            if number in old_group.fields:
-                added = sum(chunk.get(METADATA).get(part, 0) for chunk in new)
-                group = group.replace(number, I64, old_group.get(number) + added)
+            if number in old_group:
+                added = sum(field(field(chunk, METADATA), part, 0) for chunk in new)
+                group = with_field(group, number, I64, field(old_group, number) + added)
         joined.append(group)
-    metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, joined))
-    metadata = metadata.replace(KEY_VALUES, LIST, (STRUCT, replaced(old.list(KEY_VALUES), changed)))
+    metadata = with_field(metadata, ROW_GROUPS, LIST, (STRUCT, joined))
+    metadata = with_field(metadata, KEY_VALUES, LIST, (STRUCT, replaced(items(old, KEY_VALUES), changed)))
     # If the old columns state no order, no order can be stated for all, so there are none.
-    if COLUMN_ORDERS in metadata.fields:
-        orders = old.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
-        metadata = metadata.replace(COLUMN_ORDERS, LIST, (STRUCT, orders))
+    if COLUMN_ORDERS in metadata:
+        orders = items(old, COLUMN_ORDERS) + items(schema, COLUMN_ORDERS)
+        metadata = with_field(metadata, COLUMN_ORDERS, LIST, (STRUCT, orders))
     data = encode(metadata)
     return data + len(data).to_bytes(4, "little") + MAGIC
 
@@ -461,12 +457,12 @@ def replaced(pairs: Sequence[Any], changed: Mapping[str, str | None]) -> list[St
     left = {key.encode(): value for key, value in changed.items()}
     result = []
     for pair in pairs:
-        if pair.get(KEY) not in left:
+        if field(pair, KEY) not in left:
             result.append(pair)
-        elif (value := left.pop(pair.get(KEY))) is not None:
-            result.append(pair.replace(VALUE, BINARY, value.encode()))
+        elif (value := left.pop(field(pair, KEY))) is not None:
+            result.append(with_field(pair, VALUE, BINARY, value.encode()))
     new = ((key, value) for key, value in left.items() if value is not None)
-    return result + [Struct({KEY: (BINARY, key), VALUE: (BINARY, value.encode())}) for key, value in new]
+    return result + [{KEY: (BINARY, key), VALUE: (BINARY, value.encode())} for key, value in new]
 
 
 # https://parquet.apache.org/docs/file-format/data-pages/checksumming/
@@ -483,7 +479,7 @@ def wrong_page(path: Path, expected: Stamp) -> str | None:
     check_unchanged(path, expected)
     with open_bytes(path) as stream:
         for chunk in checked_chunks(path, parse_whole(stream, path)):
-            for start, size, stated in pages(stream, *pages_extent(chunk.get(METADATA))):
+            for start, size, stated in pages(stream, *pages_extent(field(chunk, METADATA))):
                 if stated is None:
                     break  # writers state it of all pages of a column or of none
                 stream.seek(start)
@@ -511,10 +507,10 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int 
                 continue
         else:
             return
-        size = header.get(PAGE_COMPRESSED)
+        size = field(header, PAGE_COMPRESSED)
         if not isinstance(size, int) or size < 0 or at + n_bytes + size > end:
             return
-        stated = header.get(PAGE_CRC) & CRC if PAGE_CRC in header.fields else None
+        stated = field(header, PAGE_CRC) & CRC if PAGE_CRC in header else None
         yield at + n_bytes, size, stated
         at += n_bytes + size
 
@@ -535,8 +531,8 @@ def write_chunks(
             for *_, pages, chunk in of_group:
                 start = stream.seek(0, os.SEEK_END)
                 stream.write(pages)
-                column = shifted(chunk.get(METADATA), start)
-                written[group].append(chunk.replace(METADATA, STRUCT, column))
+                column = shifted(field(chunk, METADATA), start)
+                written[group].append(with_field(chunk, METADATA, STRUCT, column))
             continue
         with ExitStack() as stack:
             joined: dict[int, tuple[IO[bytes], list[Struct]]] = {}  # of each column its pages, and its chunks
@@ -545,7 +541,7 @@ def write_chunks(
                     joined[number] = stack.enter_context(tempfile.TemporaryFile(dir=folder)), []
                 file, chunks = joined[number]
                 chunks.append(chunk)
-                start, size = (chunk.get(METADATA).get(place) for place in (DATA_PAGE, COMPRESSED))
+                start, size = (field(field(chunk, METADATA), place) for place in (DATA_PAGE, COMPRESSED))
                 file.write(pages[start : start + size])
             written[group] = [_append_pages(*joined[number], stream) for number in sorted(joined)]
     return written
@@ -555,14 +551,14 @@ def _append_pages(file: IO[bytes], chunks: Sequence[Struct], stream: IO[bytes]) 
     """Write the pages of pieces, which are in a file, to the end of a stream as one chunk; return its metadata."""
     file.flush()
     stream.seek(0, os.SEEK_END)
-    columns = [chunk.get(METADATA) for chunk in chunks]
-    places = {n: sum(column.get(n) for column in columns) for n in (VALUES, UNCOMPRESSED, COMPRESSED)}
+    columns = [field(chunk, METADATA) for chunk in chunks]
+    places = {n: sum(field(column, n) for column in columns) for n in (VALUES, UNCOMPRESSED, COMPRESSED)}
     places[DATA_PAGE] = copy(file, stream, 0, file.tell())
     # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
     column = without(columns[0], ENCODING_STATS, SIZE_STATISTICS)
     for number, value in places.items():
-        column = column.replace(number, I64, value)
-    return chunks[0].replace(METADATA, STRUCT, column)
+        column = with_field(column, number, I64, value)
+    return with_field(chunks[0], METADATA, STRUCT, column)
 
 
 # Some columns of a Parquet file, copied without decoding their pages.  Where the columns that go lie behind all that
@@ -576,7 +572,7 @@ NOWHERE = 1 << 62
 def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Struct:
     """Write the columns of those names to an empty stream; return the metadata that belong behind them."""
     footer_at, metadata = footer
-    elements, groups = metadata.list(SCHEMA), metadata.list(ROW_GROUPS)
+    elements, groups = items(metadata, SCHEMA), items(metadata, ROW_GROUPS)
     kept: list[Struct] = []
     leaves: list[int] = []  # the numbers of the chunks that stay
     n_columns = n_kept = n_leaves = 0
@@ -596,13 +592,13 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
             groups = [copied_group(old, stream, group, leaves) for group in groups]
         else:
             copy(old, stream, 0, cut)
-            groups = [with_chunks(g, [g.list(COLUMNS)[i] for i in leaves], leaves) for g in groups]
-    root = elements[0].replace(CHILDREN, I32, n_kept)
-    metadata = metadata.replace(SCHEMA, LIST, (STRUCT, [root, *kept]))
-    metadata = metadata.replace(ROW_GROUPS, LIST, (STRUCT, groups))
-    if COLUMN_ORDERS in metadata.fields:
-        orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
-        metadata = metadata.replace(COLUMN_ORDERS, LIST, (STRUCT, orders))
+            groups = [with_chunks(g, [items(g, COLUMNS)[i] for i in leaves], leaves) for g in groups]
+    root = with_field(elements[0], CHILDREN, I32, n_kept)
+    metadata = with_field(metadata, SCHEMA, LIST, (STRUCT, [root, *kept]))
+    metadata = with_field(metadata, ROW_GROUPS, LIST, (STRUCT, groups))
+    if COLUMN_ORDERS in metadata:
+        orders = [items(metadata, COLUMN_ORDERS)[i] for i in leaves]
+        metadata = with_field(metadata, COLUMN_ORDERS, LIST, (STRUCT, orders))
     return metadata
 
 
@@ -612,26 +608,26 @@ def selected_columns(elements: Sequence[Struct]) -> Iterator[tuple[str, list[Str
     while at < len(elements):
         start, open_elements, leaves = at, 1, 0
         while open_elements:
-            children = elements[at].get(CHILDREN, 0)
+            children = field(elements[at], CHILDREN, 0)
             open_elements += children - 1
             leaves += not children
             at += 1
-        yield elements[start].get(NAME).decode("utf-8", "replace"), list(elements[start:at]), leaves
+        yield field(elements[start], NAME).decode("utf-8", "replace"), list(elements[start:at]), leaves
 
 
 def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
     """Return where all that stays has ended, if nothing that goes begins before; else None."""
     staying = set(leaves)
     kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
-    for i, packed in (numbered for group in groups for numbered in enumerate(group.list(COLUMNS))):
+    for i, packed in (numbered for group in groups for numbered in enumerate(items(group, COLUMNS))):
         chunk = decode(packed)[0]
-        column = chunk.get(METADATA)
+        column = field(chunk, METADATA)
         blocks = kept if i in staying else gone
         if (pages := pages_extent(column))[1] > pages[0]:
             blocks.append(pages)
         for fields, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX), (column, BLOOM)):
-            if place := fields.get(start):
-                blocks.append((place, place + (fields.get(length) or NOWHERE)))
+            if place := field(fields, start):
+                blocks.append((place, place + (field(fields, length) or NOWHERE)))
     first_gone = min(start for start, _ in gone)
     last_kept = max(start for start, _ in kept)
     return max(end for _, end in kept) if last_kept < first_gone else None
@@ -639,31 +635,31 @@ def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
 
 def pages_extent(column: Struct) -> tuple[int, int]:
     """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
-    start = min((place for number in PAGES if (place := column.get(number))), default=0)
-    return start, start + (column.get(COMPRESSED, 0) if start else 0)
+    start = min((place for number in PAGES if (place := field(column, number))), default=0)
+    return start, start + (field(column, COMPRESSED, 0) if start else 0)
 
 
 def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -> Struct:
     """Return a row group of only those chunks, which had the numbers `leaves`."""
-    group = group.replace(COLUMNS, LIST, (STRUCT, list(chunks)))
-    columns = [decode(packed)[0].get(METADATA) for packed in chunks]
+    group = with_field(group, COLUMNS, LIST, (STRUCT, list(chunks)))
+    columns = [field(decode(packed)[0], METADATA) for packed in chunks]
     for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
-        if number in group.fields:
-            group = group.replace(number, I64, sum(column.get(part, 0) for column in columns))
-    if SORTING not in group.fields:
+        if number in group:
+            group = with_field(group, number, I64, sum(field(column, part, 0) for column in columns))
+    if SORTING not in group:
         return group
     # Rows stay in order by the columns up to the first that goes.
     order: list[Struct] = []
-    for column in group.list(SORTING):
-        if column.get(SORTED_BY) not in leaves:
+    for column in items(group, SORTING):
+        if field(column, SORTED_BY) not in leaves:
             break
-        order.append(column.replace(SORTED_BY, I32, leaves.index(column.get(SORTED_BY))))
-    return group.replace(SORTING, LIST, (STRUCT, order)) if order else without(group, SORTING)
+        order.append(with_field(column, SORTED_BY, I32, leaves.index(field(column, SORTED_BY))))
+    return with_field(group, SORTING, LIST, (STRUCT, order)) if order else without(group, SORTING)
 
 
 def without(struct: Struct, *numbers: int) -> Struct:
     """Return the structure without some fields."""
-    return Struct({number: field for number, field in struct.fields.items() if number not in numbers})
+    return {number: stored for number, stored in struct.items() if number not in numbers}
 
 
 def copy(old: IO[bytes], new: IO[bytes], start: int, end: int) -> int:
@@ -696,12 +692,13 @@ def copied_group(old: IO[bytes], new: IO[bytes], group: Struct, leaves: Sequence
     at = new.tell()
     chunks = []
     for i in leaves:
-        chunk, _ = decode(group.list(COLUMNS)[i])
-        start, end = pages_extent(chunk.get(METADATA))
+        chunk, _ = decode(items(group, COLUMNS)[i])
+        start, end = pages_extent(field(chunk, METADATA))
         shift = copy(old, new, start, end) - start
-        column = without(shifted(chunk.get(METADATA), shift), *BLOOM)
-        if chunk.get(CHUNK_OFFSET):
-            chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
-        chunks.append(encode(without(chunk.replace(METADATA, STRUCT, column), *OFFSET_INDEX, *COLUMN_INDEX)))
+        column = without(shifted(field(chunk, METADATA), shift), *BLOOM)
+        if place := field(chunk, CHUNK_OFFSET):
+            chunk = with_field(chunk, CHUNK_OFFSET, I64, place + shift)
+        chunk = with_field(chunk, METADATA, STRUCT, column)
+        chunks.append(encode(without(chunk, *OFFSET_INDEX, *COLUMN_INDEX)))
     group = with_chunks(group, chunks, leaves)
-    return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
+    return with_field(group, GROUP_OFFSET, I64, at) if GROUP_OFFSET in group else group

@@ -25,6 +25,8 @@ from catalogs.parquet._footer import (
     Footer,
     copy_columns,
     decode,
+    field,
+    items,
     key_values,
     merge,
     parse_footer,
@@ -45,7 +47,7 @@ def encoded(
     group, whole, number, values = column
     own = pa.schema([schema.field(number)])
     buffer, (end, metadata) = file_of(path, own, pa.table([values], schema=own), codec, whole=whole)
-    ((packed,),) = (group.list(COLUMNS) for group in metadata.list(ROW_GROUPS))
+    ((packed,),) = (items(group, COLUMNS) for group in items(metadata, ROW_GROUPS))
     return group, whole, number, memoryview(buffer)[:end], decode(packed)[0]
 
 
@@ -97,11 +99,11 @@ def append_columns(
     changed = annotated_key_values(pairs, staying, annotation.columns, annotation.provenance, dropped=dropped)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         # The new columns are compressed as the file's first one is.
-        old_chunks = (c for group in footer[1].list(ROW_GROUPS) for c in group.list(COLUMNS))
-        first = next((decode(c)[0].get(METADATA).get(CODEC, 0) for c in old_chunks), 0)
+        old_chunks = (c for group in items(footer[1], ROW_GROUPS) for c in items(group, COLUMNS))
+        first = next((field(field(decode(c)[0], METADATA), CODEC, 0) for c in old_chunks), 0)
         codec = CODECS.get(first, FALLBACK_CODEC)
         metadata = copy_columns(source, stream, footer, names)
-        groups = [group.get(ROWS, 0) for group in metadata.list(ROW_GROUPS)]
+        groups = [field(group, ROWS, 0) for group in items(metadata, ROW_GROUPS)]
         encode = partial(encoded, path=out, schema=schema, codec=codec)
         parts = columns_of(groups, computed, schema)
         with closing(in_order(parts, encode, annotation.threads)) as columns_in_order:
