@@ -21,7 +21,7 @@ from catalogs.catalog.catalog import Annotation, Catalog, Whole, in_order, prove
 from catalogs.catalog.new_columns import OWN
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_below, open_bytes
-from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
+from catalogs.parquet.dataset import ParquetPartition, Union, open_file
 from catalogs.parquet.writer import append_columns
 
 # HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.  Keys
@@ -372,7 +372,7 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
         path = next((path for path in described_by if path.is_file()), None)
         if path is None:
             raise FormatError(f"{tables[0].root} holds no Parquet file; expected some in {tables[0].dataset}")
-        union.add(path, *describe(path)[1:])
+        union.add(path)
     columns, views = union.columns(), union.views()
     partitions = tuple(replace(p, types=views[kind][0], absent=views[kind][1]) for p, kind in parts)
     if not left_out:
@@ -427,10 +427,9 @@ def described(
     for path in paths_of(table):
         key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
         if key not in left_out:
-            metadata, schema, pairs = describe(path)
             counted = not (value_of(table.properties, "dataproduct_type") == MARGIN or path.name == THUMBNAIL)
-            kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
-            yield ParquetPartition(path, key, metadata.num_rows, counted=counted), kind
+            n_rows, kind = union.add(path)
+            yield ParquetPartition(path, key, n_rows, counted=counted), kind
 
 
 def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) -> None:

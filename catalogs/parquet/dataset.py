@@ -378,34 +378,30 @@ Place = Path | RemoteFile
 
 
 @dataclass
-class Known:
-    """A column, as far as the files have told, the files that told its type and its unit, and whether they had rows."""
-
-    column: Column
-    typed: Place
-    stated: Place
-    empty: bool
-
-
-@dataclass
 class Union:
     """What files are together, told one after another; `pairs` are the first one's key-value metadata.
 
-    Of the kinds of files, each of which says the same of its columns, there are the first file with the columns' types,
-    and the number of files.
+    Of each column that is `known` there are the files that told its type and its unit, and it is `guessed` as long as
+    no file with rows has told of it.  Of the kinds of files, each of which says the same of its columns, there are the
+    first file with the columns' types, and the number of files.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, Column] = field(default_factory=dict)
+    typed: dict[str, Place] = field(default_factory=dict)
+    stated: dict[str, Place] = field(default_factory=dict)
+    guessed: set[str] = field(default_factory=set)
     kinds: list[tuple[Place, Mapping[str, pa.DataType]]] = field(default_factory=list)
     n_files: Counter[int] = field(default_factory=Counter)
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
 
-    def add(self, place: Place, schema: pa.Schema, pairs: Mapping[str, str], *, empty: bool = False) -> int:
-        """Return the number of the kind that a file is of; FormatError where it goes with none before it.
+    def add(self, place: Place) -> tuple[int, int]:
+        """Return the rows of a file and the number of its kind; FormatError where it goes with none before it.
 
-        The types of an `empty` file, which are a guess of its writer's, give way to those of others.
+        The types of a file without rows, which are a guess of its writer's, give way to those of others.
         """
+        metadata, schema, pairs = describe(place)
+        empty = not metadata.num_rows
         # Equal schemas may tell different units, the bytes of them do not.
         fields = schema.remove_metadata().serialize().to_pybytes()
         kind_key = (empty, fields, *(pairs.get(key) for key in DESCRIPTIONS), annotated_names(pairs))
@@ -421,40 +417,43 @@ class Union:
                 self.join(place, column, empty=empty)
             self.kinds.append((place, {c.name: c.datatype for c in columns}))
         self.n_files[number] += 1
-        return number
+        return metadata.num_rows, number
 
     def join(self, place: Place, column: Column, *, empty: bool) -> None:
         """Add what a file tells of a column."""
-        known = self.known.get(column.name)
-        if known is None:
-            self.known[column.name] = Known(column, place, place, empty)
+        name = column.name
+        if name not in self.known:
+            self.known[name], self.typed[name], self.stated[name] = column, place, place
+            if empty:
+                self.guessed.add(name)
             return
-        require_same_units(known.stated, [known.column], place, [column])
-        if known.column.unit is None and column.unit is not None:
-            known.stated = place
+        known = self.known[name]
+        require_same_units(self.stated[name], [known], place, [column])
+        if known.unit is None and column.unit is not None:
+            self.stated[name] = place
         datatype: pa.DataType | None
-        if known.empty != empty:
-            datatype = known.column.datatype if empty else column.datatype
+        if (name in self.guessed) != empty:
+            datatype = known.datatype if empty else column.datatype
         else:
-            datatype = common_type(known.column.datatype, column.datatype)
-        shapes = {c.shape for c in (known.column, column) if c.shape}
-        reshaped = len(shapes) > 1 and known.column.datatype.equals(column.datatype)
+            datatype = common_type(known.datatype, column.datatype)
+        shapes = {c.shape for c in (known, column) if c.shape}
+        reshaped = len(shapes) > 1 and known.datatype.equals(column.datatype)
         if datatype is None or reshaped:
-            first, second = shown(known.column), shown(column)
-            what = f"'{column.name}' is {first} in the first and {second} in the second"
+            what = f"'{name}' is {shown(known)} in the first and {shown(column)} in the second"
             remedy = "write it with one type in all files, or open the files one by one"
-            raise apart(known.typed, place, what, remedy)
-        if not datatype.equals(known.column.datatype):
-            known.typed = place
-        known.empty = known.empty and empty
-        known.column = replace(
-            known.column,
+            raise apart(self.typed[name], place, what, remedy)
+        if not datatype.equals(known.datatype):
+            self.typed[name] = place
+        if not empty:
+            self.guessed.discard(name)
+        self.known[name] = replace(
+            known,
             datatype=datatype,
-            unit=known.column.unit or column.unit,
-            ucd=known.column.ucd or column.ucd,
-            description=known.column.description or column.description,
-            null=column.null if known.column.null is None else known.column.null,
-            shape=(known.column.shape or column.shape) if pt.is_fixed_size_list(datatype) else (),
+            unit=known.unit or column.unit,
+            ucd=known.ucd or column.ucd,
+            description=known.description or column.description,
+            null=column.null if known.null is None else known.null,
+            shape=(known.shape or column.shape) if pt.is_fixed_size_list(datatype) else (),
         )
 
     def columns(self) -> tuple[Column, ...]:
@@ -468,11 +467,11 @@ class Union:
         lacking = Counter[str]()
         for number, (_, types) in enumerate(self.kinds):
             lacking.update(dict.fromkeys(self.known.keys() - types.keys(), self.n_files[number]))
-        return tuple(replace(k.column, absent=lacking[name]) for name, k in self.known.items())
+        return tuple(replace(column, absent=lacking[name]) for name, column in self.known.items())
 
     def views(self) -> Sequence[tuple[Mapping[str, pa.DataType], frozenset[str]]]:
         """Return how the files of each kind are read: the columns of another type there, and those that they lack."""
-        types = {name: known.column.datatype for name, known in self.known.items()}
+        types = {name: column.datatype for name, column in self.known.items()}
         return [
             (
                 {name: t for name, t in types.items() if not t.equals(own.get(name, pa.null()))},
@@ -529,11 +528,7 @@ def open_files(root: Path, files: Sequence[Path]) -> Catalog:
 def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | RemoteFile]) -> Catalog:
     """Open files, which have those keys, as one catalogue."""
     union = Union()
-    rows_and_kinds = []
-    for place in files:
-        metadata, schema, pairs = describe(place)
-        kind = union.add(place, schema, pairs, empty=not metadata.num_rows)
-        rows_and_kinds.append((metadata.num_rows, kind))
+    rows_and_kinds = [union.add(place) for place in files]
     columns, views = union.columns(), union.views()
     constants = hive_constants(keys)
     stored, hive = {c.name for c in columns}, dict[str, pa.DataType]()
