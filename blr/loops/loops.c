@@ -13,6 +13,7 @@
 typedef double v4d __attribute__((vector_size(32)));
 typedef float v8f __attribute__((vector_size(32)));
 typedef long long v4l __attribute__((vector_size(32)));
+typedef long long v8l __attribute__((vector_size(64)));
 typedef unsigned long long v4ul __attribute__((vector_size(32)));
 typedef int v8i __attribute__((vector_size(32)));
 typedef unsigned v8ui __attribute__((vector_size(32)));
@@ -44,16 +45,18 @@ typedef struct {
 
 /* Sets of points X (F, N) that go through trees together: n sets, each of S points that lie side by side and begin so
  * many places `apart`.  `least` and `most` (F, places) are of each set's features; `varying` (n, F + 1), which differ
- * within it, ended by -1; `first` (F + 1), where the tests of each feature begin; `all` (n, K), sums of leaves that all
- * points of a set reach, and `out` (n, K, S) of others; the rest is filled for each tree. */
+ * within it, ended by -1; `rising` (n,), the one that does, where points rise along it, or -1, as for `n_others` of them;
+ * `first` (F + 1), where the tests of each feature begin; `all` (n, K), sums of leaves that the first point reaches, or
+ * all do, `more` (n, S, K), what the leaf of a point has more than that of the point before, and `out` (n, K, S), sums of
+ * all others; the rest is filled for each tree. */
 typedef struct {
     const float *X;
-    long F, N, n, S, apart, places;
+    long F, N, n, S, apart, places, n_others;
     float *least, *most;
-    int *varying, *first, *leaf;
-    unsigned long long *bits;
+    int *varying, *rising, *first, *leaf;
+    unsigned long long *bits, *last;
     Left *left;
-    double *all, *out;
+    double *all, *more, *out;
 } Sets;
 
 /* Add the tests and leaves below a node; return 0 where there are more leaves than bits. */
@@ -78,7 +81,7 @@ static int add_tests(Tests *tests, const int *nodes, int at)
     return add_tests(tests, nodes, node[2] + 1);
 }
 
-/* Sort the tests of a tree by feature, those of feature f from first[f] on. */
+/* Sort the tests of a tree by feature, those of feature f from first[f] on, and these by threshold. */
 static void by_feature(Tests *tests, long F, int *first)
 {
     Tests old = *tests;
@@ -92,6 +95,17 @@ static void by_feature(Tests *tests, long F, int *first)
         tests->feature[place] = old.feature[q];
         tests->threshold[place] = old.threshold[q];
         tests->left[place] = old.left[q];
+    }
+    for (int q = 1; q < tests->n; q++) {
+        float threshold = tests->threshold[q];
+        unsigned long long left = tests->left[q];
+        int place = q;
+        for (; place > first[tests->feature[q]] && tests->threshold[place - 1] > threshold; place--) {
+            tests->threshold[place] = tests->threshold[place - 1];
+            tests->left[place] = tests->left[place - 1];
+        }
+        tests->threshold[place] = threshold;
+        tests->left[place] = left;
     }
 }
 
@@ -451,30 +465,36 @@ static int make_sets(Sets *sets, long K)
     sets->least = malloc(sizeof(float) * F * places);
     sets->most = malloc(sizeof(float) * F * places);
     sets->varying = malloc(sizeof(int) * (n * (F + 1) + 1));
+    sets->rising = malloc(sizeof(int) * (n + 1));
+    sets->last = malloc(sizeof(unsigned long long) * places);
     sets->first = malloc(sizeof(int) * (F + 2));
     sets->left = malloc(sizeof(Left) * (n + 1));
     sets->all = calloc(n * K + 1, sizeof(double));
-    return sets->leaf && sets->bits && sets->least && sets->most && sets->varying && sets->first && sets->left &&
-           sets->all;
+    sets->more = calloc(n * K * sets->S + 1, sizeof(double));
+    return sets->leaf && sets->bits && sets->least && sets->most && sets->varying && sets->rising && sets->last &&
+           sets->first && sets->left && sets->all && sets->more;
 }
 
 static void find_ends(Sets *sets)
 {
     for (long i = 0; i < sets->n; i++) {
-        int *varying = sets->varying + (sets->F + 1) * i;
+        int *varying = sets->varying + (sets->F + 1) * i, n_varying = 0, rising = sets->apart <= 64;
         for (long f = 0; f < sets->F; f++) {
             const float *x = sets->X + sets->N * f + sets->apart * i;
             float least = x[0], most = x[0];
             for (long s = 1; s < sets->S; s++) {
+                rising &= x[s - 1] <= x[s];
                 least = x[s] < least ? x[s] : least;
                 most = x[s] > most ? x[s] : most;
             }
             sets->least[sets->places * f + i] = least;
             sets->most[sets->places * f + i] = most;
             if (least < most)
-                *varying++ = (int)f;
+                varying[n_varying++] = (int)f;
         }
-        *varying = -1;
+        varying[n_varying] = -1;
+        sets->rising[i] = rising && n_varying == 1 ? varying[0] : -1;
+        sets->n_others += sets->rising[i] < 0;
     }
 }
 
@@ -512,13 +532,14 @@ static PyObject *forest_sums(PyObject *self, PyObject *args)
                 CALL(add_leaves_of_sets, &sets, &tests, nodes, root[t], depth[t], value, K);
             }
         }
-        for (long i = 0; !single && i < sets.n * K; i++)
+        for (long i = 0; !single && i < sets.n; i++)
             for (long s = 0; s < sets.S; s++)
-                sets.out[sets.S * i + s] += sets.all[i];
+                for (long k = 0; k < K; k++)
+                    sets.out[sets.S * (K * i + k) + s] += sets.all[K * i + k] += sets.more[K * (sets.S * i + s) + k];
         Py_END_ALLOW_THREADS
     }
-    free(sets.leaf), free(sets.bits), free(sets.least), free(sets.most), free(sets.varying), free(sets.first);
-    free(sets.left), free(sets.all);
+    free(sets.leaf), free(sets.bits), free(sets.least), free(sets.most), free(sets.varying), free(sets.rising);
+    free(sets.last), free(sets.first), free(sets.left), free(sets.all), free(sets.more);
     return made ? none(&got) : finished(&got, PyErr_NoMemory());
 }
 

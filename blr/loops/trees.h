@@ -491,27 +491,83 @@ static ALWAYS_INLINE void FN(add_tested)(const float *x, long N, long S, const T
     }
 }
 
-/* The same of all points of n sets.  Where the least and the most of a set's points reach the same leaf, all do. */
+/* Which of eight sets a test takes from the first leaf that they may reach, in the bits a and b, to another: a bit each. */
+static ALWAYS_INLINE int FN(leaving)(v4ul a, v4ul b, unsigned long long left, v8i beyond)
+{
+    v4ul gone_a = (v4ul)((a & -a & left) != 0), gone_b = (v4ul)((b & -b & left) != 0);
+#ifdef __AVX2__
+    int gone = __builtin_ia32_movmskpd256((v4d)gone_a) | __builtin_ia32_movmskpd256((v4d)gone_b) << 4;
+    return gone & __builtin_ia32_movmskps256((v8f)beyond);
+#else
+    int gone = 0;
+    for (int j = 0; j < 4; j++)
+        gone |= (gone_a[j] && beyond[j]) << j | (gone_b[j] && beyond[4 + j]) << (4 + j);
+    return gone;
+#endif
+}
+
+/* The same of up to eight sets from i on, whose points rise along one feature f.  A set has the value of the leaf that the
+ * first point reaches.  Thresholds rise too: each test that takes the last point to another leaf adds what this leaf has
+ * more to the first point beyond. */
+static ALWAYS_INLINE void FN(add_rising)(const Sets *sets, long i, int some, const Tests *tests, int f, const float *value,
+                                         long K)
+{
+    int leaf[8];
+    for (int j = 0; j < some; j++) {
+        leaf[j] = tests->leaf[__builtin_ctzll(sets->bits[i + j])];
+        for (long k = 0; k < K; k++)
+            sets->all[K * (i + j) + k] += value[K * leaf[j] + k];
+    }
+    const float *x = sets->X + sets->N * f + sets->apart * i;
+    v8f most = FN(loadf)(sets->most + sets->places * f + i);
+    unsigned long long bits[8];
+    v4ul a, b;
+    memcpy(&a, sets->bits + i, sizeof a), memcpy(&b, sets->bits + i + 4, sizeof b);
+    for (int q = sets->first[f]; q < sets->first[f + 1]; q++) {
+        unsigned long long left = tests->left[q];
+        float threshold = tests->threshold[q];
+        int leaving = FN(leaving)(a, b, left, most > FN(splatf)(threshold)) & ((1 << some) - 1);
+        a &= ~left, b &= ~left;
+        memcpy(bits, &a, sizeof a), memcpy(bits + 4, &b, sizeof b);
+        for (; leaving; leaving &= leaving - 1) {
+            int j = __builtin_ctz(leaving), next = tests->leaf[__builtin_ctzll(bits[j])];
+            long s = __builtin_ctzll(FN(beyond)(x + sets->apart * j, sets->apart, threshold));
+            double *more = sets->more + K * (sets->S * (i + j) + s);
+            for (long k = 0; k < K; k++)
+                more[k] += (double)value[K * next + k] - value[K * leaf[j] + k];
+            leaf[j] = next;
+        }
+    }
+}
+
+/* The same of all points of n sets. */
 static ALWAYS_INLINE void FN(add_sets)(const Sets *sets, const Tests *tests, const int *nodes, int root, int depth,
                                        const float *value, long K)
 {
-    long n = sets->n, S = sets->S, places = sets->places;
-    int *leaf = sets->leaf;
+    long n = sets->n, S = sets->S;
     for (long s = 0; s < S && !tests->n_leaves; s += 64)
         FN(add_parted)(sets, s, S - s < 64 ? S : s + 64, nodes, root, depth, value, K);
     if (!tests->n_leaves)
         return;
-    FN(find_leaves)(sets->most, places, n, tests, nodes, root, depth, sets->bits, leaf + n);
-    FN(find_leaves)(sets->least, places, n, tests, nodes, root, depth, sets->bits, leaf);
-    for (long i = 0; i < n; i++) {
-        double *out = sets->out + S * K * i;
-        if (leaf[i] == leaf[n + i])
+    FN(find_bits)(sets->least, sets->places, n, tests, sets->bits);
+    if (sets->n_others)
+        FN(find_bits)(sets->most, sets->places, n, tests, sets->last);
+    for (long i = 0; i < n;) {
+        int f = sets->rising[i], some = 1;
+        while (f >= 0 && some < 8 && i + some < n && sets->rising[i + some] == f)
+            some++;
+        int from = __builtin_ctzll(sets->bits[i]);
+        if (f >= 0)
+            FN(add_rising)(sets, i, some, tests, f, value, K);
+        else if (from == __builtin_ctzll(sets->last[i])) /* the least and the most, so all */
             for (long k = 0; k < K; k++)
-                sets->all[K * i + k] += value[K * leaf[i] + k];
+                sets->all[K * i + k] += value[K * tests->leaf[from] + k];
         else
             for (long s = 0; s < S; s += SIDE_BY_SIDE)
                 FN(add_tested)(sets->X + sets->apart * i + s, sets->N, S - s < SIDE_BY_SIDE ? S - s : SIDE_BY_SIDE, tests,
-                               sets->first, sets->varying + (sets->F + 1) * i, sets->bits[i], value, K, S, out + s);
+                               sets->first, sets->varying + (sets->F + 1) * i, sets->bits[i], value, K, S,
+                               sets->out + S * K * i + s);
+        i += some;
     }
 }
 

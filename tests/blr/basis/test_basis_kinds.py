@@ -252,6 +252,23 @@ def test_rows_of_sets_go_down_the_trees_as_each_does_alone(
         )
 
 
+@pytest.mark.parametrize("options", [{"split": "best"}, {"boosted": True}, {"leaf": 40}])
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_points_that_rise_along_one_feature_have_the_leaves_that_each_has_alone(
+    K: int, options: dict[str, Any]
+) -> None:
+    """As nodes of one missing feature do: rows of one feature lie together, and some points are equal."""
+    X, y = rows(700, K)
+    basis = forest(X, y, **options)
+    rng = np.random.default_rng(7)
+    for S, n in [(5, 1), (8, 37), (12, 40), (26, 9), (64, 3), (65, 2)]:
+        points = np.tile(rng.normal(size=(n, X.shape[1])), (S, 1, 1))
+        feature = np.sort(rng.integers(X.shape[1], size=n))
+        points[:, np.arange(n), feature] = np.sort(rng.normal(size=(S, n)).round(1), axis=0)
+        Z = points.reshape(S * n, -1)
+        np.testing.assert_allclose(basis.leaf_means(Z, S), basis.leaf_means(Z), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("options", [{}, {"split": "best"}, {"boosted": True}])
 @pytest.mark.parametrize("K", [2, 5])
 def test_compiled_growth_equals_its_twin(
