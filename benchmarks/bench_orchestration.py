@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from two_types import MODEL, model_of, types_of
 
-from flows.orchestration.settings import prefect_environment, start_server
+from flows.orchestration.settings import start_home_server, stop_server
 
 BLR = Path(sys.executable).with_name("blr")
 FILES = 6
@@ -86,15 +86,14 @@ def main() -> int:
         make(folder, rows)
         for setting in [setting for setting in os.environ if setting.startswith("PREFECT_")]:
             del os.environ[setting]
-        prefect_environment(folder / "server")
-        server = start_server(folder / "server", 0)
-        server.wait()
-        up = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_HOME": str(folder / "client")}
+        os.environ["PREFECT_HOME"] = str(folder / "server")
+        _, url, process = start_home_server(0)
+        up = {"PREFECT_API_URL": f"{url}/api", "PREFECT_HOME": str(folder / "client")}
         times: dict[str, list[tuple[float, float]]] = {"direct": [], "server up": []}
         for _ in range(rounds):
             times["direct"].append(classify(folder, "--direct"))
             times["server up"].append(classify(folder, **up))
-        server.stop()
+        stop_server(process)
     for index, what in enumerate(("clock", "processor")):
         typical = {kind: statistics.median(pair[index] for pair in taken) for kind, taken in times.items()}
         for kind, taken in times.items():

@@ -25,10 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from distributed.protocol import serialize_bytes
 
-from flows.classification import _plan
+from flows.classification import _plan, steps
 from flows.classification.steps import classify
 from flows.engines._dask import DaskEngine
-from flows.engines.engine import EngineChoice
 from flows.request import ClassifyRequest, TrainRequest
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.training.steps import train
@@ -199,23 +198,19 @@ def planned(folder: Path, n: int) -> dict[str, float]:
             os.link(first, place / f"{i}.parquet")
     counted: dict[str, float] = {}
     with scheduler_here(Path.cwd()) as (file, scheduler):
-        engine = EmptyTasks("scheduler.json", processes=0, address="", file=file)
+        engine = EmptyTasks(str(file))
         engine.wait_for_workers()
         vars(engine).update(
             counted=counted, scheduler=scheduler, began=time.perf_counter(), processor=time.process_time()
         )
 
-        @contextmanager
-        def opened(_choice: EngineChoice, _threads: int) -> Iterator[DaskEngine]:
-            yield engine
-
-        EngineChoice.opened, before = opened, EngineChoice.opened  # type: ignore[assignment,method-assign]
+        steps.chosen_engine, before = (lambda *_: engine), steps.chosen_engine
         room, _plan.check_room = _plan.check_room, lambda *_: ""  # nothing will be written
         try:
             with contextlib.suppress(HandedOut):
                 classify(ClassifyRequest([many], model="plan", store=Path("models"), out=Path("out")))
         finally:
-            EngineChoice.opened = before  # type: ignore[method-assign]
+            steps.chosen_engine = before
             _plan.check_room = room
             engine.close()
     size = {"files": n, "rows": n * ROWS}

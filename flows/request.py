@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from flows.engines.engine import EngineChoice
+from flows.engines.engine import Engine, named_engine
 from flows.errors import UsageError
 from flows.runs.parameters import (
     BINS,
@@ -536,17 +536,19 @@ class ReplayRequest:
     seed: int = option(0, "Seed of the draw.", "N")
 
 
-def chosen_engine(asked: str | None, specification: "Specification | None") -> EngineChoice:
+def chosen_engine(asked: str | None, specification: "Specification | None", threads: int) -> Engine:
     """Return the engine that is `asked` for, else that of the specification, whose paths start at its folder.
 
     Raises
     ------
     UsageError
         If a text names no engine, or one that this machine's settings do not allow.
+    EngineError
+        If the engine needs Dask, which is not installed.
     """
     key, text, base = "engine", asked, Path()
     if asked is None and specification is not None and specification.run.engine is not None:
         key, text, base = "run.engine", specification.run.engine, Path(specification.base_folder)
-    choice = EngineChoice() if text is None else EngineChoice.parse(text, key=key, base=base)
-    check_scheduler(choice.file, choice.address, key=key)
-    return choice
+    engine = named_engine("threads" if text is None else text, threads, key=key, base=base)
+    check_scheduler(engine.name, key=key)
+    return engine

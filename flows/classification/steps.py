@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,12 +104,12 @@ def _classified(
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    where, verify = chosen_engine(request.engine, stated), request.verify
+    engine = chosen_engine(request.engine, stated, request.threads or default_threads())
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
         ) as mirror,
-        where.opened(request.threads or default_threads()) as engine,
+        closing(engine),
     ):
         settings = settled(
             loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
@@ -119,7 +120,7 @@ def _classified(
         work = Work(
             model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
-        plan = partial(make_plan, mirror, sources, loaded, work, engine, policy=policy, verify=verify)
+        plan = partial(make_plan, mirror, sources, loaded, work, engine, policy=policy, verify=request.verify)
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
@@ -151,12 +152,12 @@ def _reprocessed(
     settings, asked = settled(loaded, wanted), census_asked(loaded, wanted)
     staging = Staging.of(folder, loaded.label, specification_hash(settings))
     work = Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)
-    where, verify = chosen_engine(request.engine, wanted), request.verify
+    engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
         ) as mirror,
-        where.opened(request.threads or default_threads()) as engine,
+        closing(engine),
     ):
 
         def plan() -> Plan:
@@ -173,7 +174,14 @@ def _reprocessed(
             new = [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, folder)))]
             writing = still_written(new, quiet=request.quiet_seconds, patience=request.patience)
             return make_plan(
-                mirror, sources, loaded, work, engine, policy="release", verify=verify, deferred=writing
+                mirror,
+                sources,
+                loaded,
+                work,
+                engine,
+                policy="release",
+                verify=request.verify,
+                deferred=writing,
             )
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)

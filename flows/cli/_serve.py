@@ -15,13 +15,16 @@ from types import FrameType
 from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import (
     FILE,
+    SERVER_LOG,
     AutomationsResult,
     configured_server,
     connect,
     deployments,
     deployments_text,
     prefect_environment,
+    prefect_home,
     start_home_server,
+    stop_server,
     without_credentials,
 )
 
@@ -78,13 +81,12 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
         _say(prefect_environment(console_level="INFO"))
         _serve(file, limit)
         return
-    line, server = start_home_server(port, console_level="INFO")
-    server.wait()
-    _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
+    line, url, process = start_home_server(port, console_level="INFO")
+    _say(f"{line}\nits pages: {url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
     ended = threading.Event()
 
     def end_too() -> None:
-        server.process.wait()
+        process.wait()
         if not ended.is_set():  # Prefect's runner would ask a server that is gone for ever
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -93,9 +95,9 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
         _serve(file, limit)
     finally:
         ended.set()
-        if server.process.poll() is not None:
+        if process.poll() is not None:
             raise FlowError(
-                f"Prefect's server has ended: the end of {server.log} tells why; run `blr serve` again"
+                f"Prefect's server has ended: the end of {prefect_home() / SERVER_LOG} tells why; run `blr serve` again"
             )
 
 
@@ -113,18 +115,17 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
     if line is not None:
         _show(line, str(configured_server()).removesuffix("/api"), opened=opened)
         return
-    line, server = start_home_server(port)
-    server.wait()
-    _show(line, str(server.url), opened=opened)
+    line, url, process = start_home_server(port)
+    _show(line, url, opened=opened)
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        server.process.wait()
+        process.wait()
     except KeyboardInterrupt:
-        server.stop()
+        stop_server(process)
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:

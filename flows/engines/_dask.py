@@ -167,13 +167,16 @@ async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of
 
 
 class DaskEngine:
-    """An engine on the workers of a scheduler: one of our own with so many processes, or one that is there."""
+    """An engine on the workers of a scheduler, by its name as `named_engine` takes it.
+
+    The scheduler is one of our own with so many processes, or one that is there.
+    """
 
     is_remote = True
 
-    def __init__(self, name: str, *, processes: int, address: str, file: Path | None) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._processes, self._address, self._file = processes, address, file
+        self._processes = int(name.removeprefix("local:")) if name.startswith("local:") else 0
         self._cluster: LocalCluster | None = None
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
@@ -275,15 +278,15 @@ class DaskEngine:
         return client
 
     def _connected(self) -> Client:
-        where: Any = self._cluster or self._address or None
-        if self._file is not None and not self._file.is_file():
+        is_file = self.name.endswith(".json")
+        if is_file and not Path(self.name).is_file():
             raise EngineError(
-                f"{self._file}: there is no such file, expected the one that `dask-scheduler "
+                f"{self.name}: there is no such file, expected the one that `dask-scheduler "
                 "--scheduler-file` writes; start the scheduler, or correct the path"
             )
         try:
-            file = None if self._file is None else str(self._file)
-            return Client(where, scheduler_file=file, timeout=PATIENCE, set_as_default=False, name="blr")
+            where: Any = {"scheduler_file": self.name} if is_file else {"address": self._cluster or self.name}
+            return Client(**where, timeout=PATIENCE, set_as_default=False, name="blr")
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"{self.name}: no Dask scheduler answered within {PATIENCE} s; start the scheduler, or "

@@ -63,6 +63,10 @@ class Engine(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of the workers."""
+        ...
+
 
 def tree_sum(parts: Iterable[T], add: Callable[[Sequence[T]], T]) -> T:
     """Return the sum of parts: up to `FAN_IN` in their order at once, then the sums in the same way, until one is left.
@@ -116,6 +120,9 @@ class ThreadEngine:
 
         return tree_sum(ordered_map(work, items, threads=self.threads), add)
 
+    def close(self) -> None:
+        """Do nothing: the threads have ended with their work."""
+
 
 _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
 """The engine that sums are made on at the moment, which a run sets once for all of its steps."""
@@ -137,68 +144,33 @@ def current_engine(threads: int) -> Engine:
     return engine if engine is not None and engine.is_remote else ThreadEngine(threads)
 
 
-ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")
+WORKERS = re.compile(r"local:[1-9]\d{0,2}|(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")
+"""Names of engines on workers: so many processes of this machine, or a scheduler by its address."""
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """So many `processes` of this machine; or a scheduler, by its `address` or its `file`; or else threads of ours.
+def named_engine(text: str, threads: int, *, key: str, base: Path = Path()) -> Engine:
+    """Return the engine that a text names; a scheduler file may be relative to `base`.
 
-    Examples
-    --------
-    >>> EngineChoice.parse("local:4", key="--engine").processes
-    4
+    `threads` is for the threads of this process.  Workers are asked for when there is work for them.
+
+    UsageError if the text names none; `key` says where the text stands.  EngineError if workers are asked for, and the
+    package `distributed` is not installed.
     """
-
-    processes: int = 0
-    address: str = ""
-    file: Path | None = None
-
-    @classmethod
-    def parse(cls, text: str, *, key: str, base: Path = Path()) -> EngineChoice:
-        """Return the engine that a text names; a scheduler file may be relative to `base`.
-
-        UsageError if the text names none; `key` says where the text stands.
-        """
-        if text == "threads":
-            return cls()
-        if re.fullmatch(r"local:[1-9]\d{0,2}", text):
-            return cls(processes=int(text.removeprefix("local:")))
-        if ADDRESS.fullmatch(text):
-            return cls(address=text)
-        if text.endswith(".json") and "://" not in text:
-            return cls(file=base / text)
+    if text == "threads":
+        return ThreadEngine(threads)
+    is_file = text.endswith(".json") and "://" not in text
+    if not (is_file or WORKERS.fullmatch(text)):
         raise UsageError(
             f"{key}: got '{text}', expected threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
             "Dask scheduler, or the path of its scheduler file (*.json)"
         )
-
-    def __str__(self) -> str:
-        if self.processes:
-            return f"local:{self.processes}"
-        return self.address or str(self.file or "threads")
-
-    @contextmanager
-    def opened(self, threads: int) -> Iterator[Engine]:
-        """Give the engine, as long as the block lasts; workers are asked for when there is work for them.
-
-        `threads` is for the threads of this process.
-
-        EngineError if workers are asked for, and the package `distributed` is not installed.
-        """
-        if self == EngineChoice():
-            yield ThreadEngine(threads)
-            return
-        try:
-            # Distributed is an extra, and takes a second to import: most runs use threads.
-            from flows.engines._dask import DaskEngine  # noqa: PLC0415
-        except ImportError as error:
-            raise EngineError(
-                f"got the engine {self}, which needs Dask, but {error.name} is not installed; install it: "
-                "pip install 'galaxyblr[dask]'"
-            ) from error
-        engine = DaskEngine(str(self), processes=self.processes, address=self.address, file=self.file)
-        try:
-            yield engine
-        finally:
-            engine.close()
+    name = str(base / text) if is_file else text
+    try:
+        # Distributed is an extra, and takes a second to import: most runs use threads.
+        from flows.engines._dask import DaskEngine  # noqa: PLC0415
+    except ImportError as error:
+        raise EngineError(
+            f"got the engine {name}, which needs Dask, but {error.name} is not installed; install it: "
+            "pip install 'galaxyblr[dask]'"
+        ) from error
+    return DaskEngine(name)

@@ -28,7 +28,7 @@ from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
 from flows.models.store import BEGIN
-from flows.runs.references import VERSION_LENGTH, ModelReference, check_name, check_version
+from flows.runs.references import VERSION_LENGTH, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
@@ -97,7 +97,7 @@ class Model:
     @property
     def label(self) -> str:
         """`NAME@VERSION`, as the command line takes it."""
-        return ModelReference(self.name, self.version).label
+        return f"{self.name}@{self.version}"
 
     @property
     def id(self) -> int:

@@ -32,7 +32,7 @@ from flows.models.store import (
 )
 from flows.request import PromoteRequest
 from flows.runs.lock import exclusive
-from flows.runs.references import ModelReference, user_name
+from flows.runs.references import name_and_version, user_name
 from flows.runs.results import SampledChange
 
 InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
@@ -69,7 +69,7 @@ class Comparison:
     @property
     def name(self) -> str:
         """The name that both are versions of."""
-        return ModelReference.parse(self.challenger).name
+        return name_and_version(self.challenger)[0]
 
 
 def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> Comparison:
@@ -276,7 +276,7 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult
     if not dry_run:
         with exclusive(place.root / stored.name):
             place.reject(stored, why=request.why, who=who)
-    previous = None if champion is None else ModelReference(stored.name, champion).label
+    previous = None if champion is None else f"{stored.name}@{champion}"
     return PromotionResult(
         model=stored.label,
         previous=previous,
@@ -293,7 +293,7 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
     The version in the request does not count.  ModelError where no champion was before, or it is gone.
     """
     place = Store.named(request.store)
-    name = ModelReference.parse(request.model).name
+    name, _ = name_and_version(request.model)
     with exclusive(place.root / name) if not dry_run else nullcontext():
         champion = place.find(name)
         before = champion_before(place.history(name), champion.version)

@@ -21,7 +21,7 @@ from catalogs.errors import nearest
 from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, utc_now, write_document
 from flows.errors import DocumentError, ModelError
-from flows.runs.references import ModelReference, check_inside, check_name, check_output, check_version
+from flows.runs.references import check_inside, check_name, check_output, check_version, name_and_version
 
 if TYPE_CHECKING:
     from blr.calibration import Skill
@@ -233,7 +233,7 @@ class StoredModel:
     @property
     def label(self) -> str:
         """`NAME@VERSION`."""
-        return ModelReference(self.name, self.version).label
+        return f"{self.name}@{self.version}"
 
     @property
     def path(self) -> Path:
@@ -302,24 +302,24 @@ class Store:
 
     def find(self, reference: str, *, newest: bool = False) -> StoredModel:
         """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
-        wanted = ModelReference.parse(reference)
-        versions = {m.version: m for m in self.versions(self._known(wanted.name))}
-        if newest and not wanted.version:
+        name, version = name_and_version(reference)
+        versions = {m.version: m for m in self.versions(self._known(name))}
+        if newest and not version:
             return [*versions.values()][-1]
-        matches = [v for v in versions if v.startswith(wanted.version)]
-        if not wanted.version:
-            champion = self.champion(wanted.name)
+        matches = [v for v in versions if v.startswith(version)]
+        if not version:
+            champion = self.champion(name)
             matches = [v for v in versions if v == champion]
             if not matches:
                 raise ModelError(
-                    f"{self.root}: got '{wanted.name}' without a version, but its champion is "
+                    f"{self.root}: got '{name}' without a version, but its champion is "
                     f"{champion or 'not chosen'}, expected one of its versions: {', '.join(versions)}; "
-                    f"choose with `blr models promote {wanted.name}@VERSION`"
+                    f"choose with `blr models promote {name}@VERSION`"
                 )
-        elif len(matches) != 1 or len(wanted.version) < SHORTEST_PREFIX:
+        elif len(matches) != 1 or len(version) < SHORTEST_PREFIX:
             raise ModelError(
-                f"{self.root}: got version '{wanted.version}' of '{wanted.name}', expected one of its versions or the "
-                f"first digits of one ({SHORTEST_PREFIX} or more); {nearest(wanted.version, versions)}"
+                f"{self.root}: got version '{version}' of '{name}', expected one of its versions or the "
+                f"first digits of one ({SHORTEST_PREFIX} or more); {nearest(version, versions)}"
             )
         stored = versions[matches[0]]
         check_links(stored.folder, self.root, inside=True)
@@ -327,7 +327,7 @@ class Store:
 
     def at(self, name: str, version: str) -> StoredModel:
         """Return the model of a name and a version."""
-        return self.find(ModelReference(name, version).label)
+        return self.find(f"{name}@{version}")
 
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""

@@ -54,7 +54,7 @@ from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
 from flows.runs.parameters import request_fields
 from flows.runs.progress import LineListener, Listener, listening, tell
-from flows.runs.references import ModelReference
+from flows.runs.references import name_and_version
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
 
 DIGITS = 4
@@ -63,8 +63,8 @@ DIGITS = 4
 
 def short_label(label: str) -> str:
     """Return NAME@VERSION with the first digits of the version."""
-    reference = ModelReference.parse(label)
-    return ModelReference(reference.name, reference.version[:DIGITS]).label
+    name, version = name_and_version(label)
+    return f"{name}@{version[:DIGITS]}"
 
 
 def started_name(verb: str, label: str, *, release: int, trial: bool = False) -> str:
@@ -366,8 +366,8 @@ def release_events(result: ReleaseResult) -> None:
 
 
 def _release_done(result: ReleaseResult, summary: Summary) -> None:
-    name, difference = ModelReference.parse(result.model).name, result.difference
-    changed = {name: getattr(difference, name) if difference else 0 for name in ("class_changed", "moved")}
+    name, _ = name_and_version(result.model)
+    change = result.difference
     payload = {
         "release": result.release,
         "model": result.model,
@@ -377,7 +377,8 @@ def _release_done(result: ReleaseResult, summary: Summary) -> None:
         "retired": len(result.retired),
         "quarantined": len(result.quarantined),
         "deferred": len(result.deferred),
-        **changed,
+        "class_changed": 0 if change is None else change.class_changed,
+        "moved": 0 if change is None else change.moved,
     }
     _emit("blr.release.done", f"blr.release.{name}", payload)
     if result.drifted:
@@ -388,7 +389,7 @@ def _release_done(result: ReleaseResult, summary: Summary) -> None:
 def model_promoted(model: str, *, previous: str | None, who: str | None, why: str | None) -> None:
     """Tell of a new champion, NAME@VERSION: instead of which, by whom and why."""
     promotion = {"model": model, "previous": previous, "who": who, "why": why}
-    _emit("blr.model.promoted", f"blr.model.{ModelReference.parse(model).name}", promotion)
+    _emit("blr.model.promoted", f"blr.model.{name_and_version(model)[0]}", promotion)
 
 
 def _emit(event: str, resource: str, payload: Mapping[str, object]) -> None:
@@ -507,7 +508,7 @@ def keep_link(key: str, path: Path, text: str) -> None:
 
 def keep_run(verb: str, result: Result) -> Result:
     """Leave the artifacts of a run, and tell of it; return the result, with its words for the run's final state."""
-    name = ModelReference.parse(result.model).name
+    name, _ = name_and_version(result.model)
     said = f"{result.status}, by {result.model}"
     for what, table in run_tables(result).items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")

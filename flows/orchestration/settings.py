@@ -66,6 +66,9 @@ _WITH_PAGES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"
 
 _SERVER = Path(__file__).with_name("server.py")
 
+SERVER_LOG = "server.log"
+"""File in a home that holds what its server says."""
+
 _PATIENCE = 240.0
 """Seconds that the server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
 
@@ -115,49 +118,13 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
     return line
 
 
-@dataclass
-class Server:
-    """A Prefect server in a process of ours, starting in the background."""
-
-    url: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def wait(self) -> None:
-        """Return as soon as the server answers; flows may run from then on."""
-        # The socket listens from the start, so the request waits for the server, and fails if that ends.
-        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_PATIENCE)
-        try:
-            connection.request("GET", "/api/health")
-            if connection.getresponse().status == HTTPStatus.OK:
-                return
-        except OSError:
-            pass
-        finally:
-            connection.close()
-        raise FlowError(
-            f"Prefect's server did not start: the end of {self.log} tells why; correct that, or run "
-            "with --direct, which needs no server"
-        )
-
-    def stop(self) -> None:
-        """End the process and wait until it is gone."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-            try:
-                self.process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-
-def start_server(home: Path, port: int) -> Server:
+def _start(home: Path, port: int) -> tuple[str, subprocess.Popen[bytes]]:
     """Start a server that schedules and has pages, with its database in `home`; port 0: any that is free.
 
-    `prefect_environment` comes before, and `wait()` before the first flow.  Prefect could start such a process itself;
-    that one would stay behind when this process is killed, and stop at Ctrl-C while a partition is being finished.
+    Prefect could start such a process itself; that one would stay behind when this process is killed, and stop at
+    Ctrl-C while a partition is being finished.
     """
-    log = home / "server.log"
+    log = home / SERVER_LOG
     mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
     with socket.create_server(("127.0.0.1", port)) as listening, log.open(mode) as output:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -172,10 +139,40 @@ def start_server(home: Path, port: int) -> Server:
             # Its pages would look for the API at Prefect's usual port.
             env={**os.environ, **_WITH_PAGES, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
         )
-    server = Server(url, process, log)
-    atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
+    atexit.register(
+        stop_server, process
+    )  # before Prefect is imported, so after it has sent its last messages
     os.environ["PREFECT_API_URL"] = f"{url}/api"
-    return server
+    return url, process
+
+
+def _wait_for(url: str, log: Path) -> None:
+    """Return as soon as the server answers; flows may run from then on."""
+    # The socket listens from the start, so the request waits for the server, and fails if that ends.
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
+    try:
+        connection.request("GET", "/api/health")
+        if connection.getresponse().status == HTTPStatus.OK:
+            return
+    except OSError:
+        pass
+    finally:
+        connection.close()
+    raise FlowError(
+        f"Prefect's server did not start: the end of {log} tells why; correct that, or run with --direct, which needs "
+        "no server"
+    )
+
+
+def stop_server(process: subprocess.Popen[bytes]) -> None:
+    """End the process of a server and wait until it is gone."""
+    if process.stdin is not None:
+        process.stdin.close()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def configured_server() -> str | None:
@@ -264,24 +261,27 @@ def connect(*, console_level: str = "WARNING") -> str | None:
     return f"Prefect: server {running}"
 
 
-def start_home_server(port: int | None, *, console_level: str = "WARNING") -> tuple[str, Server]:
-    """Start the server of the home, which other commands find; return a line about its database, and the server.
+def start_home_server(
+    port: int | None, *, console_level: str = "WARNING"
+) -> tuple[str, str, subprocess.Popen[bytes]]:
+    """Start the server of the home, which other commands find; return as soon as it answers.
 
-    It is at the port that was asked for, else at Prefect's usual one, or at any where that is taken.  It ends with this
-    process.
+    What is returned is a line about its database, its address and its process.  It is at the port that was asked for,
+    else at Prefect's usual one, or at any where that is taken.  It ends with this process.
     """
     line = prefect_environment(console_level=console_level)
     home, held = prefect_home(), ExitStack()
     address = held.enter_context(holding(home))
     atexit.register(held.close)
     try:
-        server = start_server(home, 4200 if port is None else port)
+        url, process = _start(home, 4200 if port is None else port)
     except OSError:
         if port is not None:
             raise
-        server = start_server(home, 0)
-    address.write_text(server.url, encoding="utf-8")
-    return line, server
+        url, process = _start(home, 0)
+    address.write_text(url, encoding="utf-8")
+    _wait_for(url, home / SERVER_LOG)
+    return line, url, process
 
 
 AT_WORK = "at-work"

@@ -43,7 +43,7 @@ from flows.documents import (
     write_document,
 )
 from flows.errors import DocumentError, UsageError
-from flows.runs.references import ModelReference, check_inside
+from flows.runs.references import check_inside, name_and_version
 from flows.runs.results import CensusAsked, Difference, FileCounts, ReleaseReference, Summary
 
 
@@ -498,7 +498,7 @@ class Manifest:
     @property
     def model_name(self) -> str:
         """The name of the model, whatever its version."""
-        return ModelReference.parse(self.model).name
+        return name_and_version(self.model)[0]
 
     @property
     def prefix(self) -> str:

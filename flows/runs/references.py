@@ -14,7 +14,6 @@ import getpass
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
 
@@ -27,27 +26,17 @@ VERSION_LENGTH = 12
 VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
-@dataclass(frozen=True)
-class ModelReference:
-    """The name of a model and its version."""
+def name_and_version(text: str) -> tuple[str, str]:
+    """Return the name and the version, or its first digits, in a text; no version, '', means the champion.
 
-    name: str
-    version: str = ""  # or its first digits; empty for the champion
-
-    @classmethod
-    def parse(cls, text: str) -> ModelReference:
-        """Return the reference in a text; only the store knows whether there is such a model."""
-        if is_remote(text):
-            raise ModelError(
-                f"got '{shown(text)}' as a model, expected NAME or NAME@VERSION; choose one of the store's"
-            )
-        name, _, version = text.partition("@")
-        return cls(name, version)
-
-    @property
-    def label(self) -> str:
-        """The reference as `NAME@VERSION`."""
-        return f"{self.name}@{self.version}"
+    Only the store knows whether there is such a model.
+    """
+    if is_remote(text):
+        raise ModelError(
+            f"got '{shown(text)}' as a model, expected NAME or NAME@VERSION; choose one of the store's"
+        )
+    name, _, version = text.partition("@")
+    return name, version
 
 
 def check_name(name: str) -> str:
@@ -134,17 +123,17 @@ def check_url(url: str, *, key: str) -> str:
     return url
 
 
-def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
-    """Raise UsageError where this worker may not use a scheduler's file or address.
+def check_scheduler(name: str, *, key: str) -> None:
+    """Raise UsageError where this worker may not use a scheduler of this file or address.
 
     A scheduler decides what its clients run.  So a form that is open to others accepts no scheduler but these.
     """
-    if file is not None:
-        check_inside(file, key=key)
     roots = _roots()
-    if address and roots and address not in roots:
+    if name.endswith(".json"):
+        check_inside(Path(name), key=key)
+    elif "://" in name and roots and name not in roots:
         raise UsageError(
-            f"{key}: got '{address}', expected one of {' or '.join(map(shown, roots))}, since this worker "
+            f"{key}: got '{name}', expected one of {' or '.join(map(shown, roots))}, since this worker "
             f"may use no other scheduler ({ROOTS}); leave it out, or ask for the address to be added"
         )
 

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,7 +41,7 @@ from catalogs.errors import counted
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import Engine, EngineChoice, ThreadEngine, current_engine, working_on
+from flows.engines.engine import Engine, ThreadEngine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.reader import split_columns, training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
@@ -73,7 +73,6 @@ from flows.reports.tables import model_card
 from flows.request import TrainRequest, chosen_engine
 from flows.runs.lock import exclusive
 from flows.runs.progress import stop_points, tell
-from flows.runs.references import ModelReference
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
 from flows.training._gather import gather, reading_workers, with_learned_photometry
@@ -139,7 +138,7 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
                 write_document(folder / INGESTED, described)
         plan = TrainingPlan(
             status="planned",
-            model=ModelReference(asked.name, version).label,
+            model=f"{asked.name}@{version}",
             store=str(store.root),
             version=version,
             exists=exists,
@@ -228,7 +227,8 @@ Step = Callable[[Callable[..., Any]], Callable[..., Any]]
 def train(request: TrainRequest, *, step: Step = lambda function: function) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
     request = specified(request)
-    engine = chosen_engine(request.engine, read_specification(request.specification))
+    wanted = read_specification(request.specification)
+    engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
     store = Store.named(request.store)
     if request.limit is None:
         return _trained(request, store, engine, step)
@@ -241,12 +241,12 @@ def train(request: TrainRequest, *, step: Step = lambda function: function) -> M
 def plan(request: TrainRequest) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
     request = specified(request)
-    chosen_engine(request.engine, read_specification(request.specification))  # a wrong one is an error now
+    chosen_engine(request.engine, read_specification(request.specification), 1)  # a wrong one is an error now
     return ingest(request, Store.named(request.store), dry_run=True)[0]
 
 
-def _trained(request: TrainRequest, store: Store, choice: EngineChoice, step: Step) -> ModelDescription:
-    with choice.opened(request.threads or default_threads()) as engine:
+def _trained(request: TrainRequest, store: Store, engine: Engine, step: Step) -> ModelDescription:
+    with closing(engine):
         with working_on(engine):
             planned, folder = step(ingest)(request, store)
         if folder is None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from flows.cli.app import run
 from flows.engines import _dask
 from flows.engines import _dask as versions
 from flows.engines._dask import DaskEngine
-from flows.engines.engine import EngineChoice, LostError, ThreadEngine
+from flows.engines.engine import LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
@@ -179,8 +179,7 @@ def test_processes_that_all_ended_for_good_are_not_waited_for(
     """Dask gives up a process that ends while it starts; here its nanny is closed."""
     monkeypatch.setattr(_dask, "GONE", 1.0)
     monkeypatch.setattr(_dask, "COUNT_EVERY", 0.2)
-    with EngineChoice(processes=1).opened(1) as engine:
-        assert isinstance(engine, DaskEngine)
+    with closing(DaskEngine("local:1")) as engine:
         assert next(engine.map(slowly, [1])) == (1, 1)
         cluster = engine._cluster
         assert cluster is not None
@@ -362,7 +361,7 @@ def nested(item: int, depth: int = 0) -> int:
 
 def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
     """A worker sends the last frames alone: Dask's client never hears of a traceback that cannot be sent."""
-    with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
+    with closing(DaskEngine(workers(cluster, 2))) as engine:
         with pytest.raises(RecursionError, match="maximum recursion depth") as told:
             list(engine.map(nested, [1, 2, 3]))
         assert any(frame.name == "nested" for frame in told.traceback)
@@ -372,7 +371,7 @@ def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.Local
 
 
 def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> None:
-    with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
+    with closing(DaskEngine(workers(cluster, 1))) as engine:
         ((item, lost),) = engine.map(os._exit, [1])
     assert (item, type(lost)) == (1, LostError)
     assert "2 workers were killed one after another" in str(lost)
@@ -436,7 +435,7 @@ def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNames
         os.utime(survey / "night" / "n0.parquet")
         engine = ThreadEngine(is_remote=name.endswith("workers"))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(EngineChoice, "opened", lambda choice, threads, e=engine: nullcontext(e))  # noqa: ARG005
+            patch.setattr("flows.classification.steps.chosen_engine", lambda *_, e=engine: e)
             told = reprocess(spec, **common)
         assert {n: f["why"] for n, f in told.files.items() if f["why"]} == {"n1.parquet": "changed"}
         reports.append(told.difference)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,6 @@ from catalogs.errors import CatalogError
 from catalogs.remote.urls import UnreachableError
 from flows.cli.app import run
 from flows.documents import to_document
-from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
 from flows.inputs.source import FETCHED, RemoteSource, fetching
 from flows.runs.manifest import Manifest, file_sha256
@@ -372,7 +371,7 @@ def test_workers_read_labelled_files_that_were_fetched(
     for name, where in (("there", web.url), ("here", str(web.folder))):
         Path(f"{name}.toml").write_text(text.replace("survey.parquet", f"{where}/night-*.parquet"))
     with monkeypatch.context() as patch:
-        patch.setattr(EngineChoice, "opened", lambda *_: nullcontext(Elsewhere()))
+        patch.setattr("flows.training.steps.chosen_engine", lambda *_: Elsewhere())
         there = train("there.toml", "models-there")
     here = train("here.toml", "models-here")
     assert [path.name for path in seen] == ["night-0.parquet", "night-1.parquet", "night-2.parquet"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engines._dask import LARGEST, Waiting
-from flows.engines.engine import FAN_IN, EngineChoice, ThreadEngine, tree_sum
+from flows.engines.engine import FAN_IN, ThreadEngine, named_engine, tree_sum
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.request import chosen_engine
 from flows.specification.specification import specification_hash
@@ -55,18 +55,19 @@ def test_threads_add_to_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "choice"),
+    ("text", "name"),
     [
-        ("threads", EngineChoice()),
-        ("local:4", EngineChoice(processes=4)),
-        ("tcp://node-1.survey.org:8786", EngineChoice(address="tcp://node-1.survey.org:8786")),
-        ("tls://[::1]:8786", EngineChoice(address="tls://[::1]:8786")),
-        ("scheduler.json", EngineChoice(file=Path("/base/scheduler.json"))),
-        ("/elsewhere/scheduler.json", EngineChoice(file=Path("/elsewhere/scheduler.json"))),
+        ("threads", "threads"),
+        ("local:4", "local:4"),
+        ("tcp://node-1.survey.org:8786", "tcp://node-1.survey.org:8786"),
+        ("tls://[::1]:8786", "tls://[::1]:8786"),
+        ("scheduler.json", "/base/scheduler.json"),
+        ("/elsewhere/scheduler.json", "/elsewhere/scheduler.json"),
     ],
 )
-def test_names_of_engines(text: str, choice: EngineChoice) -> None:
-    assert EngineChoice.parse(text, key="engine", base=Path("/base")) == choice
+def test_names_of_engines(text: str, name: str) -> None:
+    engine = named_engine(text, 3, key="engine", base=Path("/base"))
+    assert (engine.name, engine.is_remote) == (name, text != "threads")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_names_of_engines(text: str, choice: EngineChoice) -> None:
 )
 def test_texts_that_name_no_engine(text: str) -> None:
     with pytest.raises(UsageError, match=r"engine: got '.*', expected threads, local:N"):
-        EngineChoice.parse(text, key="engine")
+        named_engine(text, 1, key="engine")
 
 
 def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
@@ -82,9 +83,9 @@ def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
     stated = parse_specification(
         make.specification + '\n[run]\nengine = "at/s.json"\n', source="s", base_folder="/x"
     )
-    assert chosen_engine(None, stated) == EngineChoice(file=Path("/x/at/s.json"))
-    assert chosen_engine("local:2", stated) == EngineChoice(processes=2)
-    assert chosen_engine(None, plain) == chosen_engine(None, None) == EngineChoice()
+    assert chosen_engine(None, stated, 3).name == "/x/at/s.json"
+    assert chosen_engine("local:2", stated, 3).name == "local:2"
+    assert chosen_engine(None, plain, 3) == chosen_engine(None, None, 3) == ThreadEngine(3)
     assert specification_hash(stated) == specification_hash(plain), "where is not what"
     assert "engine" not in specification_toml(stated), "a model names no scheduler"
     with pytest.raises(SpecificationError, match=r"run\.engine"):
@@ -93,20 +94,17 @@ def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
 
 def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", "/data:tcp://scheduler:8786")
-    assert chosen_engine("tcp://scheduler:8786", None).address
+    assert chosen_engine("tcp://scheduler:8786", None, 1).is_remote
     for text in ("tcp://elsewhere:8786", "/elsewhere/scheduler.json"):
         with pytest.raises(UsageError, match="engine: got"):
-            chosen_engine(text, None)
+            chosen_engine(text, None, 1)
 
 
 def test_without_dask_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "flows.engines._dask", raising=False)
-    with (
-        pytest.raises(EngineError, match=r"pip install 'galaxyblr\[dask\]'"),
-        EngineChoice(processes=2).opened(1),
-    ):
-        pass
+    with pytest.raises(EngineError, match=r"pip install 'galaxyblr\[dask\]'"):
+        named_engine("local:2", 1, key="engine")
 
 
 def after(seconds_an_item: float, items: list[int]) -> Waiting[int]:
