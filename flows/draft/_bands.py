@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -160,41 +159,20 @@ MOSTLY = 0.9
 """Share of positive values from which what is called a flux is taken for one."""
 
 
-@dataclass(frozen=True)
-class FluxBand:
-    """A magnitude made of a flux, whose column's unit is known, with its error where there is one."""
+def magnitudes_of(flux: Column, error: str | None, rows: Mapping[str, Floats]) -> Floats:
+    """Return the magnitudes (n,) of a flux, on the scale that the table of its band asks for."""
+    values, zero = rows[flux.name], ZERO_POINT[str(flux_unit(flux.unit))]
+    sigma = None if error is None else rows.get(error)
+    if sigma is not None and error is not None and is_inverse_variance(error):
+        sigma = error_from_inverse_variance(sigma)
+    if sigma is None or not (np.isfinite(sigma) & (sigma > 0)).any():
+        return np.asarray(magnitude(values, zero))
+    return asinh_magnitude(values, softening_of(sigma, zero), zero)
 
-    name: str
-    flux: str
-    unit: str
-    error: str | None = None
 
-    def magnitudes(self, rows: Mapping[str, Floats]) -> Floats:
-        """Return magnitudes (n,) on the scale that the table asks for."""
-        flux, zero = rows[self.flux], ZERO_POINT[self.unit]
-        given = None if self.error is None else rows.get(self.error)
-        sigma = given if given is None or not self.is_inverse else error_from_inverse_variance(given)
-        if sigma is None or not (np.isfinite(sigma) & (sigma > 0)).any():
-            return np.asarray(magnitude(flux, zero))
-        return asinh_magnitude(flux, softening_of(sigma, zero), zero)
-
-    @property
-    def is_inverse(self) -> bool:
-        """Whether the error is given as an inverse variance."""
-        return self.error is not None and column_names().inverse_variance.fits(
-            self.error, name_words(self.error)
-        )
-
-    def lines(self, quoted: Mapping[str, str]) -> Iterator[str]:
-        """Yield the table; `quoted` are names as expressions and TOML have them."""
-        yield f"[photometry.{self.name}]"
-        yield f"flux = {quoted[self.flux]}  # {self.unit}"
-        if self.error is None:
-            why = "no error of the flux was found: where the flux is not positive, there is no magnitude"
-            yield f'scale = "pogson"  # {why}'
-        else:
-            key = "inverse_variance" if self.is_inverse else "error"
-            yield f"{key} = {quoted[self.error]}"
+def is_inverse_variance(error: str) -> bool:
+    """Say whether a column with the error of a flux holds its inverse variance, by its name."""
+    return column_names().inverse_variance.fits(error, name_words(error))
 
 
 def is_flux(column: Column) -> bool:
@@ -222,18 +200,20 @@ def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence
     return {name: known[band_and_kind(name)] for name in others if band_and_kind(name) in known}
 
 
-def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
-    """Return the bands of all columns that are fluxes, those of the kind with the most bands first."""
-    bands: list[FluxBand] = []
+def flux_bands(seen: Profile, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    """Return magnitudes to be made of fluxes, those of the kind with the most bands first.
+
+    By name, the column of the flux and, where there is one, that of its error.
+    """
+    bands: dict[str, tuple[str, str | None]] = {}
     for i, group in enumerate(kinds([name for name in names if band_and_kind(name)[0] is not None])):
         for name in group:
             band, kind = band_and_kind(name)
             called = re.sub(r"\W", "", (f"mag_{band}" if i == 0 else f"mag_{band}_{kind}").rstrip("_"))
-            while called in seen.columns or called in {known.name for known in bands}:
+            while called in seen.columns or called in bands:
                 called += "_"
             errors = (c.name for c in seen.columns.values() if about_an_error(c.column) and _of(c.name, name))
-            unit = flux_unit(seen.columns[name].column.unit)
-            bands.append(FluxBand(called, name, str(unit), next(errors, None)))
+            bands[called] = name, next(errors, None)
     return bands
 
 

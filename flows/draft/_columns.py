@@ -25,7 +25,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.quality import about_a_flux
 from flows.draft import _bands
-from flows.draft._bands import FluxBand, rise_together
+from flows.draft._bands import rise_together
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
 from flows.specification.catalog import alike_words, grouped
 
@@ -208,7 +208,8 @@ class Chosen:
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, Reason] = field(default_factory=dict)
     suspects: dict[str, str] = field(default_factory=dict)
-    bands: list[FluxBand] = field(default_factory=list)
+    # Magnitudes made of fluxes: by name, the column of the flux and, where there is one, that of its error.
+    bands: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     # Columns that are left out though they tell the class, with the share of the information on it that each gives.
     informative: dict[str, float] = field(default_factory=dict)
     alike: str = ""
@@ -229,9 +230,11 @@ class Chosen:
 
     def columns(self) -> set[str]:
         """Return the columns that features are made of, elements by their own names."""
-        bands = {band.name: band.flux for band in self.bands}
-        named = {cell for text, _ in self.features.values() for cell in columns_of(text)}
-        return {bands.get(name, name) for name in named}
+        return {name for text, _ in self.features.values() for name in self.made_of(text)}
+
+    def made_of(self, text: str) -> set[str]:
+        """Return the columns that an expression is made of, for a magnitude that of its flux."""
+        return {self.bands[name][0] if name in self.bands else name for name in columns_of(text)}
 
 
 def _photometry(
@@ -254,11 +257,14 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
     fluxes = [n for n in names if _bands.is_flux(seen.columns[n].column)]
     magnitudes, bare = _photometry(seen, evidence, names, fluxes)
     said = _bands.said_by_magnitudes(seen, names, magnitudes)
-    bands = _bands.flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
-    flux_magnitudes = {band.name: band.magnitudes(evidence.rows) for band in bands}
+    bands = _bands.flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else {}
+    flux_magnitudes = {
+        name: _bands.magnitudes_of(seen.columns[flux].column, error, evidence.rows)
+        for name, (flux, error) in bands.items()
+    }
     evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
-    errors = {band.error: band.flux for band in bands if band.error in names}
+    errors = {error: flux for flux, error in bands.values() if error in names}
     left_out = {n: (f"the flux of {other}: adds no information", "copies") for n, other in said.items()}
     left_out |= {n: (f"the error of {flux}, under [photometry]", "errors") for n, flux in errors.items() if n}
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
@@ -272,7 +278,7 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
     if bare:
         best = _brightness(missing)
         chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
-    used = {*magnitudes, *bare, *said, *errors, *(band.flux for band in bands)}
+    used = {*magnitudes, *bare, *said, *errors, *(flux for flux, _ in bands.values())}
     _add_others(chosen, seen, evidence, [n for n in names if n not in used])
     why = ("has too few values, or one value only, in the rows of the classes", "empty")
     if len(chosen.features) >= most:
@@ -298,8 +304,7 @@ def _put_suspects_first(
     named = chosen.columns()
     why = {n: text for n in seen.columns if n in named and (text := suspicion_of(seen, n, evidence))}
     why = dict(sorted(why.items(), key=lambda entry: -evidence.gain(entry[0])))
-    bands = {band.name: band.flux for band in chosen.bands}
-    uses = {f: {bands.get(n, n) for n in columns_of(text)} for f, (text, _) in chosen.features.items()}
+    uses = {f: chosen.made_of(text) for f, (text, _) in chosen.features.items()}
     chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
     # A column that tells much of the class may be the best feature there is, or the class in another form: a person
     # should know how much a model loses without it.

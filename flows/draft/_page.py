@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
@@ -21,9 +19,11 @@ from catalogs.profile.quality import (
     suspected_identifiers,
     suspected_sentinels,
 )
+from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import vector_name
 from flows.draft.inspection import MOST_CLASSES, PositionSummary, StartingClasses
+from flows.features.columns import flux_unit
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import toml_text
 
@@ -50,8 +50,7 @@ LEAST_OF_TARGET = 0.5
 
 
 def _labels(classes: StartingClasses) -> Iterator[str]:
-    kept = sum(classes.rows.values())
-    total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
+    total = classes.n_rows + sum(classes.dropped.values()) + sum(classes.doubtful.values())
     bare = {text: n for text, n in classes.dropped.items() if text in classes.bare}
     other = {text: n for text, n in classes.dropped.items() if text not in classes.bare}
     many = f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
@@ -72,7 +71,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
             "remove [label.classes]; else move the cut there"
         )
     if not classes.dropped and not classes.doubtful:
-        yield f"{counted(len(classes.kept), 'class')} of all {kept:,} labelled rows: every label is in one"
+        yield f"{counted(len(classes.kept), 'class')} of all {classes.n_rows:,} labelled rows: every label is in one"
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
@@ -85,18 +84,18 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
 
 
 def _told(chosen: Chosen) -> Iterator[str]:
-    for name, gain in [*chosen.informative.items()][:MOST_NAMED]:
+    for name, gain in islice(chosen.informative.items(), MOST_NAMED):
         yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name][1]})"
     if len(chosen.informative) > MOST_NAMED:
         yield f"Left out, but tell of the class: {len(chosen.informative) - MOST_NAMED} more columns"
-    for name, suspect in [*chosen.suspects.items()][:MOST_NAMED]:
+    for name, suspect in islice(chosen.suspects.items(), MOST_NAMED):
         yield f"Suspect, kept: {name}, {suspect}"
     if len(chosen.suspects) > MOST_NAMED:
         yield f"Suspects, kept: {len(chosen.suspects) - MOST_NAMED} more, which tell less"
 
 
 def _named(some: Mapping[str, int]) -> str:
-    shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
+    shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in islice(some.items(), MOST_NAMED))
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
 
 
@@ -115,222 +114,207 @@ def split_by(
     """Return a split by 'id', by columns, or by pixels of an order."""
     value = toml_text(by) if isinstance(by, str) else toml_texts(by)
     line = f"by = {value}" + (f"  # {remark}" if remark else "")
-    if order is None:
-        return (line,), identifier
-    return (
-        line,
-        f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows",
-    ), identifier
+    stated = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
+    return (line,) if order is None else (line, stated), identifier
 
 
-@dataclass(frozen=True)
-class Page:
-    """The lines of the file; `other` are columns of which no number a row can be taken, each with why."""
+def summary_lines(
+    seen: Profile,
+    label: str,
+    chosen: Chosen,
+    classes: StartingClasses,
+    other: Mapping[str, str],
+    unlabelled: int,
+) -> Iterator[str]:
+    """Yield what is left out, with counts, the suspects, and the target where it is the file itself.
 
-    catalog: Catalog
-    seen: Profile
-    label: str
-    folder: Path
-    chosen: Chosen
-    classes: StartingClasses
-    split: Split
-    place: PositionSummary | None
-    other: Mapping[str, str]
-    table: str | None = None
-    url: str | None = None
-    unlabelled: int = 0  # rows without a label, or with one that says doubt
+    `other` are columns of which no number a row can be taken; `unlabelled` rows have no label, or one that says doubt.
+    """
+    yield from _labels(classes)
+    if chosen.groups:
+        yield f"{chosen.alike} They stand under [label.classes], ready to use"
+    yield _columns(chosen, other, sum(c != label for c in seen.columns) + len(other))
+    yield from _told(chosen)
+    if seen.repeated_rows:
+        yield (
+            f"{seen.repeated_rows:,} of {seen.n_rows:,} rows repeat another row in every column: "
+            "remove them, or they count twice"
+        )
+    if _is_target(classes, unlabelled):
+        share = "Most" if unlabelled > classes.n_rows else "Some"
+        yield (
+            f"{share} rows have no label ({unlabelled:,}; {classes.n_rows:,} train): this file is also the "
+            "[target] that training compares with the labelled rows"
+        )
 
-    @property
-    def summary(self) -> list[str]:
-        """What is left out, with counts, the suspects, and the target where it is the file itself."""
-        n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
-        chosen = self.chosen
-        alike = f"{chosen.alike} They stand under [label.classes], ready to use"
-        lines = [
-            *_labels(self.classes),
-            *([alike] if chosen.groups else []),
-            _columns(chosen, self.other, n_columns),
-            *_told(chosen),
-        ]
-        if self.seen.repeated_rows:
-            lines.append(
-                f"{self.seen.repeated_rows:,} of {self.seen.n_rows:,} rows repeat another row in every column: "
-                "remove them, or they count twice"
-            )
-        if self.is_target:
-            share = "Most" if self.unlabelled > self._rows() else "Some"
-            lines.append(
-                f"{share} rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "
-                "[target] that training compares with the labelled rows"
-            )
-        return lines
 
-    @property
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Groups of classes that are alike, by name, as the spellings of their labels; rare classes stay alone."""
-        spellings = self.classes.kept
-        groups = self.chosen.groups
-        if groups:
-            known = {name for some in groups.values() for name in some}
-            groups = groups | {name: [name] for name in spellings if name not in known}
-        return {name: tuple(text for c in some for text in spellings[c]) for name, some in groups.items()}
+def _is_target(classes: StartingClasses, unlabelled: int) -> bool:
+    """Say whether so many rows of the file have no label that it is to be classified."""
+    return unlabelled > LEAST_OF_TARGET * classes.n_rows
 
-    @property
-    def is_target(self) -> bool:
-        """Whether so many rows of the file have no label that it is to be classified."""
-        return self.unlabelled > LEAST_OF_TARGET * self._rows()
 
-    def lines(self) -> Iterator[str]:
-        """Yield them, what is left out first."""
-        yield from (f"# {comment_text(comment)}" for comment in self.summary)
-        name = comment_text(self.catalog.path.name)
-        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {name} show."
-        yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
-        yield f"name = {toml_text(self._name())}"
+def alike_groups(chosen: Chosen, classes: StartingClasses) -> dict[str, tuple[str, ...]]:
+    """Return groups of classes that are alike, by name, as the spellings of their labels; rare classes stay alone."""
+    known = {name for some in chosen.groups.values() for name in some}
+    groups = chosen.groups | {c: [c] for c in classes.kept if chosen.groups and c not in known}
+    return {name: tuple(text for c in some for text in classes.kept[c]) for name, some in groups.items()}
+
+
+def page_lines(
+    catalog: Catalog,
+    seen: Profile,
+    label: str,
+    chosen: Chosen,
+    classes: StartingClasses,
+    split: Split,
+    place: PositionSummary | None,
+    other: Mapping[str, str],
+    path: str,
+    table: str | None,
+    unlabelled: int,
+) -> Iterator[str]:
+    """Yield the lines of the file below its summary; `path` is the catalogue's, from the specification, or its URL."""
+    name = catalog.path.name
+    yield f"# Written by `blr init` from what {seen.n_rows:,} rows of {comment_text(name)} show."
+    yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
+    ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
+    yield f"name = {toml_text((stem or 'survey')[:60])}"
+    yield ""
+    yield "[catalog]"
+    yield f"paths = [{toml_text(path)}]"
+    if table is not None:
+        yield f"table = {toml_text(table)}"
+    lines, identifier = split
+    yield from _named_columns(seen, identifier, place)
+    yield from _sentinels(seen, label)
+    yield ""
+    yield from _label(label, classes, alike_groups(chosen, classes))
+    yield "[split]"
+    yield from lines
+    all_train = "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
+    yield all_train if classes.n_rows < HELD_OUT_FROM else f"held_out = {HELD_OUT}"
+    yield ""
+    for name, (flux, error) in chosen.bands.items():
+        yield f"[photometry.{name}]"
+        yield f"flux = {toml_text(quoted(flux))}  # {flux_unit(seen.columns[flux].column.unit)}"
+        if error is None:
+            why = "no error of the flux was found: where the flux is not positive, there is no magnitude"
+            yield f'scale = "pogson"  # {why}'
+        else:
+            key = "inverse_variance" if is_inverse_variance(error) else "error"
+            yield f"{key} = {toml_text(quoted(error))}"
         yield ""
-        yield from self._catalog()
-        yield from self._label()
-        yield "[split]"
-        yield from self.split[0]
-        all_train = "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
-        yield all_train if self._rows() < HELD_OUT_FROM else f"held_out = {HELD_OUT}"
+    yield from _features(seen, chosen, other)
+    yield "[flags]"
+    yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
+    yield ""
+    yield from _candidates(classes.n_rows, len(chosen.features), len(classes.kept))
+    if _is_target(classes, unlabelled):
         yield ""
-        names = {name: toml_text(quoted(name)) for name in self.seen.columns}
-        for band in self.chosen.bands:
-            yield from (*band.lines(names), "")
-        yield from self._features()
-        yield "[flags]"
-        yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
+        yield "[target]"
+        yield f"paths = [{toml_text(path)}]  # this file: {unlabelled:,} of its rows have no label"
+
+
+def _named_columns(seen: Profile, identifier: str | None, place: PositionSummary | None) -> Iterator[str]:
+    """Yield the columns of names and positions under [catalog]; `identifier` is the one of names that splits."""
+    stated = identifier or naming_column(seen) or repeating_column(seen)
+    for name, why in suspected_identifiers(seen):
+        comment = f"id = {toml_text(name)}  # {comment_text(why)}"
+        yield comment if name == stated else f"# {comment}"
+    if place is None:
+        return
+    if place.ra is None or place.dec is None:
+        yield f"# The position is in {comment_text(', '.join(place.columns))}"
+    else:
+        mark = "" if place.unit else "# "
+        yield from (f"{mark}ra = {toml_text(place.ra)}", f"{mark}dec = {toml_text(place.dec)}")
+    yield from (f"# {comment_text(remark)}" for remark in place.remarks)
+
+
+def _sentinels(seen: Profile, label: str) -> Iterator[str]:
+    marks = {n: suspected_sentinels(seen, n) for n in seen.columns if n != label}
+    texts = {n: suspected_texts(seen, n) for n in seen.columns if n != label}
+    marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
+    if not marked:
+        return
+    yield ""
+    yield "[catalog.sentinels]  # numbers that look like 'no value'"
+    for vector in sorted({e.vector for e in marked if isinstance(e, Element) and marks[e]}):
+        elements = (e for e in marked if isinstance(e, Element) and e.vector == vector)
+        those_of = [s for e in elements for s in marks[e]]
+        values = ", ".join(map(toml_mark, sorted({s.value for s in those_of}, key=str)))
+        yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
+    for name in (n for n in marked if not isinstance(n, Element)):
+        values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
+        a_limit, a_text = "a limit, better as not_detected", "a text among numbers"
+        why = [f"{t}: {n:,} rows, {a_limit if t[0] in '<>' else a_text}" for t, n in texts[name].items()]
+        why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
+        yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
+
+
+def _label(label: str, classes: StartingClasses, groups: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    yield "[label]"
+    yield f"column = {toml_text(label)}"
+    if classes.doubtful:
+        yield f"exclude = {toml_texts(classes.doubtful)}  # such rows count as rows without a label"
+    yield ""
+    yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
+    for name, spellings in classes.kept.items():
+        comment = f"{sum(spellings.values()):,} rows"
+        if len(spellings) > 1:
+            each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
+            comment += f" ({each}): upper and lower case alone do not make a class"
+        if name != next(iter(spellings)) and classes.cut is None:
+            comment += "; renamed, since its columns would have the names of other columns"
+        yield f"{toml_text(name)} = {toml_texts(spellings)}  # {comment}"
+    if classes.cut is not None:
+        yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
+        yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
+        yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
+    for name, n in islice(classes.dropped.items(), MOST_SHOWN):
+        yield f"# {toml_text(name)} = [{toml_text(name)}]  # left out: {n:,} rows"
+    if len(classes.dropped) > MOST_SHOWN:
+        yield f"# ... and {len(classes.dropped) - MOST_SHOWN} labels of fewer rows"
+    if groups:
+        yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
+        yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in groups.items())
+    if classes.doubtful:
+        some = (f"{toml_text(text)} ({n:,} rows)" for text, n in islice(classes.doubtful.items(), 8))
+        yield f"# In no class, since they mean doubt or 'not known': {', '.join(some)}"
+    yield ""
+
+
+def _features(seen: Profile, chosen: Chosen, other: Mapping[str, str]) -> Iterator[str]:
+    yield "[features]"
+    for name, suspect in chosen.suspects.items():
+        yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
+    for name, (expression, remark) in chosen.features.items():
+        comment = f"  # {comment_text(remark)}" if remark else ""
+        yield f"{toml_text(name)} = {toml_text(expression)}{comment}"
+    yield ""
+    yield "# Columns left out, and why:" if chosen.left_out or other else "# No column is left out."
+    texts = {name: text for name, (text, _) in chosen.left_out.items()}
+    of_vector: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
+    # A vector's name stands once, where the reason against all of its elements is the same.
+    whole = {name: vector_name(name) for name in texts}
+    once = {whole[n] if of_vector[whole[n]] == {text} else n: text for n, text in texts.items()}
+    for name, reason in (once | dict(other)).items():
+        yield f"#   {comment_text(name)}: {comment_text(reason)}"
+    yield ""
+
+
+def _candidates(n_rows: int, n_features: int, n_classes: int) -> Iterator[str]:
+    yield "[select]"
+    yield 'by = "stack"  # a mixture that predicts left-out rows best; "evidence": the one of the highest'
+    yield ""
+    yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
+    for candidate in map(Candidate.stated, default_candidates(n_rows, n_features, n_classes)):
+        yield "[[candidate]]"
+        basis = candidate.basis.model_dump(exclude_defaults=True, mode="json")
+        yield f"basis = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in basis.items())} }}"
+        if candidate.transform != "none":
+            yield f"transform = {toml_text(candidate.transform)}"
         yield ""
-        yield from self._candidates()
-        if self.is_target:  # the file itself is to be classified
-            yield ""
-            yield "[target]"
-            yield f"paths = [{toml_text(self._path())}]  # this file: {self.unlabelled:,} of its rows have no label"
-
-    def _name(self) -> str:
-        name = self.catalog.path.name
-        ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
-        return (stem or "survey")[:60]
-
-    def _path(self) -> str:
-        """Return the catalogue's URL, or its path from the folder of the specification."""
-        here = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
-        return self.url or here
-
-    def _catalog(self) -> Iterator[str]:
-        yield "[catalog]"
-        yield f"paths = [{toml_text(self._path())}]"
-        if self.table is not None:
-            yield f"table = {toml_text(self.table)}"
-        stated = self.split[1] or naming_column(self.seen) or repeating_column(self.seen)
-        for name, why in suspected_identifiers(self.seen):
-            comment = f"id = {toml_text(name)}  # {comment_text(why)}"
-            yield comment if name == stated else f"# {comment}"
-        if self.place is not None:
-            mark, ra, dec = "" if self.place.unit else "# ", self.place.ra, self.place.dec
-            if ra is None or dec is None:
-                yield f"# The position is in {comment_text(', '.join(self.place.columns))}"
-            else:
-                yield from (f"{mark}ra = {toml_text(ra)}", f"{mark}dec = {toml_text(dec)}")
-            yield from (f"# {comment_text(remark)}" for remark in self.place.remarks)
-        yield from self._sentinels()
-        yield ""
-
-    def _sentinels(self) -> Iterator[str]:
-        marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
-        texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
-        marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
-        if not marked:
-            return
-        yield ""
-        yield "[catalog.sentinels]  # numbers that look like 'no value'"
-        for vector in sorted({e.vector for e in marked if isinstance(e, Element) and marks[e]}):
-            elements = (e for e in marked if isinstance(e, Element) and e.vector == vector)
-            those_of = [s for e in elements for s in marks[e]]
-            values = ", ".join(map(toml_mark, sorted({s.value for s in those_of}, key=str)))
-            yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
-        for name in (n for n in marked if not isinstance(n, Element)):
-            values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
-            a_limit, a_text = "a limit, better as not_detected", "a text among numbers"
-            why = [f"{t}: {n:,} rows, {a_limit if t[0] in '<>' else a_text}" for t, n in texts[name].items()]
-            why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
-            yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
-
-    def _label(self) -> Iterator[str]:
-        yield "[label]"
-        yield f"column = {toml_text(self.label)}"
-        if self.classes.doubtful:
-            doubtful = toml_texts(self.classes.doubtful)
-            yield f"exclude = {doubtful}  # such rows count as rows without a label"
-        yield ""
-        yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
-        first = {name: next(iter(spellings)) for name, spellings in self.classes.kept.items()}
-        for name, spellings in self.classes.kept.items():
-            comment = f"{self.classes.rows[name]:,} rows"
-            if len(spellings) > 1:
-                each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
-                comment += f" ({each}): upper and lower case alone do not make a class"
-            if name != first[name] and self.classes.cut is None:
-                comment += "; renamed, since its columns would have the names of other columns"
-            yield f"{toml_text(name)} = {toml_texts(spellings)}  # {comment}"
-        yield from self._other_labels()
-        yield ""
-
-    def _other_labels(self) -> Iterator[str]:
-        dropped = self.classes.dropped
-        if self.classes.cut is not None:
-            yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
-            yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
-            yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
-        for name, n in list(dropped.items())[:MOST_SHOWN]:
-            yield f"# {toml_text(name)} = [{toml_text(name)}]  # left out: {n:,} rows"
-        if len(dropped) > MOST_SHOWN:
-            yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
-        if self.groups:
-            yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
-            yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in self.groups.items())
-        if self.classes.doubtful:
-            some = list(self.classes.doubtful.items())[:8]
-            comment = ", ".join(f"{toml_text(text)} ({n:,} rows)" for text, n in some)
-            yield f"# In no class, since they mean doubt or 'not known': {comment}"
-
-    def _features(self) -> Iterator[str]:
-        yield "[features]"
-        for name, suspect in self.chosen.suspects.items():
-            yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
-        for name, (expression, remark) in self.chosen.features.items():
-            comment = f"  # {comment_text(remark)}" if remark else ""
-            yield f"{toml_text(name)} = {toml_text(expression)}{comment}"
-        yield ""
-        some = self.chosen.left_out or self.other
-        yield "# Columns left out, and why:" if some else "# No column is left out."
-        texts = {name: text for name, (text, _) in self.chosen.left_out.items()}
-        of_vector: dict[str, set[str | None]] = {}
-        for name in self.seen.columns:
-            of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
-        # A vector's name stands once, where the reason against all of its elements is the same.
-        whole = {name: vector_name(name) for name in texts}
-        once = {whole[n] if of_vector[whole[n]] == {text} else n: text for n, text in texts.items()}
-        for name, reason in (once | dict(self.other)).items():
-            yield f"#   {comment_text(name)}: {comment_text(reason)}"
-        yield ""
-
-    def _candidates(self) -> Iterator[str]:
-        yield "[select]"
-        yield 'by = "stack"  # a mixture that predicts left-out rows best; "evidence": the one of the highest'
-        yield ""
-        yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
-        n_features, n_classes = len(self.chosen.features), len(self.classes.kept)
-        for candidate in map(Candidate.stated, default_candidates(self._rows(), n_features, n_classes)):
-            yield "[[candidate]]"
-            basis = candidate.basis.model_dump(exclude_defaults=True, mode="json")
-            yield f"basis = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in basis.items())} }}"
-            if candidate.transform != "none":
-                yield f"transform = {toml_text(candidate.transform)}"
-            yield ""
-
-    def _rows(self) -> int:
-        """Return the labelled rows, as far as they were seen."""
-        return sum(self.classes.rows.values())

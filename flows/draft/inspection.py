@@ -432,6 +432,11 @@ class StartingClasses:
         """The rows of each class."""
         return {name: sum(spellings.values()) for name, spellings in self.kept.items()}
 
+    @property
+    def n_rows(self) -> int:
+        """The rows of all classes."""
+        return sum(self.rows.values())
+
     def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the class (n,) of each label, '' where it is in none."""
         names = np.array(["", *self.kept], dtype=object)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,15 @@ from catalogs.profile.quality import about_a_magnitude, naming_column, repeating
 from catalogs.sky.positions import positions
 from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason_against_copy, same_order
-from flows.draft._page import LEAST_OF_TARGET, Page, Split, split_by
+from flows.draft._page import (
+    LEAST_OF_TARGET,
+    Split,
+    alike_groups,
+    comment_text,
+    page_lines,
+    split_by,
+    summary_lines,
+)
 from flows.draft.inspection import (
     LONGEST_NAME,
     PositionSummary,
@@ -153,8 +162,12 @@ def starting_specification(
             "[label]"
         )
     unlabelled = counts[""] + sum(classes.doubtful.values())
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
-    text = "\n".join(page.lines()) + "\n"
+    summary = tuple(summary_lines(seen, label, chosen, classes, notes, unlabelled))
+    path = url or Path(os.path.relpath(catalog.path.resolve(), folder.resolve())).as_posix()
+    lines = page_lines(
+        catalog, seen, label, chosen, classes, by, place, notes, path=path, table=table, unlabelled=unlabelled
+    )
+    text = "".join(f"{line}\n" for line in chain((f"# {comment_text(said)}" for said in summary), lines))
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
         status="printed",
@@ -162,11 +175,11 @@ def starting_specification(
         columns_file=None,
         text=text,
         classes=classes.rows,
-        groups=page.groups,
+        groups=alike_groups(chosen, classes),
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=left_out,
         suspects=chosen.suspects,
-        summary=tuple(page.summary),
+        summary=summary,
     )
 
 
@@ -253,7 +266,7 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    if sum(classes.rows.values()) < HELD_OUT_FROM:  # none is held out
+    if classes.n_rows < HELD_OUT_FROM:  # none is held out
         together: list[tuple[int, Split]] = []
         for option, keys in options:
             # Of a class whose rows are all in one group, a fit without it would know nothing.
