@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from flows.cli._printing import (
     files_words,
     print_table,
     print_tables,
+    run_flow,
     runs_as_flow,
     say,
     say_next,
@@ -54,7 +54,7 @@ def run_classify(
     with shown_progress(quiet=quiet):
         if as_flow := not dry_run and runs_as_flow(prefect):
             check_parameters(request.catalogues)
-        result = _flow("classify", request) if as_flow else classify(request, dry_run=dry_run)
+        result = run_flow("classify", request) if as_flow else classify(request, dry_run=dry_run)
     _end(result, time.monotonic() - began, request.store, _show_classified, json=json)
 
 
@@ -68,13 +68,8 @@ def run_reprocess(
     began = time.monotonic()
     with shown_progress(quiet=quiet):
         as_flow = not dry_run and runs_as_flow(prefect)
-        result = _flow("reprocess", request) if as_flow else reprocess(request, dry_run=dry_run)
+        result = run_flow("reprocess", request) if as_flow else reprocess(request, dry_run=dry_run)
     _end(result, time.monotonic() - began, request.store, _show_reprocessed, json=json)
-
-
-def _flow(name: str, request: Any) -> Any:
-    """Run a request as the flow of that name."""
-    return getattr(import_module(f"flows.{name}"), name)(**vars(request))
 
 
 def _show_classified(result: ClassificationResult) -> None:
@@ -163,7 +158,7 @@ def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, j
 
     with shown_progress(quiet=False):
         if not dry_run and runs_as_flow(prefect):
-            result = _flow("review", request)
+            result = run_flow("review", request)
         else:
             space = None
             if request.budget is not None:  # else nothing is drawn

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._printing import (
-    connect_or_start,
     print_table,
     print_tables,
+    run_flow,
     runs_as_flow,
     say,
     say_next,
@@ -56,9 +56,7 @@ def run_train(
         if dry_run:
             result: TrainingResult = training.plan(request)
         elif runs_as_flow(prefect):
-            from flows.train import train
-
-            result = train(**vars(request))
+            result = run_flow("train", request)
         else:
             result = training.train(request)
     show(result, partial(show_trained, verbose=verbose), json=json)
@@ -161,25 +159,22 @@ def _show_promoted(result: PromotionResult) -> None:
 
 
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
-    """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
+    """Run the demonstration, its trainings and classifications as flows where Prefect is wanted."""
     from flows.classification import steps as classification
     from flows.demo.steps import run_demo
     from flows.training import steps as training
 
-    work: list[Callable[[Any], Any]] = [training.train, classification.classify]
-    if prefect is not False:
-        with shown_progress(quiet=quiet):
-            connect_or_start()
-        from flows.classify import classify
-        from flows.train import train
+    with shown_progress(quiet=quiet):
+        as_flow = runs_as_flow(prefect)
 
-        work = [lambda request: train(**vars(request)), lambda request: classify(**vars(request))]
-
-    def shown(one: Callable[[Any], Any], request: Any) -> Any:
+    def shown(name: str, work: Callable[[Any], Any], request: Any) -> Any:
         with shown_progress(quiet=quiet):  # a bar of its own: tables are printed between the bars
-            return one(request)
+            return run_flow(name, request) if as_flow else work(request)
 
-    train_shown, classify_shown = (partial(shown, one) for one in work)
-    printed: Callable[[Any], None] = (lambda _: None) if json else wide_console().print
-    result = run_demo(out, train=train_shown, classify=classify_shown, show=printed)
+    result = run_demo(
+        out,
+        train=partial(shown, "train", training.train),
+        classify=partial(shown, "classify", classification.classify),
+        show=(lambda _: None) if json else wide_console().print,
+    )
     show(result, lambda _: None, json=json)

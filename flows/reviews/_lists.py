@@ -12,12 +12,11 @@ import hashlib
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +28,12 @@ from blr.arrays import Floats, Places
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.new_columns import safe_name
+from catalogs.catalog.new_columns import NewColumn, safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import MISSING, Bins, Expression, even_edges, names_between
 from catalogs.files import atomic_write_text
 from catalogs.formats import annotated_table
+from catalogs.metadata.votable_fields import field_xml
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError
 from flows.labels.reader import MARK, harmless, list_hash, list_mark, require_exact
@@ -50,8 +50,8 @@ COLUMNS: Final = {
     AUDIT_LIST: ("ra", "dec", "stratum", "inclusion_probability", "weight"),
 }
 """Columns of each list, by its name, between the object's name and the answer; positions are in degrees."""
-KINDS: Final = {"flags": int, "stratum": int} | dict.fromkeys(
-    ("class_given", "runner_up", "flag_names", "how", "nearest_class"), str
+KINDS: Final = {"flags": pa.int64(), "stratum": pa.int64()} | dict.fromkeys(
+    ("class_given", "runner_up", "flag_names", "how", "nearest_class"), pa.string()
 )
 """Types of the columns; others are numbers."""
 DIGITS: Final = frozenset("0123456789")
@@ -120,8 +120,8 @@ def write_list(
     paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
-    described = zip(names, [str, *(KINDS.get(column, float) for column in columns), str, str], strict=True)
-    atomic_write_text(paths[1], _votable([*described], values))
+    types = [pa.string(), *(KINDS.get(column, pa.float64()) for column in columns), pa.string(), pa.string()]
+    atomic_write_text(paths[1], _votable(dict(zip(names, types, strict=True)), values))
     script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Environment(
@@ -143,33 +143,19 @@ def write_list(
     return paths
 
 
-TYPES: Final = {
-    float: 'datatype="double"',
-    int: 'datatype="long"',
-    str: 'datatype="unicodeChar" arraysize="*"',
-}
+def _votable(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a VOTable of columns with these types, in BINARY2: astropy's writer is slow to import."""
 
-
-def _votable(columns: Sequence[tuple[str, type]], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a VOTable of columns, each with name and type, in BINARY2: astropy's writer is slow to import."""
-
-    def stored(value: Any, of: type) -> bytes:
-        if of is not str:
-            return struct.pack(">d" if of is float else ">q", value)
+    def stored(value: Any, of: pa.DataType) -> bytes:
+        if of != pa.string():
+            return struct.pack(">d" if of == pa.float64() else ">q", value)
         text = value.encode("utf-16-be", "replace")
         return struct.pack(">I", len(text) // 2) + text
 
-    fields = "".join(
-        f"<FIELD name={quoteattr(name)} {TYPES[of]}>"
-        + (f"<DESCRIPTION>{escape(MEANINGS[name])}</DESCRIPTION>" if name in MEANINGS else "")
-        + "</FIELD>\n"
-        for name, of in columns
-    )
+    described = (NewColumn(name, of, description=MEANINGS.get(name)) for name, of in columns.items())
+    fields = "".join(f"{field_xml(column, '')}\n" for column in described)
     no_nulls = bytes(-(-len(columns) // 8))
-    cells = (
-        no_nulls + b"".join(stored(value, of) for value, (_, of) in zip(row, columns, strict=True))
-        for row in rows
-    )
+    cells = (no_nulls + b"".join(map(stored, row, columns.values())) for row in rows)
     stream = base64.b64encode(b"".join(cells)).decode()
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
