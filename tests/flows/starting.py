@@ -31,6 +31,13 @@ def started(
     return start_of(write_parquet(folder / "x.parquet", columns, **units), label)
 
 
+def checked(path: Path, label: str = "kind") -> StartedSpecification:
+    """Return the first specification of a catalogue, after its labelled rows could be gathered as a training does."""
+    start = start_of(path, label)
+    gathered(start.text, path)
+    return start
+
+
 def gathered(text: str, path: Path) -> TrainingRows:
     catalog = catalogs.open(path)
     specification = parse_specification(text, source="here", base_folder=str(path.parent))

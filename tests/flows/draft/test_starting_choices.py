@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.errors import TrainingError
 from flows.request import InspectRequest
-from tests.flows.starting import gathered, start_of
+from tests.flows.starting import checked, gathered, start_of
 from tests.flows.verbs import train
 
 
-def started(path: Path, label: str) -> StartedSpecification:
-    """Return the start, after its labelled rows could be gathered as a training does."""
-    start = start_of(path, label)
-    gathered(start.text, path)
-    return start
+def started(folder: Path, columns: Mapping[str, Any], label: str = "kind") -> StartedSpecification:
+    """Return the start of `x.fits` with these columns, after its labelled rows could be gathered."""
+    Table({**columns}).write(folder / "x.fits", overwrite=True)
+    return checked(folder / "x.fits", label)
 
 
 def stars_and_galaxies(n: int = 900, *, seed: int = 11) -> dict[str, np.ndarray]:
@@ -76,7 +76,7 @@ def legacy(tmp_path: Path) -> Path:
 
 
 def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy: Path) -> None:
-    start = started(legacy, "CLASS")
+    start = checked(legacy, "CLASS")
     written = tomllib.loads(start.text)
     assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
     assert list(written["features"].values()) == [
@@ -123,7 +123,7 @@ def test_numbers_beside_text_marks_are_looked_at_for_sentinels(tmp_path: Path) -
     lines = ["id,g,r,i,k"]
     lines += [f"{j},{g[j]},{r[j]},{i[j]},{'A' if kind[j] else 'B'}" for j in range(n)]
     (tmp_path / "sent.csv").write_text("\n".join(lines) + "\n")
-    start = started(tmp_path / "sent.csv", "k")
+    start = checked(tmp_path / "sent.csv", "k")
     written = tomllib.loads(start.text)["catalog"]["sentinels"]
     assert written == {"g": ["-", 99.9], "r": [99.9], "i": ["null", -99.0, 99.9]}
     told = {c.name: c for c in inspect_catalog(catalogs.open(tmp_path / "sent.csv"), label="k").columns}
@@ -143,17 +143,20 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
         "w": kind + rng.normal(size=400),
         "kind": np.where(kind, "A", "B"),
     }
-    Table(columns).write(tmp_path / "twice.fits")
-    start = started(tmp_path / "twice.fits", "kind")
+    start = started(tmp_path, columns)
     assert 'by = "id"  # 200 values in 400 rows: repeats of an object stay together' in start.text
     assert start.left_out[name] == "names the object"
     assert tomllib.loads(start.text)["catalog"]["id"] == name
-    told = inspect_catalog(catalogs.open(tmp_path / "twice.fits"), label="kind")
+    told = inspect_catalog(catalogs.open(tmp_path / "x.fits"), label="kind")
     assert [(i["column"], i["why"]) for i in told.identifiers] == [
         (name, "200 values in 400 rows: an object has several rows")
     ]
     assert told.label is not None
     assert not told.label.bookkeeping
+    if name == "obj_name":  # beside it a column of each row is the identifier
+        columns["specobjid"] = rng.permutation(10**6)[:400] + 10**15
+        written = tomllib.loads(started(tmp_path, columns).text)
+        assert (written["catalog"]["id"], written["split"]["by"]) == ("specobjid", name)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
@@ -166,38 +169,25 @@ def test_an_identifier_that_some_rows_repeat_still_names_the_objects(tmp_path: P
     kind = rng.random(n) < 0.5
     kind[n - twice :] = kind[:twice]
     columns = {"dr7objid": objid, "w": kind + rng.normal(size=n), "kind": np.where(kind, "A", "B")}
-    Table(columns).write(tmp_path / "some.fits")
-    start = started(tmp_path / "some.fits", "kind")
+    start = started(tmp_path, columns)
     written = tomllib.loads(start.text)
     assert written["catalog"]["id"] == "dr7objid"
     assert written["split"]["by"] == "id"
-    rows = gathered(start.text, tmp_path / "some.fits")
+    rows = gathered(start.text, tmp_path / "x.fits")
     assert rows.group is not None
     assert len(np.unique(rows.group)) == n - twice  # the rows of one object are in one fold
 
 
-def test_a_column_of_each_row_is_the_identifier_beside_the_name_of_the_object(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    kind = np.repeat(rng.random(200) < 0.5, 2)
-    columns = {
-        "specobjid": rng.permutation(10**6)[:400] + 10**15,
-        "obj_name": [f"NGC {i}" for i in rng.permutation(10_000)[:200].repeat(2)],
-        "w": kind + rng.normal(size=400),
-        "kind": np.where(kind, "A", "B"),
-    }
-    Table(columns).write(tmp_path / "spectra.fits")
-    written = tomllib.loads(started(tmp_path / "spectra.fits", "kind").text)
-    assert (written["catalog"]["id"], written["split"]["by"]) == ("specobjid", "obj_name")
-
-
 @pytest.mark.parametrize("order", [("f 1", "f_1"), ("f_1", "f 1")])
-def test_columns_that_differ_in_a_blank_are_two_features(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_columns_that_differ_in_a_blank_are_features_and_a_yes_or_no_that_is_the_label_is_none(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
     rng = np.random.default_rng(2)
     kind = rng.random(400) < 0.5
-    columns = {name: kind + rng.normal(size=400) for name in order}
-    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "blanks.fits")
-    start = started(tmp_path / "blanks.fits", "kind")
+    columns = {name: kind + rng.normal(size=400) for name in order} | {"isA": kind}
+    start = started(tmp_path, columns | {"kind": np.where(kind, "A", "B")})
     assert sorted(start.features.values()) == ["`f 1`", "f_1"]
+    assert "#   isA: leak: it is a code of kind" in start.text
 
 
 def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
@@ -205,8 +195,7 @@ def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kind = np.arange(300) % 2
     columns = {f"p{i}": rng.binomial(16, 0.3 + 0.2 * (kind == i % 2)) for i in range(6)}
-    Table(columns | {"kind": np.array(["a", "b"])[kind]}).write(tmp_path / "x.fits")
-    start = start_of(tmp_path / "x.fits", "kind")
+    start = started(tmp_path, columns | {"kind": np.array(["a", "b"])[kind]})
     names = tomllib.loads(start.text)["split"]["by"]
     assert len(names) == 4
     rows = gathered(start.text, tmp_path / "x.fits")
@@ -235,7 +224,7 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
         start_of(tmp_path / "dirty.csv", "constant")
     lines = [f"{line};{k}" for line, k in zip(lines, ["kind", *kind], strict=True)]
     (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
-    start = started(tmp_path / "dirty.csv", "kind")
+    start = checked(tmp_path / "dirty.csv")
     assert set(start.classes) == {"spiral", "elliptical", "cE", "dwarf"}
     assert '"spiral" = ["spiral", "Spiral"]' in start.text
     assert "# In no class, since they mean doubt or 'not known': " in start.text
@@ -247,17 +236,6 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
 def test_a_catalogue_without_rows_is_looked_at_in_silence(tmp_path: Path) -> None:
     Table({"x": np.empty(0), "kind": np.empty(0, "U1")}).write(tmp_path / "none.fits")
     assert inspect_catalog(catalogs.open(tmp_path / "none.fits"), label="kind").n_rows == 0
-
-
-def test_a_yes_or_no_that_is_the_label_is_left_out(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    early = rng.random(200) < 0.4
-    Table({"isE": early, "x": rng.normal(early), "kind": np.where(early, "E", "S")}).write(
-        tmp_path / "t.fits"
-    )
-    start = start_of(tmp_path / "t.fits", "kind")
-    assert set(start.features) == {"x"}
-    assert "#   isE: leak: it is a code of kind" in start.text
 
 
 @pytest.mark.parametrize(
@@ -329,62 +307,51 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
 ) -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
-    Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
-    start = started(tmp_path / "t.fits", "kind")
-    text = start.text
+    start = started(tmp_path, {"x": rng.normal(size=207), "kind": kind})
     assert start.summary[0] == "3 classes of all 207 labelled rows: every label is in one"
-    drafted = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="kind").label.drafted
+    drafted = inspect_catalog(catalogs.open(tmp_path / "x.fits"), label="kind").label.drafted
     assert {name: c["rows"] for name, c in drafted.items()} == start.classes
     assert drafted["bll"]["spellings"] == ("bll", "BLL")
-    run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), json=False)
+    run_inspect(InspectRequest(str(tmp_path / "x.fits"), label="kind"), json=False)
     said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"
     assert f"Classes that `blr init` makes of them: {said}" in capsys.readouterr().out.replace("\n", " ")
-    assert (
-        '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): upper and lower case alone do not make a class'
-        in text
-    )
-    assert "no two columns could be told apart" not in text
+    line = '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): upper and lower case alone do not make a class'
+    assert line in start.text
+    assert "no two columns could be told apart" not in start.text
 
 
-def test_numbers_that_are_cut_in_two_are_told_of_and_all_labels_are_not_listed(
+def test_of_many_labels_numbers_are_cut_in_two_and_texts_beyond_the_forty_most_frequent_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, label = tmp_path / "codes.csv", np.arange(600) % 60
-    Table(
-        {"oid": np.arange(600), "x": label + np.random.default_rng(1).normal(size=600), "cat": label}
-    ).write(path)
+    columns = {"oid": np.arange(600), "x": label + np.random.default_rng(1).normal(size=600), "cat": label}
+    Table(columns | {"kind": [f"T{i:02d}" for i in label]}).write(path)
     start = start_of(path, "cat")
     assert list(start.classes) == ["below_30", "from_30"]
-    assert (
-        "were cut in two at 30: a guess. If each number is a class, remove [label.classes]"
-        in start.summary[0]
-    )
-    run_inspect(InspectRequest(path, label="cat"), json=False)
-    assert "The 40 most frequent labels in cat" in map(str.rstrip, capsys.readouterr().out.split("\n"))
-
-
-def test_labels_beyond_the_forty_most_frequent_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    k = np.arange(600) % 60
-    Table(
-        {"oid": np.arange(600), "x": k**0.5 + np.arange(600) // 60, "kind": [f"T{i:02d}" for i in k]}
-    ).write(tmp_path / "many.fits")
-    said = start_of(tmp_path / "many.fits").summary[0]
+    said = "were cut in two at 30: a guess. If each number is a class, remove [label.classes]"
+    assert said in start.summary[0]
+    said = start_of(path).summary[0]
     assert said.startswith("Left out: 20 labels with 200 of 600 labelled rows")
     assert said.endswith(": a first training takes the 40 most frequent; [label.classes] can have 100")
+    run_inspect(InspectRequest(path, label="cat"), json=False)
+    assert "The 40 most frequent labels in cat" in map(str.rstrip, capsys.readouterr().out.split("\n"))
 
 
 def test_classes_without_features_are_left_out_with_the_reason(tmp_path: Path) -> None:
     rng, kind = np.random.default_rng(1), np.repeat(["E", "S", "Dup"], 60)
     x = np.where(kind == "Dup", np.nan, rng.normal(size=180))
-    Table({"oid": np.arange(180), "x": x, "kind": kind}).write(tmp_path / "bare.fits")
-    start = started(tmp_path / "bare.fits", "kind")
+    start = started(tmp_path, {"oid": np.arange(180), "x": x, "kind": kind})
     assert set(start.classes) == {"E", "S"}
     assert start.features == {"x": "x"}
     told = "Left out: 1 label with 60 of 180 labelled rows ('Dup' 60): hardly any of these rows has a feature"
     assert told in start.summary
 
 
-MANY = {f"star {i}": 60 - i for i in range(8)}
+def stars(n: int) -> dict[str, int]:
+    return {f"star {i}": 60 - i for i in range(n)}
+
+
+REST = {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90}
 
 
 @pytest.mark.parametrize(
@@ -397,19 +364,14 @@ MANY = {f"star {i}": 60 - i for i in range(8)}
             {"dE2:", "Sc?", "WR::"},
         ),
         # Of many labels five rows make a class; where ten are different at most, two do.  A doubtful label is one.
-        (MANY | {"quasar": 10, "nebula": 5, "comet": 4}, {*MANY, "quasar", "nebula"}, {"comet"}, set()),
         (
-            {f"star {i}": 60 - i for i in range(6)} | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90},
-            {*(f"star {i}" for i in range(6)), "quasar", "comet"},
-            {"slip"},
-            {"?"},
+            stars(8) | {"quasar": 10, "nebula": 5, "comet": 4},
+            {*stars(8), "quasar", "nebula"},
+            {"comet"},
+            set(),
         ),
-        (
-            {f"star {i}": 60 - i for i in range(7)} | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90},
-            {*(f"star {i}" for i in range(7)), "quasar"},
-            {"comet", "slip"},
-            {"?"},
-        ),
+        (stars(6) | REST, {*stars(6), "quasar", "comet"}, {"slip"}, {"?"}),
+        (stars(7) | REST, {*stars(7), "quasar"}, {"comet", "slip"}, {"?"}),
     ],
 )
 def test_labels_make_classes_dropped_and_doubtful_ones(
@@ -426,9 +388,8 @@ def test_no_more_than_a_hundredth_of_the_labels_is_left_out_as_rare() -> None:
     assert {*starting_classes(few).kept} == {*few} - {"slip"}
     many = {text: 100 * n for text, n in few.items()} | {"hod": 3, "slip": 1}
     assert set(starting_classes(many).dropped) == {"hod", "slip"}
-    assert {f"kind {i}" for i in range(60)} == set(
-        starting_classes({f"kind {i}": 3 for i in range(60)} | few).dropped
-    ) - {"hod", "slip"}
+    rare = {f"kind {i}": 3 for i in range(60)}
+    assert set(starting_classes(rare | few).dropped) - {"hod", "slip"} == {*rare}
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -437,8 +398,8 @@ def test_a_class_of_two_rows_trains(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat(["a", "b", "rare"], [20, 18, 2])
     x = rng.normal(size=40) + 2 * (kind == "b") + 8 * (kind == "rare")
-    Table({"name": [f"G{i}" for i in range(40)], "x": x, "kind": kind}).write(tmp_path / "t.fits")
-    candidates = started(tmp_path / "t.fits", "kind").text.split("[[candidate]]")
+    start = started(tmp_path, {"name": [f"G{i}" for i in range(40)], "x": x, "kind": kind})
+    candidates = start.text.split("[[candidate]]")
     (tmp_path / "spec.toml").write_text("[[candidate]]".join(candidates[:2]))  # all take half a minute
     trained = train(tmp_path / "spec.toml", tmp_path / "models")
     assert set(trained.classes) == {"a", "b", "rare"}
@@ -452,11 +413,9 @@ def test_a_class_in_one_pixel_is_not_split_by_position(rows: int, tmp_path: Path
     kind = np.repeat(["a", "b", "c"], [rows // 2, rows - rows // 2 - 60, 60])
     ra, dec = rng.uniform(0, 360, rows), rng.uniform(-60, 60, rows)
     columns = {"ra": ra, "dec": dec, "x": rng.normal(size=rows) + (kind == "b"), "kind": kind}
-    Table(columns).write(tmp_path / "all_over.fits")
-    assert tomllib.loads(started(tmp_path / "all_over.fits", "kind").text)["split"]["by"] == "healpix"
+    assert tomllib.loads(started(tmp_path, columns).text)["split"]["by"] == "healpix"
     ra[-60:], dec[-60:] = 10.0 + rng.uniform(0, 0.01, 60), 10.0
-    Table(columns).write(tmp_path / "one_place.fits")
-    start = started(tmp_path / "one_place.fits", "kind")
+    start = started(tmp_path, columns)
     assert tomllib.loads(start.text)["split"]["by"] != "healpix"
     assert set(start.classes) == {"a", "b", "c"}
 
@@ -466,12 +425,9 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     rows = ["id,ra,dec", "a,-,-", *(f"g{i},{i}.25,-{i % 80}.5" for i in range(300))]
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
     told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
-    assert told.remarks == (
-        (
-            "301 of 301 sampled rows hold no readable angle: if the texts are numbers, "
-            'state position_unit = "deg", or "rad"'
-        ),
-    )
+    (remark,) = told.remarks
+    assert remark.startswith("301 of 301 sampled rows hold no readable angle: if the texts are numbers, ")
+    assert remark.endswith('state position_unit = "deg", or "rad"')
 
 
 def test_what_rows_without_a_label_lack_is_left_out(tmp_path: Path) -> None:
@@ -480,7 +436,6 @@ def test_what_rows_without_a_label_lack_is_left_out(tmp_path: Path) -> None:
     columns["CLASS"][~bright] = ""
     columns["REDSHIFT"][~bright] = np.nan
     columns["CZ_KMS"][~bright] = -9999.0
-    Table(columns).write(tmp_path / "spectra.fits")
-    start = started(tmp_path / "spectra.fits", "CLASS")
+    start = started(tmp_path, columns, "CLASS")
     for name in ("REDSHIFT", "CZ_KMS"):
         assert start.left_out[name] == "rows without a label lack it, and they are to be classified"

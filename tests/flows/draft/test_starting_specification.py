@@ -19,14 +19,14 @@ from catalogs.profile.quality import find_other_position, parts_of_positions
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.draft.inspection import StartedSpecification, inspect_catalog, inspect_file
-from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.models.model import read_model
 from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
-from tests.flows.starting import start_of
+from tests.flows.conftest import write_parquet
+from tests.flows.starting import start_of, started
 from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -78,7 +78,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path / "survey.parquet"
 
 
-def test_inspection_finds_what_is_odd(made: Path) -> None:
+def test_inspection_finds_what_is_odd_and_an_unknown_label(made: Path) -> None:
     told = inspect_file(made, label="kind")
     json.dumps(to_document(told), allow_nan=False)
     columns = {c.name: c for c in told.columns}
@@ -88,6 +88,10 @@ def test_inspection_finds_what_is_odd(made: Path) -> None:
     assert told.identifiers[0]["column"] == "objid"
     assert (told.position.ra, told.position.dec, told.position.unit) == ("RA", "DEC", "deg")
     assert told.duplicate_columns == (("bmag", "again"),)
+    with pytest.raises(UsageError, match=r"--label: got 'kin', expected a column of .*; did you mean 'kind'"):
+        inspect_file(made, label="kin")
+    with pytest.raises(TrainingError, match=r"--label: got 'objid' with the labels .* expected at least two"):
+        start_of(made, "objid")
 
 
 def test_the_complement_of_a_vote_fraction_and_the_number_of_votes_are_no_features(tmp_path: Path) -> None:
@@ -121,13 +125,6 @@ def test_redshift_of_sdss_gives_the_class_away() -> None:
     assert not any(leak.derived for leak in label.leaks)  # colours are no leaks
 
 
-def test_unknown_label(made: Path) -> None:
-    with pytest.raises(UsageError, match=r"--label: got 'kin', expected a column of .*; did you mean 'kind'"):
-        inspect_file(made, label="kin")
-    with pytest.raises(TrainingError, match=r"--label: got 'objid' with the labels .* expected at least two"):
-        start_of(made, "objid")
-
-
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("candidates", [1, pytest.param(99, marks=pytest.mark.long)])
 def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,10 +148,8 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     assert "- The features use answer, which tells" in card
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
-    assert (
-        "which exists, expected a new file; choose another name, or add --overwrite"
-        in capsys.readouterr().err
-    )
+    said = "which exists, expected a new file; choose another name, or add --overwrite"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -163,15 +158,9 @@ def test_an_element_that_gives_the_class_away_is_told_by_the_training(tmp_path: 
     rng = np.random.default_rng(5)
     early = np.arange(200) < 100
     vectors = np.column_stack([rng.normal(size=200), early + rng.normal(0, 0.05, 200)])
-    columns = {
-        "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2),
-        "x": rng.normal(early, 1),
-    }
-    columns["MODELMAG"] = pa.FixedSizeListArray.from_arrays(
-        pa.array(rng.normal(18, 1, 400)), 2
-    )  # no magnitude a row
-    table = pa.table(columns | {"kind": np.where(early, "E", "S")})
-    pq.write_table(table, tmp_path / "x.parquet")
+    columns = {"v": vectors, "x": rng.normal(early, 1), "kind": np.where(early, "E", "S")}
+    columns["MODELMAG"] = rng.normal(18, 1, (200, 2))  # no magnitude a row
+    write_parquet(tmp_path / "x.parquet", columns)
     out = tmp_path / "x.toml"
     assert run(["init", str(tmp_path / "x.parquet"), "--label", "kind", "--out", str(out)]) == 0
     out.write_text("[[candidate]]".join(out.read_text().split("[[candidate]]")[:2]))
@@ -260,27 +249,20 @@ def test_the_file_is_the_target_where_many_of_its_rows_have_no_label(
 
 def test_codes_of_minus_one_are_rows_without_a_label(tmp_path: Path) -> None:
     rng, code = np.random.default_rng(8), np.repeat([0, 1, -1], [90, 90, 120])
-    Table({"objid": np.arange(300) + 7_000_000, "g_r": rng.normal(code), "code": code}).write(
-        tmp_path / "field.csv"
-    )
-    start = start_of(tmp_path / "field.csv", "code")
+    columns = {"objid": np.arange(300) + 7_000_000, "g_r": rng.normal(code), "code": code}
+    start = started(tmp_path, columns, "code")
     said = tomllib.loads(start.text)
-    assert (said["label"]["exclude"], said["target"]) == (["-1"], {"paths": ["field.csv"]})
+    assert (said["label"]["exclude"], said["target"]) == (["-1"], {"paths": ["x.parquet"]})
     assert any("Some rows have no label (120; 180 train)" in line for line in start.summary)
     head, *candidates = start.text.split("[[candidate]]")
     target = start.text[start.text.index("\n[target]") :]
     (tmp_path / "spec.toml").write_text(f"{head}[[candidate]]{candidates[0]}{target}")
     version = train(tmp_path / "spec.toml", tmp_path / "models").version
-    training = read_model(tmp_path / "models" / "field" / version / "model.asdf").training
+    training = read_model(tmp_path / "models" / "x" / version / "model.asdf").training
     assert (training.unlabelled, training.other_labels) == (120, {})
 
 
 CDS = ("RAh", "RAm", "RAs", "DE-", "DEd", "DEm", "DEs")
-
-
-def opened(path: Path, columns: dict[str, Any]) -> catalogs.Catalog:
-    pq.write_table(pa.table(columns), path / "x.parquet")
-    return catalogs.open(path / "x.parquet")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +295,7 @@ def test_all_columns_of_a_position_are_its_parts(names: tuple[str, ...]) -> None
 def test_the_kind_is_told_with_how_two_columns_come_of_it(
     tmp_path: Path, columns: dict[str, Any], kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    catalog = opened(tmp_path, columns | {"flux": [1.0, 2.0]})
+    catalog = catalogs.open(write_parquet(tmp_path / "x.parquet", columns | {"flux": [1.0, 2.0]}))
     found = find_other_position(catalog)
     assert found is not None
     assert (found[1].partition(":")[0], found[0]) == (kind, tuple(columns))
@@ -324,26 +306,19 @@ def test_the_kind_is_told_with_how_two_columns_come_of_it(
     assert f"Position: {', '.join(columns)} {kind}: to split or match by position" in shown
 
 
-def test_parts_and_vectors_of_positions_are_no_features(tmp_path: Path) -> None:
+def test_parts_and_vectors_of_positions_are_no_features_and_magnitudes_called_so_are(tmp_path: Path) -> None:
     """`RAm`, the minutes of right ascension, was one."""
     rng = np.random.default_rng(0)
     n = 300
-    columns: dict[str, Any] = {name: rng.integers(0, 24, n) for name in CDS if name != "DE-"}
+    columns = {name: rng.integers(0, 24, n) for name in CDS if name != "DE-"}
     columns |= {"DE-": rng.choice(["+", "-"], n), "l": rng.uniform(0, 360, n), "b": rng.uniform(-90, 90, n)}
     columns["pos"] = pa.array(rng.normal(size=(n, 3)).tolist(), pa.list_(pa.float64(), 3))
-    kind = np.repeat(["a", "b"], n // 2)
-    catalog = opened(tmp_path, columns | {"x": rng.normal(size=n), "kind": kind})
-    start = starting_specification(catalog, "kind", folder=tmp_path)
+    start = started(tmp_path, columns | {"x": rng.normal(size=n), "kind": ["a", "b"] * (n // 2)})
     assert list(start.features.values()) == ["x"]
     assert "# The position is in RAh, RAm, RAs, DE-, DEd, DEm, DEs" in start.text
-
-
-def test_magnitudes_called_l_and_b_are_features(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    columns = {"b": rng.normal(15, 1, 200), "l": rng.normal(9, 1, 200), "kind": ["a", "b"] * 100}
-    catalog = opened(tmp_path, columns)
-    assert len(starting_specification(catalog, "kind", folder=tmp_path).features) == 2
-    assert inspect_catalog(catalog).position is None
+    magnitudes = {"b": rng.normal(15, 1, 200), "l": rng.normal(9, 1, 200), "kind": ["a", "b"] * 100}
+    assert len(started(tmp_path, magnitudes).features) == 2
+    assert inspect_catalog(catalogs.open(tmp_path / "x.parquet")).position is None
 
 
 def test_without_other_coordinates_two_columns_are_a_place_by_names_and_values(tmp_path: Path) -> None:
@@ -354,7 +329,7 @@ def test_without_other_coordinates_two_columns_are_a_place_by_names_and_values(t
     columns["cen_sra"], columns["cen_sdec"] = columns.pop("ra") / 15, columns.pop("dec")
     columns["off_sra"], columns["off_sdec"] = late + columns["size"], late - columns["size"]  # around zero
     columns["extra"] = columns["size"] ** 2  # no declination beside it
-    start = starting_specification(opened(tmp_path, columns), "kind", folder=tmp_path)
+    start = started(tmp_path, columns)
     assert start.left_out["cen_sra"] == "a place or a direction on the sky, together with cen_sdec"
     assert start.left_out["cen_sdec"] == "a place or a direction on the sky, together with cen_sra"
     assert not {"off_sra", "off_sdec", "extra", "size"} & set(start.left_out)

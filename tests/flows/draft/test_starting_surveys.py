@@ -17,7 +17,7 @@ from catalogs.catalog.catalog import Element, element_columns
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import UsageError
-from tests.flows.starting import gathered, start_of
+from tests.flows.starting import checked, start_of
 
 N = 600
 
@@ -46,8 +46,7 @@ def started(
         pq.write_table(pa.table(columns), path)
     else:
         Table(columns).write(path)
-    start = start_of(path, label)
-    gathered(start.text, path)
+    start = checked(path, label)
     return start, tomllib.loads(start.text)
 
 
