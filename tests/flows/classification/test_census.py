@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,11 +39,19 @@ from flows.reports.catalogue_page import rewrite_census
 from flows.request import CensusRequest
 from flows.runs.manifest import Manifest, distinct_names
 from flows.runs.results import Summary
+from tests.flows.conftest import SPECIFICATION
 from tests.flows.verbs import classify, reprocess
 
 
 def summary(out: Path) -> dict[str, object]:
     return json.loads((out / "summary.json").read_text())["census"]
+
+
+def taken(mine: Path, name: str, text: str, *, of: str = "target") -> Any:
+    """Classify a catalogue as a specification with more text says, to a folder of that name."""
+    (mine / "spec.toml").write_text(SPECIFICATION + text)
+    named = {"specification": mine / "spec.toml"}
+    return classify([mine / f"{of}.parquet"], "morphology", mine / "models", mine / name, **named)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +71,7 @@ def mine(classified: Path, tmp_path: Path) -> Path:
 
 
 def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make: SimpleNamespace) -> None:
+    """They take objects with a label of no class for one of the classes, so a reader has to know of them."""
     made = make.survey(3000, seed=5)
     census = summary(classified / "out")
     inside = made["jmag"] > 0  # others have no feature
@@ -80,17 +91,11 @@ def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make:
     page = (classified / "out" / "report.html").read_text()
     assert f">{counts['early']['count']:,.0f}<" in page
     assert "The counts are from the model, assuming" in page
-
-
-def test_labels_of_no_class_are_said(classified: Path, make: SimpleNamespace) -> None:
-    """The counts take objects like them for one of the classes, so a reader has to know of them."""
     trained = make.survey()
     others = int(np.sum((trained["hubble"] == "S?") & (trained["type"] == "G")))
-    assert summary(classified / "out")["other_labels"] == {"S?": others}
-    words = (
-        f"{others} objects of the labelled catalogue have labels of no class, S? ({others}); the counts take"
-    )
-    assert (classified / "out" / "report.html").read_text().count(words) == 1
+    assert census["other_labels"] == {"S?": others}
+    words = f"{others} objects of the labelled catalogue have labels of no class, S? ({others}); the counts"
+    assert page.count(words) == 1
 
 
 def test_threads_change_nothing(classified: Path, tmp_path: Path) -> None:
@@ -136,9 +141,7 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     faint = make.survey(1500, seed=6)
     faint["bmag"] = faint["bmag"] + 1.5
     make.parquet(mine / "faint.parquet", faint)
-    (mine / "sets.toml").write_text(make.specification + "\n[output]\nsets = 0.9\n")
-    named = {"specification": mine / "sets.toml"}
-    done = classify([mine / "faint.parquet"], "morphology", mine / "models", mine / "faint", **named)
+    done = taken(mine, "faint", "\n[output]\nsets = 0.9\n", of="faint")
     assert "the share may not hold for them" in done.summary.sets.reason
     assert summary(mine / "faint")["contradicted"]
     said = summary(mine / "faint")["classes"]["late"]
@@ -146,11 +149,8 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     assert "the labelled objects do not look like these" in said["reason"]
     request = CensusRequest(mine / "faint", store=mine / "models", assumes="features")
     take_census(request)
-    reasons = [
-        read_document(Summary, mine / "faint" / "summary.json").sets.reason,
-        Manifest.read(mine / "faint").totals.sets.reason,
-    ]
-    assert not any("not hold" in reason for reason in reasons)
+    assert "not hold" not in read_document(Summary, mine / "faint" / "summary.json").sets.reason
+    assert "not hold" not in Manifest.read(mine / "faint").totals.sets.reason
     assert "not hold" not in (mine / "faint" / "report.html").read_text()
     take_census(replace(request, assumes="shares"))
     assert read_document(Summary, mine / "faint" / "summary.json").sets.reason == done.summary.sets.reason
@@ -163,11 +163,8 @@ def test_a_target_that_differs_mildly_is_counted_under_both_assumptions(
     made = make.survey(3000, seed=6)
     made["kmag"] = made["kmag"] - 0.15
     make.parquet(mine / "mild.parquet", made)
-    (mine / "spec.toml").write_text(
-        make.specification + '\n[census]\nby = "b_j"\nbins = 2\n\n[flags]\npurity = { early = 0.7 }\n'
-    )
-    named = {"specification": mine / "spec.toml"}
-    classify([mine / "mild.parquet"], "morphology", mine / "models", mine / "mild", **named)
+    text = '\n[census]\nby = "b_j"\nbins = 2\n\n[flags]\npurity = { early = 0.7 }\n'
+    taken(mine, "mild", text, of="mild")
     census = summary(mine / "mild")
     assert census["contradicted"]
     early = census["classes"]["early"]
@@ -187,30 +184,27 @@ def test_a_target_that_differs_mildly_is_counted_under_both_assumptions(
     assert len(census["bins"]["bins"]) == 2
     assert census["bins"]["bins"][1]["classes"]["early"]["selections"]
     assert "assuming shares or features" in (mine / "mild" / "report.html").read_text()
-    assert run(["census", str(mine / "mild"), "--store", str(mine / "models")]) == 0
+    arguments = ["census", str(mine / "mild"), "--store", str(mine / "models")]
+    assert run(arguments) == 0
     assert "a test contradicts the first" in " ".join(capsys.readouterr().out.split())
     assert summary(mine / "mild") == census  # asked again, tests choose again
-    arguments = ["census", str(mine / "mild"), "--store", str(mine / "models")]
     assert run([*arguments, "--assumes", "shares or features"]) == 2  # an answer, not a statement
 
 
-def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path, make: SimpleNamespace) -> None:
-    text = make.specification + "\n[flags]\npurity = { late = 0.8 }\ncompleteness = { late = 0.8 }\n"
-    (mine / "spec.toml").write_text(text)
-    spec, out = mine / "spec.toml", mine / "again"
-    classify([mine / "target.parquet"], "morphology", mine / "models", out, specification=spec)
-    pure, complete = summary(out)["classes"]["late"]["selections"][-2:]
+def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path) -> None:
+    text = "\n[flags]\npurity = { late = 0.8 }\ncompleteness = { late = 0.8 }\n"
+    taken(mine, "again", text)
+    pure, complete = summary(mine / "again")["classes"]["late"]["selections"][-2:]
     assert pure["stated"] == "purity 0.8"
     assert pure["purity"] >= 0.8
     assert complete["stated"] == "completeness 0.8"
     assert complete["completeness"] >= 0.8
     stored = Store(mine / "models").find("morphology").label
     before = json.loads((mine / "out" / "manifest.json").read_text())["specification_hash"]
-    now = json.loads((out / "manifest.json").read_text())
+    now = json.loads((mine / "again" / "manifest.json").read_text())
     assert (now["specification_hash"], now["model"]) == (before, stored)  # no copy depends on it
-    (mine / "spec.toml").write_text(text.replace("late =", "lat ="))
     with pytest.raises(SpecificationError, match="got the class 'lat'"):
-        classify([mine / "target.parquet"], "morphology", mine / "models", mine / "no", specification=spec)
+        taken(mine, "no", text.replace("late =", "lat ="))
 
 
 def test_a_release_says_how_counts_have_changed(mine: Path, make: SimpleNamespace) -> None:
@@ -225,9 +219,8 @@ def test_a_release_says_how_counts_have_changed(mine: Path, make: SimpleNamespac
     report = json.loads(result.report.read_text())
     now = summary(mine / "annotated")
     change = report["counts"]["early"]
-    assert change["change"] == pytest.approx(
-        now["classes"]["early"]["count"] - first["classes"]["early"]["count"]
-    )
+    before, after = (census["classes"]["early"]["count"] for census in (first, now))
+    assert change["change"] == pytest.approx(after - before)
     assert change["low"] < change["change"] < change["high"]
     assert result.summary.census is not None
     rows = read_census_rows(mine / "annotated", 6)
@@ -250,12 +243,8 @@ def test_a_change_of_counts_adds_the_errors() -> None:
 def test_bins_are_counted_one_by_one(
     mine: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (mine / "spec.toml").write_text(
-        make.specification + '\n[census]\nby = "b_j"\nbins = 3\n\n[flags]\npurity = { late = 0.75 }\n'
-    )
     before = json.loads((mine / "out" / "manifest.json").read_text())["specification_hash"]
-    named = {"specification": mine / "spec.toml"}
-    classify([mine / "target.parquet"], "morphology", mine / "models", mine / "binned", **named)
+    taken(mine, "binned", '\n[census]\nby = "b_j"\nbins = 3\n\n[flags]\npurity = { late = 0.75 }\n')
     assert json.loads((mine / "binned/manifest.json").read_text())["specification_hash"] == before
     census = summary(mine / "binned")
     bins = census["bins"]["bins"]
@@ -375,8 +364,9 @@ FLAGS = np.where(RNG.random(N) < 0.4, int(Flag.LOW_CONFIDENCE), int(Flag.MISSING
 NAMES = [f"o{i % 400}" for i in range(N)]
 
 
-def surveyed(size: int, order: int = 1) -> ObjectSurvey:
+def surveyed(size: int, order: int = 1, labelled: Sequence[str] = ()) -> ObjectSurvey:
     survey = ObjectSurvey(("a", "b", "c"), "name", ("ra", "dec", "deg"))
+    survey = replace(survey, labelled=distinct_names([*labelled])) if labelled else survey
     for start in [*range(0, N, size)][::order]:
         rows = slice(start, start + size)
         batch = pa.record_batch({"name": NAMES[rows], "ra": RA[rows], "dec": DEC[rows]})
@@ -387,13 +377,11 @@ def surveyed(size: int, order: int = 1) -> ObjectSurvey:
 def test_counts_are_those_of_each_pixel() -> None:
     sky = surveyed(N).sky()
     assert sky is not None
-    pixel = HEALPix(nside=2 ** sky["order"], order="nested").lonlat_to_healpix(
-        RA * units.deg, DEC * units.deg
-    )
+    healpix = HEALPix(nside=2 ** sky["order"], order="nested")
+    pixel = healpix.lonlat_to_healpix(RA * units.deg, DEC * units.deg)
     assert sum(sky["n"]) == N
-    for place, n, flagged, assigned in zip(
-        *map(sky.get, ("pixels", "n", "flagged", "assigned")), strict=True
-    ):
+    columns = map(sky.get, ("pixels", "n", "flagged", "assigned"))
+    for place, n, flagged, assigned in zip(*columns, strict=True):
         own = pixel == place
         assert n == own.sum()
         assert flagged == np.sum(own & (int(Flag.LOW_CONFIDENCE) == FLAGS))
@@ -409,17 +397,8 @@ def test_objects_with_a_label_are_not_worth_a_look() -> None:
     assert every == parts.doubtful() == reversed_parts.doubtful()
     assert (len(every), every[0]["probabilities"][0] >= every[0]["probabilities"][1]) == (20, True)
     names = [o["id"] for o in every[:15]] + ["o399"]
-    found = []
-    for size in (N, 37):
-        survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(names))
-        for start in range(0, N, size):
-            rows = slice(start, start + size)
-            batch = pa.record_batch({"name": NAMES[rows]})
-            survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
-        found.append([o["id"] for o in survey.doubtful()])
+    found = [[o["id"] for o in surveyed(size, labelled=names).doubtful()] for size in (N, 37)]
     worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
     ordered = [NAMES[i] for i in worth[np.argsort(-INFORMATION[worth])] if NAMES[i] not in names]
     assert found[0] == found[1] == list(dict.fromkeys(ordered))[:20]
-    nobody = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(NAMES))
-    nobody.add(pa.record_batch({"name": NAMES}), P, INFORMATION, FLAGS)
-    assert nobody.doubtful() == ()
+    assert surveyed(N, labelled=NAMES).doubtful() == ()

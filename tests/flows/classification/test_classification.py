@@ -149,29 +149,21 @@ def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixt
     assert annotated_by_a_rerun(work) == ["survey.parquet"]
 
 
-def other_model(work: Path) -> str:
-    """Store the model under another version and return its label."""
-    store = Store(work / "models")
-    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
-    return "morphology@0123456789ab"
-
-
 def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
-    before, label = lasting_contents(done / "out"), other_model(done)
+    before, label = lasting_contents(done / "out"), "morphology@0123456789ab"
+    store = Store(done / "models")
+    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
 
     def annotate(given: Any, job: Any) -> Any:
         if job.name == "survey.parquet":
             raise KeyboardInterrupt
         return DIRECT.annotate(given, job)
 
-    with pytest.raises(
-        OutputExistsError, match=f"out: got a folder with outputs of the model .*{label}.*--overwrite"
-    ):
+    message = f"out: got a folder with outputs of the model .*{label}.*--overwrite"
+    with pytest.raises(OutputExistsError, match=message):
         run(done, model=label)
-    with pytest.raises(
-        OutputExistsError,
-        match=r"got survey.parquet, written by the model .* which this run would not replace",
-    ):
+    message = r"got survey.parquet, written by the model .* which this run would not replace"
+    with pytest.raises(OutputExistsError, match=message):
         run(done, "survey.fits", model=label, overwrite=True)
     assert lasting_contents(done / "out") == before
     with pytest.raises(KeyboardInterrupt):
@@ -196,14 +188,17 @@ def test_a_changed_input_and_a_foreign_file_in_the_way(work: Path, make: SimpleN
     assert run(work, "survey.parquet", overwrite=True).status == "done"
 
 
+def specified(work: Path, text: str) -> Path:
+    """Return the specification with more text."""
+    (work / "spec.toml").write_text((work / "spec.toml").read_text() + text)
+    return work / "spec.toml"
+
+
 def test_the_target_has_other_names_and_a_where(work: Path) -> None:
     table = pq.read_table(work / "survey.parquet").rename_columns(["id", "type", "hubble", "B", "J", "K"])
     pq.write_table(table, work / "release.parquet")
-    (work / "spec.toml").write_text(
-        (work / "spec.toml").read_text()
-        + "\n[target]\nwhere = 'bmag < 14'\ncolumns = { bmag = 'B', jmag = 'J', kmag = 'K' }\n"
-    )
-    run(work, "release.parquet", specification=load_specification(work / "spec.toml"))
+    target = "\n[target]\nwhere = 'bmag < 14'\ncolumns = { bmag = 'B', jmag = 'J', kmag = 'K' }\n"
+    run(work, "release.parquet", specification=load_specification(specified(work, target)))
     run(work, "survey.parquet", out=work / "own")
     found = pq.read_table(work / "out/release.parquet").to_pandas()
     expected = pq.read_table(work / "own/survey.parquet").to_pandas()
@@ -217,13 +212,14 @@ def test_the_target_has_other_names_and_a_where(work: Path) -> None:
 def test_a_review_budget_scores_each_row_once(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = run(work, "survey.parquet").summary
     scored, score = [], Classifier.score
-    monkeypatch.setattr(
-        Classifier,
-        "score",
-        lambda self, X, *rest, **how: scored.append(len(X)) or score(self, X, *rest, **how),
-    )
-    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
-    told = run(work, "survey.parquet", specification=work / "spec.toml", out=work / "budget").summary
+
+    def counted(self: Classifier, X: np.ndarray, *rest: Any, **how: Any) -> Any:
+        scored.append(len(X))
+        return score(self, X, *rest, **how)
+
+    monkeypatch.setattr(Classifier, "score", counted)
+    spec = specified(work, "\n[flags]\nbudget = 0.1\n")
+    told = run(work, "survey.parquet", specification=spec, out=work / "budget").summary
     assert 0.08 < told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified <= 0.1
     assert sum(scored) == told.n_rows
     assert {**told.flags, "LOW_CONFIDENCE": 0} == {**plain.flags, "LOW_CONFIDENCE": 0}
@@ -238,12 +234,16 @@ def test_the_budget_of_a_large_catalogue_is_found_from_some_of_its_rows(work: Pa
             noise = rng.normal(0, 0.3, len(many))
             many = many.set_column(j, name, pa.array(many[name].to_numpy(zero_copy_only=False) + noise))
     pq.write_table(many, work / "many.parquet")
-    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
-    told = run(work, "many.parquet", specification=work / "spec.toml").summary
+    spec = specified(work, "\n[flags]\nbudget = 0.1\n")
+    told = run(work, "many.parquet", specification=spec).summary
     assert abs(told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified - 0.1) < 0.005
 
 
-def test_two_inputs_of_one_name_and_an_output_folder_that_is_the_inputs(work: Path) -> None:
+def test_two_inputs_of_one_name_an_output_folder_that_is_the_inputs_and_an_empty_catalogue(
+    work: Path, make: SimpleNamespace
+) -> None:
+    make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
+    assert run(work, "none.parquet").summary.n_rows == 0
     with pytest.raises(UsageError, match="would replace its own input"):
         run(work, out=work)
     (work / "other").mkdir()
@@ -261,19 +261,10 @@ def test_two_runs_at_once(work: Path) -> None:
     assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
 
 
-def test_an_empty_catalogue(work: Path, make: SimpleNamespace) -> None:
-    make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
-    assert run(work, "none.parquet").summary.n_rows == 0
-
-
-def jobs(*rows: int) -> list[SimpleNamespace]:
-    return [SimpleNamespace(name=f"f{i}", n_rows=n) for i, n in enumerate(rows)]
-
-
 def test_every_file_once_in_order_and_few_tasks() -> None:
     few, many = ([], [0], [10**9]), ([200] * 1000, [0] * 1000, [10**6] * 1000, [1, 10**9] * 2000)
     for rows in (*few, *many, range(0, 3_000_000, 1000)):
-        made = groups(jobs(*rows))
+        made = groups([SimpleNamespace(name=f"f{i}", n_rows=n) for i, n in enumerate(rows)])
         assert [j.name for g in made for j in g] == [f"f{i}" for i in range(len(rows))]
         assert len(made) <= 2 * MOST_TASKS + 1
         assert all(made)

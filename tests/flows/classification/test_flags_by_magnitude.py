@@ -32,9 +32,7 @@ def folder(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> P
     make.parquet(folder / "survey.parquet", make.survey())
     for name, more in (("bright", 'kmag = "kmag"\n'), ("colours", "")):
         text = make.specification.replace('"morphology"', f'"{name}"')
-        text = text[: text.rindex("[[candidate]]")].replace(
-            'j_k = "jmag - kmag"\n', f'j_k = "jmag - kmag"\n{more}'
-        )
+        text = text[: text.rindex("[[candidate]]")].replace("[[candidate]]", f"{more}[[candidate]]", 1)
         (folder / f"{name}.toml").write_text(f"{text}\n[target]\nwhere = \"type == 'G'\"\n")
         train(folder / f"{name}.toml", folder / "models")
     deep = make.survey(600, seed=7)
@@ -57,11 +55,8 @@ def shown(folder: Path, out: Path, *names: str, model: str = "bright") -> dict[s
 
 def picture(out: Path, title: str) -> str:
     """Return the SVG of the picture with a title that is the second of the report."""
-    page = (out / "report.html").read_text()
-    figures = re.findall(
-        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">\s*<figcaption><b>\2<', page
-    )
-    image, found = figures[1]
+    figure = r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">\s*<figcaption><b>\2<'
+    image, found = re.findall(figure, (out / "report.html").read_text())[1]
     assert found == title
     return base64.b64decode(image).decode()
 

@@ -29,19 +29,10 @@ from tests.flows.conftest import SPECIFICATION
 from tests.flows.verbs import classify
 
 
-def run(trained: Path, folder: Path, output: str, *names: str, **options: Any) -> dict:
+def run(trained: Path, folder: Path, output: str, *names: str, **options: Any) -> Any:
     """Classify the survey as a specification with that [output] says."""
-    spec = folder / "other.toml"
-    spec.write_text(f"{(trained / 'spec.toml').read_text()}\n[output]\n{output}\n")
-    shutil.copy(trained / "survey.parquet", folder)
-    return classify(
-        [trained / name for name in names],
-        model="morphology",
-        store=trained / "models",
-        out=folder / "out",
-        specification=spec,
-        **options,
-    )
+    inputs = [trained / name for name in names]
+    return run_selected(trained, folder, *inputs, text=f"\n[output]\n{output}\n", **options)
 
 
 def test_full_columns_hold_what_they_say(trained: Path, tmp_path: Path) -> None:
@@ -62,7 +53,7 @@ def test_full_columns_hold_what_they_say(trained: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(fits.getdata(tmp_path / "out/survey.fits")[name], table[name])
 
 
-def test_slim_copies_keep_the_identity_only(trained: Path, tmp_path: Path) -> None:
+def test_slim_copies_keep_the_identity_only_and_need_one(trained: Path, tmp_path: Path) -> None:
     run(trained, tmp_path, 'mode = "slim"', "survey.parquet", "survey.fits")
     table = pq.read_table(tmp_path / "out/survey.parquet")
     names = ["name", *(c.name for c in standard_columns(["early", "late"]))]
@@ -71,9 +62,6 @@ def test_slim_copies_keep_the_identity_only(trained: Path, tmp_path: Path) -> No
     data = fits.getdata(tmp_path / "out/survey.fits")
     assert list(data.names) == names
     np.testing.assert_array_equal(data["blr_p_late"], table["blr_p_late"].to_numpy())
-
-
-def test_slim_copies_need_something_to_join_by(trained: Path, tmp_path: Path) -> None:
     text = (trained / "spec.toml").read_text().replace('id = "name"\n', "")
     (tmp_path / "spec.toml").write_text(f'{text}\n[output]\nmode = "slim"\n[split]\nby = "type"\n')
     with pytest.raises(SpecificationError, match=re.escape("output.mode: got 'slim' without catalog.id")):
@@ -101,9 +89,8 @@ def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(
     assert slim < whole
     free = SimpleNamespace(free=(slim + whole) // 2)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    with pytest.raises(
-        StorageError, match=r'needs about .*; or ask for slim copies: mode = "slim" under \[output\]'
-    ):
+    remedy = r'needs about .*; or ask for slim copies: mode = "slim" under \[output\]'
+    with pytest.raises(StorageError, match=remedy):
         run(trained, tmp_path, "", source.name, dry_run=True)
     assert run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True).status == "planned"
     free.free = slim // 2
@@ -186,9 +173,8 @@ def thresholds(out: Path) -> dict[str, Any]:
 
 def test_columns_are_probabilities_from_their_threshold(trained: Path, tmp_path: Path) -> None:
     Table.read(trained / "survey.fits").write(tmp_path / "survey.vot", format="votable")
-    run_selected(
-        trained, tmp_path, trained / "survey.parquet", trained / "survey.fits", tmp_path / "survey.vot"
-    )
+    inputs = trained / "survey.parquet", trained / "survey.fits", tmp_path / "survey.vot"
+    run_selected(trained, tmp_path, *inputs)
     table = pq.read_table(tmp_path / "out/survey.parquet")
     assert table.column_names[-2:] == COLUMNS
     frame, said = table.to_pandas(), thresholds(tmp_path / "out")
@@ -237,9 +223,8 @@ def test_the_census_judges_the_column(trained: Path, selected: Path, tmp_path: P
     assert (one["column"], one["stated"], one["objects"]) == ("blr_selected_late", "purity 0.9", column.sum())
     assert one["purity_low"] < 0.9
     (tmp_path / "less").mkdir()
-    run_selected(
-        trained, tmp_path / "less", some_rows(trained, tmp_path), text=SELECTED.replace("0.9", "0.8")
-    )
+    less = SELECTED.replace("0.9", "0.8")
+    run_selected(trained, tmp_path / "less", some_rows(trained, tmp_path), text=less)
     manifests = [(f / "manifest.json").read_text() for f in (out, tmp_path / "less/out")]
     hashes = [json.loads(text)["specification_hash"] for text in manifests]
     assert hashes[0] != hashes[1]  # copies depend on what is stated
@@ -341,12 +326,9 @@ def test_the_census_judges_a_column_by_bins(trained: Path, selected: Path, tmp_p
     [
         (BINS.replace('"j_k"', '"kmag"'), "got 'kmag'"),
         (BINS.replace("late = 0.9", "late = 0.999999"), "expected a value that some threshold reaches"),
-        (
-            "\n[flags]\npurity = { late = 0.999999 }\n\n[output]\nselected = true\n",
-            "expected a value that some threshold reaches",
-        ),
+        (SELECTED.replace("late = 0.9", "late = 0.999999"), "expected a value that some threshold reaches"),
         ('\n[shift]\nassumes = "features"\n' + SELECTED, "may be biased"),
-        ("\n[flags]\npurity = { lat = 0.9 }\n\n[output]\nselected = true\n", "got the class 'lat'"),
+        (SELECTED.replace("late =", "lat ="), "got the class 'lat'"),
     ],
 )
 def test_what_no_labelled_row_supports_is_refused(
@@ -361,11 +343,7 @@ def test_what_no_labelled_row_supports_is_refused(
     ("more", "label", "message"),
     [
         ("\n[output]\nselected = true\n", "", "no purity or completeness of a class"),
-        (
-            "\n[flags]\npurity = { late = 0.9 }\ncompleteness = { late = 0.8 }\n[output]\nselected = true\n",
-            "",
-            "expected one of the two",
-        ),
+        (SELECTED.replace("early =", "late ="), "", "expected one of the two"),
         (FLAGS + '\n[output]\nselected = "bins"\n', "", "without census.by"),
         (SELECTED, 'column = "hubble"\nnoise = "estimated"', "got true with label.noise"),
         (SETS, 'column = "hubble"\nnoise = "estimated"', "output.sets: got a share with label.noise"),
@@ -374,11 +352,9 @@ def test_what_no_labelled_row_supports_is_refused(
     ],
 )
 def test_specifications_that_allow_no_such_column(more: str, label: str, message: str) -> None:
-    text = (
-        re.sub(r"(?s)(\[label\]\n).*(\[features\])", rf"\1{label}\n\2", SPECIFICATION)
-        if label
-        else SPECIFICATION
-    )
+    text = SPECIFICATION
+    if label:
+        text = re.sub(r"(?s)(\[label\]\n).*(\[features\])", rf"\1{label}\n\2", text)
     with pytest.raises(SpecificationError, match=message):
         parse_specification(text + more, source="spec")
 

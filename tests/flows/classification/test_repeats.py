@@ -14,6 +14,9 @@ import pytest
 from flows.cli.app import run
 
 
+SHARED = "identifiers in more than one file: {}; each row counts as an object"
+
+
 def survey(make: SimpleNamespace, first: int, n: int) -> dict[str, np.ndarray]:
     """Return rows whose identifiers count on from `first`."""
     return make.survey(n, seed=first) | {"name": np.array([f"G{i:07d}" for i in range(first, first + n)])}
@@ -42,17 +45,13 @@ def test_equal_files_are_told(
     shutil.copy(folder / "t1.parquet", folder / "t3.parquet")
     told, said = classified(folder, trained, capsys)
     (equal,) = told["repeats"]
-    assert equal.startswith(
-        "t1.parquet, t3.parquet are copies of one file, byte for byte: each of its 200 rows is in"
-    )
+    words = "t1.parquet, t3.parquet are copies of one file, byte for byte: each of its 200 rows is in"
+    assert equal.startswith(words)
     assert "before publication: t1.parquet" in said
     assert "copies of one file" in (tmp_path / "out/report.html").read_text()
     make.parquet(folder / "t4.parquet", survey(make, 2199, 60))
     told, _ = classified(folder, trained, capsys)
-    assert told["repeats"][1] == (
-        "identifiers in more than one file: 1, such as G0002199 in t2.parquet and t4.parquet; each row counts as an "
-        "object"
-    )
+    assert told["repeats"][1] == SHARED.format("1, such as G0002199 in t2.parquet and t4.parquet")
 
 
 def test_shared_identifiers_and_files_without_rows_are_told(
@@ -75,14 +74,9 @@ def test_shared_identifiers_and_files_without_rows_are_told(
     told, said = classified(folder, trained, capsys)
     rowless, twice, shared = told["repeats"]
     assert rowless == "t3.parquet: no rows, expected some; copy it again if it is not whole"
-    assert (
-        twice
-        == "t2.parquet: 1 of 200 rows have the identifier of an earlier row; each row counts as an object"
-    )
-    assert shared == (
-        "identifiers in more than one file: 2, such as G0000051 in t0.parquet and t2.parquet; each row counts as an "
-        "object"
-    )
+    own = "t2.parquet: 1 of 200 rows have the identifier of an earlier row; each row counts as an object"
+    assert twice == own
+    assert shared == SHARED.format("2, such as G0000051 in t0.parquet and t2.parquet")
     assert all(sentence in said for sentence in told["repeats"])
     report = (tmp_path / "out/report.html").read_text()
     assert "identifiers in more than one file: 2" in report
@@ -92,7 +86,5 @@ def test_shared_identifiers_and_files_without_rows_are_told(
     shutil.rmtree(tmp_path / "out")
     told, _ = classified(folder, trained, capsys)
     (sentence,) = told["repeats"]
-    assert sentence == (
-        "whether an object is there twice is not known: identifiers of 800 rows were not compared, expected at "
-        "most 500"
-    )
+    assert sentence.startswith("whether an object is there twice is not known: identifiers of 800 rows were ")
+    assert sentence.endswith(" rows were not compared, expected at most 500")
