@@ -55,14 +55,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def classified(store: Path, source: Path, out: Path, output: str) -> dict:
-    (out.parent / f"{out.name}.toml").write_text(f"{TEXT}[output]\n{output}\n")
-    return classify(
-        [source],
-        model="three",
-        store=store / "models",
-        out=out,
-        specification=out.parent / f"{out.name}.toml",
-    )
+    spec = out.parent / f"{out.name}.toml"
+    spec.write_text(f"{TEXT}[output]\n{output}\n")
+    return classify([source], model="three", store=store / "models", out=out, specification=spec)
 
 
 def columns_of(path: Path) -> dict[str, np.ndarray]:
@@ -75,16 +70,11 @@ def write(folder: Path, ending: str) -> Path:
     plain = pq.read_table(folder / "survey.parquet").slice(0, 120).drop_columns(["kind"])
     table = Table({name: plain[name].to_numpy() for name in plain.column_names})
     path = folder / f"t.{ending}"
-    options = {
-        "fits": {},
-        "vot": {"format": "votable"},
-        "ecsv": {"format": "ascii.ecsv"},
-        "csv": {"format": "csv"},
-    }
+    formats = {"fits": "fits", "vot": "votable", "ecsv": "ascii.ecsv", "csv": "csv"}
     if ending == "parquet":
         pq.write_table(plain, path)
     else:
-        table.write(path, overwrite=True, **options[ending])
+        table.write(path, overwrite=True, format=formats[ending])
     return path
 
 

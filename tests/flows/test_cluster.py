@@ -29,7 +29,6 @@ from flows.classification import _plan
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.engines import _dask
-from flows.engines import _dask as versions
 from flows.engines._dask import DaskEngine
 from flows.engines.engine import LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
@@ -189,9 +188,8 @@ def test_processes_that_all_ended_for_good_are_not_waited_for(
             "map": lambda: list(engine.map(slowly, range(5))),
             "reduce": lambda: engine.reduce(slowly, range(5), add=sum),
         }
-        with pytest.raises(
-            EngineError, match=r"local:1: all worker processes ended, and none has started again"
-        ):
+        said = r"local:1: all worker processes ended, and none has started again"
+        with pytest.raises(EngineError, match=said):
             work[verb]()
 
 
@@ -200,12 +198,9 @@ def test_a_run_killed_while_its_workers_go_on(cluster: distributed.LocalCluster,
     address = workers(cluster, 2)
     command = "classify release --model morphology --store models --out out/orphans --direct --engine"
     root = str(Path(__file__).parents[2])
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "flows", *command.split(), address],
-        cwd=survey,
-        env={**os.environ, "PYTHONPATH": root},
-        stderr=subprocess.DEVNULL,
-    )
+    program = [sys.executable, "-m", "flows", *command.split(), address]
+    environment = {**os.environ, "PYTHONPATH": root}
+    killed = subprocess.Popen(program, cwd=survey, env=environment, stderr=subprocess.DEVNULL)
     staged = survey / "out/orphans/.blr-staging"
     while not list(staged.rglob("*.parquet.json")):
         assert killed.poll() is None
@@ -291,15 +286,13 @@ def test_workers_that_differ_are_refused(
     cluster: distributed.LocalCluster, survey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = workers(cluster, 1)
-    monkeypatch.setattr(versions, "PACKAGES", ("numpy", "no-such-package"))
-    monkeypatch.setattr(versions, "version", {"numpy": "1.0", "no-such-package": "2.0"}.get)
-    versions.installed.cache_clear()
-    expected = (
-        r"^tcp://127\S+: got numpy 2\S+, no-such-package missing, expected numpy 1.0, no-such-package 2.0, as"
-    )
-    with pytest.raises(EngineError, match=expected):
+    monkeypatch.setattr(_dask, "PACKAGES", ("numpy", "no-such-package"))
+    monkeypatch.setattr(_dask, "version", {"numpy": "1.0", "no-such-package": "2.0"}.get)
+    _dask.installed.cache_clear()
+    got = r"^tcp://127\S+: got numpy 2\S+, no-such-package missing, "
+    with pytest.raises(EngineError, match=f"{got}expected numpy 1.0, no-such-package 2.0, as"):
         classified(survey, "differ", engine=address)
-    versions.installed.cache_clear()
+    _dask.installed.cache_clear()
     assert not (survey / "out/differ").exists()
 
 
@@ -315,10 +308,8 @@ versions.version = lambda name: "0.1" if name == "numpy" else version(name)
 def another_worker(address: str, folder: Path) -> Iterator[Callable[[], None]]:
     """Yield what starts a worker of another version, whose process ends with the block."""
     (folder / "other.py").write_text(OTHER)
-    options = (
-        "--preload other.py --no-dashboard --no-nanny --nthreads 4 --host 127.0.0.1 --local-directory other"
-    )
-    command = [sys.executable, "-m", "dask", "worker", address, *options.split()]
+    options = "--preload other.py --no-dashboard --no-nanny --nthreads 4 --local-directory other"
+    command = [sys.executable, "-m", "dask", "worker", address, "--host", "127.0.0.1", *options.split()]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with ExitStack() as workers:
 
@@ -404,9 +395,8 @@ def test_a_worker_that_runs_out_of_memory(
     assert list(told.quarantined) == ["a-huge.parquet"]
     assert told.quarantined["a-huge.parquet"].startswith("read as a whole and in small batches: 2 workers")
     assert "workers ended over groups of files: 5 files are tried again, each by itself" in heard.lines
-    assert (
-        "workers ended over a-huge.parquet, big.parquet: tried again in batches of 4,096 rows" in heard.lines
-    )
+    said = "workers ended over a-huge.parquet, big.parquet: tried again in batches of 4,096 rows"
+    assert said in heard.lines
     assert classified(tmp_path, "small", threads=1).quarantined == {}
     classified(tmp_path, "threads", threads=1)
     copies = [
@@ -424,10 +414,8 @@ def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNames
         make.parquet(survey / "night" / f"n{seed}.parquet", make.survey(50, seed=seed))
     reports = []
     for name in ("release-threads", "release-workers"):
-        spec.write_text(
-            make.specification
-            + f'\n[target]\npaths = ["night/*"]\n[output]\nfolder = "{survey}/out/{name}"\n'
-        )
+        places = f'\n[target]\npaths = ["night/*"]\n[output]\nfolder = "{survey}/out/{name}"\n'
+        spec.write_text(make.specification + places)
         make.parquet(survey / "night" / "n1.parquet", make.survey(50, seed=1))
         common = {"store": survey / "models", "quiet_seconds": 0}
         reprocess(spec, **common)
@@ -510,7 +498,8 @@ def test_a_model_has_the_same_bytes_on_workers(
     with listening(heard):
         model = trained_in_shards(labelled, f"on-{n}-{killed}", at_pass=kill, engine=address)
     assert killed or any(f"{n} workers" in line for line in heard.lines)
-    assert model == trained_model(labelled / "threads")
+    (expected,) = (labelled / "threads").glob("*/*/model.asdf")
+    assert model == expected.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -585,8 +574,3 @@ def test_workers_refuse_labels_that_are_names(
     for options in ({}, {"engine": workers(cluster, 2)}):
         with pytest.raises(TrainingError, match=r"'name' with \d+ different values, expected at most 100"):
             trained_in_shards(tmp_path, "refused", **options)
-
-
-def trained_model(store: Path) -> bytes:
-    (found,) = store.glob("*/*/model.asdf")
-    return found.read_bytes()

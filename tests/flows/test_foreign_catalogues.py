@@ -87,9 +87,8 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callabl
     columns |= {band: [write(x) for x in columns[band]] for band in "ugr"}
     (tmp_path / "x.csv").write_text("\n".join(csv_rows(columns)) + "\n")
     shown = {c.name: c.not_numbers for c in inspect_catalog(catalogs.open(tmp_path / "x.csv")).columns}
-    assert shown["u"].endswith(
-        "numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
-    )
+    said = "numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
+    assert shown["u"].endswith(said)
 
 
 def test_values_beyond_float32_warn_of_nothing(tmp_path: Path) -> None:
@@ -106,11 +105,6 @@ def test_values_beyond_float32_warn_of_nothing(tmp_path: Path) -> None:
     assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"u": [1e300]}
 
 
-def test_labels_alone_make_no_specification(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"no column .* beside the label"):
-        started(tmp_path / "x.parquet", {"type": galaxies()["type"]})
-
-
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
@@ -119,8 +113,12 @@ def test_labels_alone_make_no_specification(tmp_path: Path) -> None:
         (("a\nb", "E"), r"'a\\nb' .*, printable"),
     ],
 )
-def test_labels_that_name_no_class_are_said(tmp_path: Path, labels: tuple[str, ...], told: str) -> None:
+def test_labels_that_name_no_class_or_are_alone_are_said(
+    tmp_path: Path, labels: tuple[str, ...], told: str
+) -> None:
     columns = galaxies()
+    with pytest.raises(TrainingError, match=r"no column .* beside the label"):
+        started(tmp_path / "x.parquet", {"type": columns["type"]})
     columns["type"] = [labels[0] if t == "S" else labels[1] for t in columns["type"]]
     with pytest.raises(TrainingError, match=told) as raised:
         started(tmp_path / "x.parquet", columns)
@@ -140,13 +138,18 @@ def test_hours_are_suspected_or_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "told"),
-    [("kmag * 0", "got 0 for all training rows of class 'early'"), ("hubble", "which gives text")],
+    ("old", "new", "told"),
+    [
+        ("[label]", 'weight = "kmag * 0"\n[label]', "got 0 for all training rows of class 'early'"),
+        ("[label]", 'weight = "hubble"\n[label]', "which gives text"),
+        ('"bmag - jmag"', '"bmag[0] - jmag"', r"feature 'b_j': .*holds single numbers"),
+    ],
 )
-def test_weights_that_weigh_nothing(folder: Path, make: SimpleNamespace, weight: str, told: str) -> None:
-    text = make.specification.replace('id = "name"', f'id = "name"\nweight = "{weight}"')
-    (folder / "spec.toml").write_text(text)
-    with pytest.raises(TrainingError, match=told):
+def test_weights_that_weigh_nothing_and_expressions_that_do_not_fit_the_columns(
+    folder: Path, make: SimpleNamespace, old: str, new: str, told: str
+) -> None:
+    (folder / "spec.toml").write_text(make.specification.replace(old, new))
+    with pytest.raises((TrainingError, CatalogError), match=told):
         train(folder / "spec.toml", folder / "models", dry_run=True)
 
 
@@ -218,9 +221,8 @@ def test_notes_beside_a_damaged_file_are_still_notes(
 
 
 def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace) -> None:
-    (folder / "spec.toml").write_text(
-        make.specification.replace("\n", "\r\n"), encoding="utf-8-sig", newline=""
-    )
+    text = make.specification.replace("\n", "\r\n")
+    (folder / "spec.toml").write_text(text, encoding="utf-8-sig", newline="")
     assert train(folder / "spec.toml", folder / "models", dry_run=True).status == "planned"
 
 
@@ -247,11 +249,3 @@ def test_classes_may_be_listed_as_the_numbers_that_they_are(
     told = train(folder / "spec.toml", folder / "models", dry_run=True)
     assert told.classes == ("a", "b")
     assert told.training.unlabelled == 0
-
-
-def test_an_expression_that_does_not_fit_the_columns_says_which_feature(
-    folder: Path, make: SimpleNamespace
-) -> None:
-    (folder / "spec.toml").write_text(make.specification.replace('"bmag - jmag"', '"bmag[0] - jmag"'))
-    with pytest.raises(CatalogError, match=r"feature 'b_j': .*holds single numbers"):
-        train(folder / "spec.toml", folder / "models", dry_run=True)

@@ -8,8 +8,6 @@ from typing import Any
 
 import astropy.units as u
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from astropy.coordinates import SkyCoord
 from astropy.table import Table
@@ -103,12 +101,19 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, uni
     }
     write(tmp_path / "labels.parquet", in_unit(table, unit), "rad" if unit == "rad" else None)
     write(tmp_path / "survey.parquet", columns, "deg")
-    found = gathered(
-        tmp_path, LABEL + 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
-    )
+    joined = 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
+    found = gathered(tmp_path, LABEL + joined)
     assert found.sample.labels.conflicts == 6
     assert all(set(texts) == {"early", "late"} for texts in found.sample.labels.conflicting.values())
     assert len(found.rows.target) == 237
+
+
+def check_places(table: Table, n: int) -> None:
+    """Check that a list has n objects of the survey, in degrees."""
+    rows, columns = [int(name.removeprefix("G")) for name in table["id"]], survey()
+    assert len(rows) == n
+    for name in ("ra", "dec"):
+        np.testing.assert_allclose(table[name], columns[name][rows], atol=1e-6)
 
 
 def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
@@ -129,10 +134,7 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
             assert "legacysurvey" not in page
             assert np.ma.getmaskarray(table["ra"]).all()
             continue
-        rows = [int(name.removeprefix("G")) for name in table["id"]]
-        assert len(rows) == 12
-        np.testing.assert_allclose(table["ra"], columns["ra"][rows], atol=1e-6)
-        np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
+        check_places(table, 12)
         assert "legacysurvey" in page
     (labelled,) = found["deg"].remarks
     assert "the list may contain objects that have a label" in labelled
@@ -143,18 +145,13 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
 def test_review_lists_go_by_the_specification(tmp_path: Path) -> None:
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
     columns = survey()
-    ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(
-        'dec = "dec"', 'dec = "two"\nposition_unit = "rad"'
-    )
+    ours = TEXT.replace('"ra"', '"one"').replace('"dec"', '"two"\nposition_unit = "rad"')
     (tmp_path / "spec.toml").write_text(ours + LABEL)
 
     def write_as(name: str, unit: str, said: str | None) -> Path:
         made = in_unit(columns, unit)
-        table = pa.table({"one": made["ra"], "two": made["dec"], **{k: made[k] for k in ("id", "x", "kind")}})
-        given = {"unit": said} if said else {}
-        fields = [f.with_metadata(given) if f.name in {"one", "two"} else f for f in table.schema]
-        pq.write_table(table.cast(pa.schema(fields)), tmp_path / f"{name}.parquet")
-        return tmp_path / f"{name}.parquet"
+        table = {"one": made["ra"], "two": made["dec"], **{k: made[k] for k in ("id", "x", "kind")}}
+        return write_parquet(tmp_path / f"{name}.parquet", table, one=said, two=said)
 
     write_as("survey", "rad", None)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
@@ -167,8 +164,4 @@ def test_review_lists_go_by_the_specification(tmp_path: Path) -> None:
         shutil.rmtree(out / "_labelled")
         (remark,) = review(out, top=5).remarks
         assert "the list may contain objects that have a label" in remark
-        table = Table.read(out / "review.vot")
-        rows = [int(name.removeprefix("G")) for name in table["id"]]
-        assert len(rows) == 5
-        np.testing.assert_allclose(table["ra"], columns["ra"][rows], atol=1e-6)
-        np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
+        check_places(Table.read(out / "review.vot"), 5)

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,20 +108,14 @@ def test_files_of_a_folder_with_other_types_or_units_are_set_aside(
     make.parquet(release / DAMAGED, table | {"further": np.arange(50)})
     decimals = pa.array([Decimal(k) for k in range(50)], pa.decimal128(38, 0))
     pq.write_table(pa.table(table | {name: decimals}), release / "d.parquet")
-    for file, unit in (("e", b"mag"), ("f", b"mag"), ("g", b"Jy")):
-        fields = [pa.field(n, pa.float64(), metadata={b"unit": unit} if n == name else None) for n in table]
-        schema = pa.schema(
-            [f if f.name == name else pa.field(f.name, pa.array(table[f.name]).type) for f in fields]
-        )
-        pq.write_table(pa.table(table, schema), release / f"{file}.parquet")
+    for file, unit in (("e", "mag"), ("f", "mag"), ("g", "Jy")):
+        make.parquet(release / f"{file}.parquet", table, **{name: unit})
     text = make.specification.replace("survey.parquet", "release/a.parquet")
     Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release"]\n')
     told = told_by(NIGHTLY, 3)
     assert {*told["quarantined"]} == {"d.parquet", "g.parquet"}
-    assert (
-        f"'{name}' is double in the first and decimal128(38, 0) in the second"
-        in told["quarantined"]["d.parquet"]
-    )
+    said = f"'{name}' is double in the first and decimal128(38, 0) in the second"
+    assert said in told["quarantined"]["d.parquet"]
     assert "in 'Jy' in the second" in told["quarantined"]["g.parquet"]
 
 
@@ -206,16 +201,11 @@ def test_status_lists_each_file_until_it_is_mended(
 
     assert told_by(CLASSIFY, 3)["release"] == 1
     first = states(3)
-    assert {name: state for name, (state, _) in first.items()} == {
-        DAMAGED: "quarantined",
-        "a.parquet": "current",
-        "c.parquet": "current",
-    }
+    states_of = {name: state for name, (state, _) in first.items()}
+    assert states_of == {DAMAGED: "quarantined", "a.parquet": "current", "c.parquet": "current"}
     cut(release / "c.parquet")
     told = told_by(CLASSIFY, 3)
-    assert (told["release"], told["stale"], told["summary"]["n_rows"]) == (1, ["c.parquet"], 100), (
-        "no row changed"
-    )
+    assert (told["release"], told["stale"], told["summary"]["n_rows"]) == (1, ["c.parquet"], 100)
     second = states(3)
     assert second[DAMAGED] == first[DAMAGED], "quarantined since the first run"
     assert second["c.parquet"][0] == "stale"
@@ -233,21 +223,19 @@ def test_status_lists_each_file_until_it_is_mended(
     assert {state for state, _ in states(0).values()} == {"current"}
     (release / "a.parquet").unlink()
     Path("out/b.parquet").unlink()
-    assert {name: state for name, (state, _) in states(0).items()} == {
-        "a.parquet": "stale",
-        "b.parquet": "missing",
-        "c.parquet": "current",
-    }
+    states_of = {name: state for name, (state, _) in states(0).items()}
+    assert states_of == {"a.parquet": "stale", "b.parquet": "missing", "c.parquet": "current"}
+    assert "without a manifest, expected a folder that `blr classify`" in says(2, "status", release).err
 
 
-def test_status_of_a_folder_without_a_release(tmp_path: Path, says: Any) -> None:
-    assert "without a manifest, expected a folder that `blr classify`" in says(2, "status", tmp_path).err
-
-
-@pytest.mark.usefixtures("release")
-def test_nothing_but_damaged_files_is_a_failure(says: Any) -> None:
+def test_nothing_but_damaged_files_is_a_failure_and_a_hidden_one_is_refused_by_name(
+    release: Path, says: Any
+) -> None:
     assert "does not end as a Parquet file does" in says(1, "classify", f"release/{DAMAGED}", *HERE).err
     assert not Path("out").exists()
+    (release / "a.parquet").rename(".a.parquet")
+    assert ".a.parquet: got a hidden file" in says(2, "classify", ".a.parquet", *HERE).err
+    assert not Path("out/manifest.json").exists()
 
 
 @pytest.fixture
@@ -304,16 +292,12 @@ def changed_bytes(path: Path, text: bytes) -> None:
     path.write_bytes(whole.replace(text, text.swapcase()))
 
 
-def summed_fits(path: Path, columns: dict[str, np.ndarray]) -> None:
-    write_fits(path, columns, checksum=True)
+def summed_parquet(path: Path, columns: Any) -> None:
+    options: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pa.table(columns), path, write_page_checksum=True, **options)
 
 
-def summed_parquet(path: Path, columns: dict[str, np.ndarray]) -> None:
-    pq.write_table(
-        pa.table(columns), path, write_page_checksum=True, compression="none", use_dictionary=False
-    )
-
-
+summed_fits = partial(write_fits, checksum=True)
 WRITERS = {"fits": summed_fits, "fits.gz": summed_fits, "parquet": summed_parquet}
 
 
@@ -363,11 +347,9 @@ def test_a_file_that_has_other_checksums_than_it_states(
     text = (trained / "spec.toml").read_text()
     assert told_wrong(tiles / good) == []
     assert told_wrong(tiles / bad) != []
-    again = text.replace("[label]", f'checksums = "{how}"\n[target]\npaths = ["tiles/*"]\n[label]').replace(
-        '"survey.parquet"', f'"{trained / "survey.parquet"}"'
-    )
+    text = text.replace("[label]", f'checksums = "{how}"\n[target]\npaths = ["tiles/*"]\n[label]')
     spec = tiles.parent / "spec.toml"
-    spec.write_text(again)
+    spec.write_text(text.replace('"survey.parquet"', f'"{trained / "survey.parquet"}"'))
     status = run(["reprocess", str(spec), "--store", str(trained / "models"), "--direct"])
     said = capsys.readouterr()
     out = tiles.parent / "annotated"
@@ -380,12 +362,15 @@ def test_a_file_that_has_other_checksums_than_it_states(
     assert status == 0
     assert ("expected" in said.err) == (how == "warn")
     assert told_wrong(out / bad) != []
-    (copy,) = catalogs.annotate(
-        catalogs.open(out / bad), tiles.parent / "copy", [], lambda _: {}, read=[], checksums="ignore"
-    )
+
+    def annotated(name: str, **options: Any) -> Any:
+        opened = catalogs.open(out / bad)
+        return catalogs.annotate(opened, tiles.parent / name, [], lambda _: {}, read=[], **options)
+
+    (copy,) = annotated("copy", checksums="ignore")
     assert told_wrong(copy) != []
     with pytest.raises(catalogs.CatalogError, match="expected"):
-        catalogs.annotate(catalogs.open(out / bad), tiles.parent / "third", [], lambda _: {}, read=[])
+        annotated("third")
 
 
 def test_a_partition_of_the_sky_that_has_other_checksums(
@@ -393,42 +378,33 @@ def test_a_partition_of_the_sky_that_has_other_checksums(
 ) -> None:
     """It is set aside as any file is, and `blr inspect` says so of the whole table."""
     bad = sky / "dataset/Norder=1/Dir=0/Npix=45.parquet"
-    note = pa.array([f"row {i:02d} of 45" for i in range(pq.read_metadata(bad).num_rows)])
-    table = pq.read_table(bad, partitioning=None).append_column("note", note)
     for path in sorted((sky / "dataset").rglob("Npix=*.parquet")):
-        here = pq.read_table(path, partitioning=None) if path != bad else table
-        here = here if path == bad else here.append_column("note", pa.array(["elsewhere"] * len(here)))
-        pq.write_table(here, path, write_page_checksum=True, compression="none", use_dictionary=False)
-    changed_bytes(bad, b"row 03 of 45")
+        here = pq.read_table(path, partitioning=None)
+        notes = [f"row {i:02d} of {path.stem}" for i in range(len(here))]
+        summed_parquet(path, here.append_column("note", pa.array(notes)))
+    changed_bytes(bad, b"row 03 of Npix=45")
     told = classify([sky], out=tmp_path / "out", model="morphology", store=trained / "models")
     assert list(told.quarantined) == [bad.relative_to(tmp_path).as_posix()]
     assert "has the CRC" in says(0, "inspect", str(sky)).out
 
 
 @pytest.mark.parametrize("form", ["fits"])
-def test_sums_that_astropy_copied_from_another_table_are_told_of_only(
-    tiles: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+def test_sums_that_astropy_copied_from_another_table_are_told_of_only_and_inspect_tells_of_others(
+    tiles: Path, trained: Path, says: Any
 ) -> None:
     """Its most usual way to change a table leaves the sums of the old one, without the comments beside them."""
     table = Table.read(tiles / "a.fits")
     table["note"] = np.char.upper(table["note"])
     table.write(tiles / "c.fits")
     assert told_wrong(tiles / "c.fits") != []
-    chosen = ["--model", "morphology", "--store", str(trained / "models"), "--out", str(tiles.parent / "out")]
-    assert run(["classify", str(tiles), *chosen, "--direct", "--json"]) == 3
-    told, said = capsys.readouterr()
+    chosen = ["--model", "morphology", "--store", trained / "models", "--out", tiles.parent / "out"]
+    told, said = says(3, "classify", tiles, *chosen, "--direct", "--json")
     assert list(json.loads(told)["quarantined"]) == ["b.fits"]
     assert "c.fits: the data of HDU 1 have the DATASUM" in said
     assert "copied from another table" in said
     assert told_wrong(tiles.parent / "out" / "c.fits") != []
-
-
-@pytest.mark.parametrize("form", ["fits"])
-@pytest.mark.usefixtures("tiles")
-def test_inspect_tells_of_other_checksums(tmp_path: Path, says: Any) -> None:
-    assert "have the DATASUM" in says(0, "inspect", tmp_path / "tiles" / "b.fits").out
-    told = json.loads(says(0, "inspect", tmp_path / "tiles" / "a.fits", "--json").out)
-    assert "wrong_checksums" not in told
+    assert "have the DATASUM" in says(0, "inspect", tiles / "b.fits").out
+    assert "wrong_checksums" not in json.loads(says(0, "inspect", tiles / "a.fits", "--json").out)
 
 
 def test_training_refuses_a_catalogue_that_has_other_checksums(
@@ -472,9 +448,3 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
         assert process.wait(120) in {0, 3}
     assert sorted(path.name for path in out.glob("*.fits")) == [f"t{i:02d}.fits" for i in range(11)]
     assert "t11.fits is a FIFO, expected a file" in says(1, *command).err
-
-
-def test_a_hidden_file_is_refused_by_name(release: Path, says: Any) -> None:
-    (release / "a.parquet").rename(".a.parquet")
-    assert ".a.parquet: got a hidden file" in says(2, "classify", ".a.parquet", *HERE).err
-    assert not Path("out/manifest.json").exists()

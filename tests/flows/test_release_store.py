@@ -30,6 +30,7 @@ PARTS = ("p0.parquet", "p1.parquet")
 OUT = "s3://survey/products/release"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's, which is the same everywhere."""
+QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
@@ -54,17 +55,22 @@ def run(out: str = OUT, **options: object) -> Any:
     return classify(["release"], model="morphology", store="models", out=out, **options)
 
 
-def machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Go on as another machine, whose folders are its own."""
-    monkeypatch.setenv(STAGING, name)
-
-
 def published(out: str = OUT) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest that is published, and the files of its folder."""
     store = ObjectStore(out)
     manifest = json.loads(store.read(MANIFEST).content)
     names = store.sizes(manifest["files"])
     return manifest, {name: store.read(f"{manifest['files']}/{name}").content for name in names}
+
+
+def check_replaced_on_condition(out: str) -> None:
+    """Check that a manifest is put in the place of the one that was read, and of no other."""
+    store = ObjectStore(out)
+    stale = store.read(MANIFEST)
+    assert stale is not None
+    assert not store.replace(MANIFEST, b"{}", before=None)
+    assert store.replace(MANIFEST, stale.content, before=stale)
+    assert not store.replace(MANIFEST, b"{}", before=stale)
 
 
 def folders(out: str = OUT) -> set[str]:
@@ -118,11 +124,8 @@ def test_a_next_release_takes_the_place_of_the_one_before(
     )
     told = reprocess("spec.toml", **options)
     manifest, files = published()
-    assert (told.release, manifest["release"], set(outputs(manifest, files))) == (
-        2,
-        2,
-        {"p1.parquet", "p2.parquet"},
-    )
+    assert told.release == manifest["release"] == 2
+    assert set(outputs(manifest, files)) == {"p1.parquet", "p2.parquet"}
     assert {"p1.parquet", "p2.parquet", "summary.json"} <= set(sent)
     assert "_releases/0001.json" not in sent, "it was copied within the store"
     assert "_releases/0001.json" in files
@@ -139,17 +142,16 @@ def test_of_two_runs_one_is_told_that_the_other_was_first(
     def meanwhile(store: ObjectStore, local: Path, key: str) -> None:
         if not others:
             others.append(key)
-            machine(monkeypatch, "there")
+            monkeypatch.setenv(STAGING, "there")  # as another machine, whose folders are its own
             make.parquet(Path("release/p1.parquet"), make.survey(50, seed=8))
             run()
-            machine(monkeypatch, "here")
+            monkeypatch.setenv(STAGING, "here")
         upload(store, local, key)
 
     with monkeypatch.context() as patched:
         patched.setattr(ObjectStore, "upload", meanwhile)
-        with pytest.raises(
-            OutputFolderError, match=f"{OUT}: got a changed release: another run has published one"
-        ):
+        said = f"{OUT}: got a changed release: another run has published one"
+        with pytest.raises(OutputFolderError, match=said):
             run()
     manifest, _ = published()
     told = run()
@@ -188,7 +190,7 @@ def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest
 def test_another_machine_goes_on_from_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     before, files = published()
-    machine(monkeypatch, "elsewhere")
+    monkeypatch.setenv(STAGING, "elsewhere")
     assert run(dry_run=True).up_to_date
     assert run().status == "nothing to do"
     assert published() == (before, files)
@@ -199,7 +201,7 @@ def test_another_machine_goes_on_from_what_is_published(monkeypatch: pytest.Monk
     assert manifest["totals"]["census"] == json.loads(files["summary.json"])["census"]
     assert census is not None
     assert {path.name for path in listed.files} <= files.keys()
-    machine(monkeypatch, "here")
+    monkeypatch.setenv(STAGING, "here")
     assert run().status == "nothing to do"
     assert {path.name for path in listed.files} <= {path.name for path in folder_here(OUT).iterdir()}
 
@@ -210,7 +212,7 @@ def test_what_is_damaged_in_the_store_is_not_taken(s3: Any, monkeypatch: pytest.
     manifest, files = published()
     place = f"survey/products/release/{manifest['files']}/p0.parquet"
     s3.pipe_file(place, files["p0.parquet"][:-1] + b"?")
-    machine(monkeypatch, "elsewhere")
+    monkeypatch.setenv(STAGING, "elsewhere")
     with pytest.raises(CatalogError, match=r"p0\.parquet: got other bytes than its SHA256SUMS says"):
         run()
     s3.rm_file(place)
@@ -279,16 +281,11 @@ def az(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
     port = free_port()
     place = f"http://127.0.0.1:{port}/devstoreaccount1"
-    text = (
-        f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};BlobEndpoint={place};"
-    )
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    account = f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY}"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={place};")
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(tmp_path / "azurite")]
-    with subprocess.Popen(
-        [program, *options, "--skipApiVersionCheck", "--silent", "--disableTelemetry"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as server:
+    options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry"]
+    with subprocess.Popen([program, *options], **QUIET) as server:
         filesystem = fsspec.filesystem("az", skip_instance_cache=True)
         make_bucket(filesystem)
         yield "az://survey/release"
@@ -300,11 +297,7 @@ def test_a_release_is_published_in_azure(az: str) -> None:
     assert run(az).status == "done"
     manifest, files = published(az)
     assert set(PARTS) <= files.keys()
-    store = ObjectStore(az)
-    stale = store.read(MANIFEST)
-    assert not store.replace(MANIFEST, b"{}", before=None)
-    assert store.replace(MANIFEST, stale.content, before=stale)
-    assert not store.replace(MANIFEST, b"{}", before=stale)
+    check_replaced_on_condition(az)
     assert published(az) == (manifest, files)
     assert folders(az) == {manifest["files"]}
 
@@ -327,9 +320,7 @@ def gs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
     options = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     options += ["-external-url", address, "-public-host", f"127.0.0.1:{port}"]
-    with subprocess.Popen(
-        [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
-    ) as server:
+    with subprocess.Popen([program, *options], **QUIET, cwd=tmp_path) as server:
         anonymous = {"token": "anon", "project": "survey", "endpoint_url": address}
         fsspec.config.conf["gcs"] = fsspec.config.conf["gs"] = anonymous
         filesystem = fsspec.filesystem("gs", skip_instance_cache=True)
@@ -347,12 +338,7 @@ def test_a_release_is_published_in_googles_store_and_read_again(gs: str, make: S
     before, files = published(gs)
     run("annotated")
     assert all(files[name] == Path("annotated", name).read_bytes() for name in PARTS)
-    store = ObjectStore(gs)
-    stale = store.read(MANIFEST)
-    assert stale is not None
-    assert not store.replace(MANIFEST, b"{}", before=None)
-    assert store.replace(MANIFEST, stale.content, before=stale)
-    assert not store.replace(MANIFEST, b"{}", before=stale)
+    check_replaced_on_condition(gs)
     assert run(gs).status == "nothing to do"
     make.parquet(Path("release/p1.parquet"), make.survey(70, seed=9))
     run(gs, overwrite=True)

@@ -35,14 +35,7 @@ from flows.reports.counts import run_tables
 from flows.reports.tables import model_card, to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
-from flows.runs.results import (
-    ClassEstimate,
-    Difference,
-    FileWork,
-    FlagCount,
-    ReleaseResult,
-    Transition,
-)
+from flows.runs.results import ClassEstimate, Difference, FileWork, FlagCount, ReleaseResult, Transition
 from flows.train import train
 from tests.flows.reports.test_answers import summary
 from tests.flows.reports.test_report import changed, make_report
@@ -81,9 +74,8 @@ def test_results_of_flows_are_json(flow: Any) -> None:
 def test_a_result_is_of_a_type_of_ours(kind: str) -> None:
     """A file of results names the type: nothing else is made of it, or called."""
     blob = json.dumps({"blr_kind": kind, "blr_document": {"args": "true"}}).encode()
-    with pytest.raises(
-        FlowError, match=f"got a result of the type '{kind}', expected a type of the package 'flows'"
-    ):
+    said = f"got a result of the type '{kind}', expected a type of the package 'flows'"
+    with pytest.raises(FlowError, match=said):
         RESULTS.loads(blob)
 
 
@@ -99,11 +91,8 @@ def test_a_result_is_of_a_type_of_ours(kind: str) -> None:
 )
 def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path: Path, serializer: dict[str, Any]) -> None:
     """Prefect's own reader does run it: that is what the refusal is for."""
-    results = ResultStore(
-        result_storage=LocalFileSystem(basepath=str(tmp_path)),
-        serializer=JSONSerializer(),
-        cache_result_in_memory=False,
-    )
+    storage, json_only = LocalFileSystem(basepath=str(tmp_path)), JSONSerializer()
+    results = ResultStore(result_storage=storage, serializer=json_only, cache_result_in_memory=False)
     results.write(key="kept", obj={"status": "done"})
     assert results.read("kept").result == {"status": "done"}
 
@@ -249,11 +238,10 @@ def rooted(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(trained, inside)
     shutil.copytree(trained, outside)
     (inside / "link").symlink_to(outside)
-    (inside / "spec-of-links.toml").write_text(
-        (inside / "spec.toml").read_text().replace('"survey.parquet"', '"link/survey.parquet"')
-    )
+    text = (inside / "spec.toml").read_text()
+    (inside / "spec-of-links.toml").write_text(text.replace('"survey.parquet"', '"link/survey.parquet"'))
     target = '\n[target]\npaths = ["../outside/survey.parquet"]\n'
-    (inside / "spec-of-dots.toml").write_text((inside / "spec.toml").read_text() + target)
+    (inside / "spec-of-dots.toml").write_text(text + target)
     monkeypatch.setenv("BLR_ROOTS", str(inside))
     monkeypatch.chdir(inside)
     return inside

@@ -13,7 +13,6 @@ import pytest
 
 from flows.cli.app import run
 
-
 SHARED = "identifiers in more than one file: {}; each row counts as an object"
 
 
