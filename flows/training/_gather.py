@@ -71,15 +71,14 @@ from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import (
     MOST_IN_MEMORY,
-    Collected,
     Part,
-    RowCounts,
     StoredRows,
     TrainingRows,
     check_seen,
+    collected,
     held_out_function,
-    joined,
     named_pieces,
+    row_counts,
     write_split,
 )
 
@@ -395,10 +394,8 @@ def gather(
     without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
     place = None if folder is None else cache(folder)
-    seen, states = Counter[str](), Counter[tuple[str, State]]()
+    seen, states, read = Counter[str](), Counter[tuple[str, State]](), Counter[str]()
     source = LabelSource.of(specification)
-    collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
-    n_read, n_selected = 0, 0
     readings = _readings(specification, catalogs)
     first, content = readings[0], ContentHash(readings[0].names)
     check_marks(specification, catalogs)
@@ -406,44 +403,46 @@ def gather(
     if workers is not None:
         tell().note(current_engine(1).description)
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
+
     if workers is None or place is None:
-        read = first_batches(catalogs, first.reader, limit)
-        batches: Iterable[tuple[Part, Met]] = (readings[i].read(batch, labels, source) for i, batch in read)
+        opened = first_batches(catalogs, first.reader, limit)
+        batches: Iterable[tuple[Part, Met]] = (readings[i].read(batch, labels, source) for i, batch in opened)
     else:
         batches = read_by_workers(readings, labels, source, place().absolute(), workers)
-    for part, (n, n_chosen, met, states_met) in batches:
-        tell().advance(n)
-        n_read += n
-        n_selected += n_chosen
-        seen.update(met)
-        states.update(states_met)
-        content.feed({name: part.pop(CONTENT + name) for name in first.names})
-        collected.add(part)
+
+    def parts() -> Iterator[Part]:
+        for part, (n, n_selected, met, states_met) in batches:
+            tell().advance(n)
+            read.update(rows=n, selected=n_selected)
+            seen.update(met)
+            states.update(states_met)
+            content.feed({name: part.pop(CONTENT + name) for name in first.names})
+            yield part
+
+    part, met_annotators, stored = collected(parts(), MOST_IN_MEMORY, place, held_out_function(specification))
     source.require_match()
-    stored, parts = collected.finish(), collected.parts
-    held, group, split, refusal = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    alike = ("X", "missing", "weight", "votes", "errors", "name", "identifier", "position", "magnitude")
+    held, group, split, refusal = held_out(specification, part["place"], trial=limit is not None)
+    alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     rows = TrainingRows(
-        target=joined(parts, "target").astype(np.intp),
+        X=part["X"],
+        missing=part["missing"],
+        target=part["target"].astype(np.intp),
         held_out=held,
         group=group,
         magnitude_name=np.array("".join(first.brightness)),
-        **{name: joined(parts, name) for name in alike},
+        **{name: part.get(name) for name in alike},
     )
     if stored is not None:
         split = write_split(specification, stored, split)
-        rows = replace(rows, number=joined(parts, "number").astype(np.intp))
-    rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
-    counts = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
-    _check_rows(specification, counts, labels, seen, refusal)
-    unknown: Counter[str] = Counter()
-    for text, n in seen.items():
-        if not labels.knows(text):
-            unknown["" if is_no_label(specification.label, text) else text] += n
-    pieces, repeated = named_pieces(stored, parts), None
+        rows = replace(rows, number=part["number"].astype(np.intp))
+    rows, annotators = _with_annotators(rows, part.get("annotators"), met_annotators, stored)
+    every = [rows] if stored is None else stored.each()
+    counts, weight, of_features = row_counts(every, len(labels.classes))
+    _check_rows(specification, counts, of_features[1], labels, seen, refusal)
+    unknown = _unknown_labels(specification, labels, seen)
+    pieces, repeated = named_pieces(stored, part), None
     if pieces is not None:
-        in_memory = joined(parts, "named"), joined(parts, "identifier")
-        repeated = repeated_in_conflict(pieces, labels.classes, *in_memory)
+        repeated = repeated_in_conflict(pieces, labels.classes, part["named"], part["identifier"])
     missing: dict[str, dict[str, int]] = {}
     for (name, state), n in states.items():
         if n and state is not State.MEASURED:
@@ -454,21 +453,30 @@ def gather(
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
         content_hash=content.hexdigest(source.content()),
-        n_read=n_read,
-        n_selected=n_selected,
-        training_counts=tuple(counts.training.tolist()),
-        held_out_counts=tuple(counts.held_out.tolist()),
-        class_share=counts.class_share,
+        n_read=read["rows"],
+        n_selected=read["selected"],
+        training_counts=tuple(counts[0].tolist()),
+        held_out_counts=tuple(counts[1].tolist()),
+        class_share=tuple((weight / weight.sum()).tolist()),
         unlabelled=unlabelled,
         unknown_labels=dict(unknown.most_common(MOST_LABELS)),
         labels=_label_summary(source, repeated),
         split=split,
         states=missing,
-        features=_features(specification, rows, counts, catalogs[0]),
+        features=_features(specification, rows, int(counts.sum()), of_features, catalogs[0]),
         noise={name: sigma for name, sigma in noise.items() if name in specification.errors},
         distribution=feature_distribution(rows.X[training], missing_features, names),
     )
     return Gathered(rows, sample, labels.classes, source, annotators, stored)
+
+
+def _unknown_labels(specification: Specification, labels: LabelReader, seen: Counter[str]) -> Counter[str]:
+    """Return how many rows have each label of no class; those that say 'not known' are together under ''."""
+    unknown: Counter[str] = Counter()
+    for text, n in seen.items():
+        if not labels.knows(text):
+            unknown["" if is_no_label(specification.label, text) else text] += n
+    return unknown
 
 
 MOST_LABELS = 20
@@ -496,18 +504,19 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
 
 
 def _features(
-    specification: Specification, rows: TrainingRows, counts: RowCounts, first: Catalog
+    specification: Specification, rows: TrainingRows, n_rows: int, found: tuple[Array, ...], first: Catalog
 ) -> tuple[FeatureQuality, ...]:
-    """Return the table of feature quality; medians are those of the rows in memory."""
+    """Return the table of feature quality, of what was found of so many rows; medians are of the rows in memory."""
     units = {c.name: c.unit for c in first.columns}
+    missing, _, low, high = found
     return tuple(
         FeatureQuality(
             name=name,
             expression=text,
-            missing=float(counts.missing[j] / counts.n_rows),
-            minimum=float(counts.low[j]),
+            missing=float(missing[j] / n_rows),
+            minimum=float(low[j]),
             median=float(np.median(rows.X[~rows.missing[:, j], j])),
-            maximum=float(counts.high[j]),
+            maximum=float(high[j]),
             unit=units.get(text.strip()),
         )
         for j, (name, text) in enumerate(specification.features.items())
@@ -534,9 +543,15 @@ def _with_annotators(
 
 
 def _check_rows(
-    specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], refusal: str
+    specification: Specification,
+    counts: NDArray[np.intp],
+    missing: Array,
+    labels: LabelReader,
+    seen: Counter[str],
+    refusal: str,
 ) -> None:
-    of_class = counts.training + counts.held_out
+    """Raise `TrainingError` where no model can be fitted to rows of these `row_counts`."""
+    of_class, (training, held_out_rows) = counts.sum(axis=0), counts
     if specification.catalog.weight is not None:
         named = labels.read(np.array([*seen], dtype=object))
         for k in np.flatnonzero(of_class == 0):
@@ -548,7 +563,7 @@ def _check_rows(
     check_classes(specification.label, labels, seen, of_class.tolist())
     if refusal:
         raise TrainingError(refusal)
-    parts = [("training", counts.training, 1), ("held-out", counts.held_out, RARE)]
+    parts = [("training", training, 1), ("held-out", held_out_rows, RARE)]
     for part, own, fewest in parts if specification.split.held_out else parts[:1]:
         for name, n, count in zip(labels.classes, of_class, own, strict=True):
             if not count and n >= fewest:
@@ -557,10 +572,10 @@ def _check_rows(
                     "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
     for j, name in enumerate(specification.features):
-        if counts.missing_in_training[j] == counts.training.sum():
+        if missing[j] == training.sum():
             raise TrainingError(
                 f'features.{name}: got no value of "{specification.features[name]}" in any of the '
-                f"{counts.training.sum()} training rows, expected values in some; check the expression and the "
+                f"{training.sum()} training rows, expected values in some; check the expression and the "
                 "sentinels, or leave the feature out"
             )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -216,52 +216,27 @@ def return_freed_arrays() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
-@dataclass(frozen=True, eq=False)
-class RowCounts:
-    """Numbers of training rows (K,) and held-out rows (K,) by class, and the missing and extreme values of features.
+def row_counts(
+    shards: Iterable[TrainingRows], n_classes: int
+) -> tuple[NDArray[np.intp], Floats, tuple[Array, Array, Array, Array]]:
+    """Return numbers of training rows and held-out rows by class (2, K), weights of training rows (K,), and features.
 
-    `training_weight` (K,) sums the weights of the training rows.  `missing` (F,) counts rows without the feature,
-    `missing_in_training` (F,) training rows without it.  `low` and `high` (F,) are its smallest and largest value; inf
-    and -inf for a feature without values.
+    Of features (F,) these are the rows without one, the training rows without it, and its smallest and largest value:
+    inf and -inf where it has no values.
     """
-
-    training: NDArray[np.intp]
-    held_out: NDArray[np.intp]
-    training_weight: Floats
-    missing: NDArray[np.intp]
-    missing_in_training: NDArray[np.intp]
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of_all(cls, shards: Iterable[TrainingRows], n_classes: int) -> RowCounts:
-        """Return the counts of the rows of all shards."""
-        K = n_classes
-        training, held_out, weight = np.zeros(K, np.intp), np.zeros(K, np.intp), np.zeros(K)
-        missing = missing_in_training = np.zeros((), np.intp)
-        low, high = np.array(np.inf), np.array(-np.inf)
-        for rows in shards:
-            seen, target = rows.training, rows.target
-            own = None if rows.weight is None else rows.weight[seen]
-            training += np.bincount(target[seen], minlength=K)
-            held_out += np.bincount(target[rows.held_out], minlength=K)
-            weight += np.bincount(target[seen], weights=own, minlength=K)
-            missing = missing + rows.missing.sum(axis=0)
-            missing_in_training = missing_in_training + rows.missing[seen].sum(axis=0)
-            least = np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf)
-            largest = np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf)
-            low, high = np.minimum(low, least), np.maximum(high, largest)
-        return cls(training, held_out, weight, missing, missing_in_training, low, high)
-
-    @property
-    def n_rows(self) -> int:
-        """N, the number of all rows."""
-        return int(self.training.sum() + self.held_out.sum())
-
-    @property
-    def class_share(self) -> tuple[float, ...]:
-        """The share of each class (K,) in the training rows, by their weights."""
-        return tuple((self.training_weight / self.training_weight.sum()).tolist())
+    counts, weight = np.zeros((2, n_classes), dtype=np.intp), np.zeros(n_classes)
+    missing = missing_in_training = np.zeros((), dtype=np.intp)
+    low, high = np.array(np.inf), np.array(-np.inf)
+    for rows in shards:
+        seen, target = rows.training, rows.target
+        counts += [np.bincount(target[some], minlength=n_classes) for some in (seen, rows.held_out)]
+        own = None if rows.weight is None else rows.weight[seen]
+        weight += np.bincount(target[seen], weights=own, minlength=n_classes)
+        missing = missing + rows.missing.sum(axis=0)
+        missing_in_training = missing_in_training + rows.missing[seen].sum(axis=0)
+        low = np.minimum(low, np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf))
+        high = np.maximum(high, np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf))
+    return counts, weight, (missing, missing_in_training, low, high)
 
 
 MOST_IN_MEMORY = 200_000
@@ -279,82 +254,75 @@ the row among all, and `named` a hash of the name, 0 where a repeated name is no
 """
 
 
-def joined(parts: Sequence[Part], name: str) -> Any:
-    """Return an array of all parts; None where one of them lacks it."""
-    return np.concatenate([part[name] for part in parts]) if all(name in part for part in parts) else None
+def collected(
+    parts: Iterable[Part],
+    most: int,
+    folder: Callable[[], Path] | None,
+    held_out: Callable[[Any], Mask] | None = None,
+) -> tuple[Part, dict[str, int], StoredRows | None]:
+    """Return the rows of all parts, the numbers of the annotators by name in the order of meeting, and the stored rows.
 
-
-@dataclass
-class Collected:
-    """The parts that were read so far; at most `most` rows stay in memory, None for all.
-
-    `folder` makes the folder for larger numbers of rows; without it, all rows stay in memory.  `held_out` says by their
-    places which rows are held out.  Half of the sample are then held-out rows, so that many rows judge the model.
+    Of more than `most` rows a sample of so many stays in memory, and all are stored in the folder that `folder` makes;
+    without it, all rows stay in memory.  `held_out` says by their places which rows are held out.  Half of the sample
+    are then held-out rows, so that many rows judge the model.
     """
-
-    most: int | None
-    folder: Callable[[], Path] | None
-    held_out: Callable[[Any], Mask] | None = None
-    parts: list[Part] = field(default_factory=list)
-    n_rows: int = 0
-    # numbers of the annotators, in the order in which they are met
-    annotators: dict[str, int] = field(default_factory=dict)
-    _keys: list[NDArray[np.uint64]] = field(default_factory=list)
-    _place: Path | None = None
-    _files: dict[str, ArrayWriter] = field(default_factory=dict)
-
-    def add(self, part: Part) -> None:
-        """Take the next part."""
-        n = len(part["X"])
-        number = np.arange(self.n_rows, self.n_rows + n, dtype=np.uint64)
+    kept: list[Part] = []
+    annotators: dict[str, int] = {}
+    files: dict[str, ArrayWriter] = {}
+    place: Path | None = None
+    n_rows = 0
+    for part in parts:
+        number = np.arange(n_rows, n_rows + len(part["X"]), dtype=np.uint64)
         # A hash that is independent of the one that holds rows out.
-        self._keys.append(mixed(part.get("name", number) + np.uint64(0x9E3779B97F4A7C15)))
-        part = part | {"number": number}
+        key = mixed(part.get("name", number) + np.uint64(0x9E3779B97F4A7C15))
+        new = part | {"number": number, "key": key}
         if "annotators" in part:
-            part["annotators"] = numbered(part["annotators"], self.annotators)
-        self.parts.append(part)
-        self.n_rows += n
-        if self.most is None or self.folder is None or self.n_rows <= self.most:
-            return
-        new = [part]
-        if self._place is None:
-            new = self.parts
-            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
-            self._place.mkdir()
-        for one, name in product(new, ON_DISK):
+            new["annotators"] = numbered(part["annotators"], annotators)
+        kept.append(new)
+        n_rows += len(number)
+        if folder is None or n_rows <= most:
+            continue
+        unwritten = [new]
+        if place is None:
+            unwritten = kept
+            place = folder().absolute() / "rows"  # workers may be in another folder
+            place.mkdir()
+        for one, name in product(unwritten, ON_DISK):
             if name in one:
-                self._files.setdefault(name, ArrayWriter(self._place / f"{name}.npy")).append(one[name])
-        if sum(len(key) for key in self._keys) > 2 * self.most:
-            self._draw(self.most)
+                files.setdefault(name, ArrayWriter(place / f"{name}.npy")).append(one[name])
+        if sum(len(one["key"]) for one in kept) > 2 * most:
+            kept = [_drawn(kept, most, held_out)]
+    if place is None:
+        return _joined(kept), annotators, None
+    for written in files.values():
+        written.close()
+    return _drawn(kept, most, held_out), annotators, StoredRows(place)
 
-    def finish(self) -> StoredRows | None:
-        """Return all rows if they are on the disk, and leave the sample in `parts`; None if all rows are in memory."""
-        if self._place is None or self.most is None:
-            return None
-        self._draw(self.most)
-        for written in self._files.values():
-            written.close()
-        return StoredRows(self._place)
 
-    def _draw(self, n: int) -> None:
-        """Keep the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
-        key = np.concatenate(self._keys)
-        chosen = np.zeros(len(key), dtype=bool)
-        order = np.argsort(key, kind="stable")
-        if self.held_out is None:
-            chosen[order[:n]] = True
-        else:
-            out = self.held_out(joined(self.parts, "place"))[order]
-            n_out = min(int(out.sum()), max(n // 2, n - int((~out).sum())))
-            chosen[order[out][:n_out]] = True
-            chosen[order[~out][: n - n_out]] = True
-        masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
-        pairs = [*zip(self.parts, masks, strict=True)]
-        kept = [{name: array[mask] for name, array in part.items()} for part, mask in pairs]
-        # They become one part: many small arrays would keep the system from reusing the memory of large ones.
-        whole = {name: joined(kept, name) for name in kept[0]}
-        self.parts = [{name: array for name, array in whole.items() if array is not None}]
-        self._keys = [key[chosen]]
+def _drawn(parts: Sequence[Part], n: int, held_out: Callable[[Any], Mask] | None) -> Part:
+    """Return the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
+    key = np.concatenate([part["key"] for part in parts])
+    chosen = np.zeros(len(key), dtype=bool)
+    order = np.argsort(key, kind="stable")
+    if held_out is None:
+        chosen[order[:n]] = True
+    else:
+        out = held_out(np.concatenate([part["place"] for part in parts]))[order]
+        n_out = min(int(out.sum()), max(n // 2, n - int((~out).sum())))
+        chosen[order[out][:n_out]] = True
+        chosen[order[~out][: n - n_out]] = True
+    masks = np.split(chosen, np.cumsum([len(part["key"]) for part in parts])[:-1])
+    pairs = zip(parts, masks, strict=True)
+    return _joined([{name: array[mask] for name, array in part.items()} for part, mask in pairs])
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    """Return the parts as one, with the arrays that all of them have.
+
+    Many small arrays would keep the system from reusing the memory of large ones.
+    """
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
 NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
@@ -383,12 +351,11 @@ def write_split(specification: Specification, stored: StoredRows, summary: Split
     return replace(summary, share=n_held_out / stored.n_rows, n_places=n_places)
 
 
-def named_pieces(stored: StoredRows | None, parts: Sequence[Part]) -> Iterator[NamedRows] | None:
+def named_pieces(stored: StoredRows | None, part: Part) -> Iterator[NamedRows] | None:
     """Return pieces of hashes and classes, all rows of a name in the same piece; None where objects have no names."""
     if stored is not None:
         return _pieces(stored, "named") if stored.has("named") else None
-    named = joined(parts, "named")
-    return None if named is None else iter([(named, joined(parts, "target"))])
+    return iter([(part["named"], part["target"])]) if "named" in part else None
 
 
 def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:

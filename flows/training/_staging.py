@@ -57,11 +57,11 @@ from flows.specification.specification import Specification
 from flows.training._gather import Gathered
 from flows.training._rows import (
     WEIGHT_OF_ALL,
-    RowCounts,
     StoredRows,
     TrainingRows,
     TrainingShards,
     read_rows,
+    row_counts,
     rows_of,
     write_rows,
 )
@@ -269,8 +269,8 @@ def stage_rows(
             write_target(target, ratio, folder)
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
-                every = [rows] if stored is None else stored.each()
-                sample = replace(sample, class_share=RowCounts.of_all(every, len(classes)).class_share)
+                _, weight, _ = row_counts([rows] if stored is None else stored.each(), len(classes))
+                sample = replace(sample, class_share=tuple((weight / weight.sum()).tolist()))
         phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
         if phi != 1:
             rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,11 +23,11 @@ from flows.models.store import Store
 from flows.reports.data import TrainReport
 from flows.training._rows import (
     ArrayWriter,
-    Collected,
-    RowCounts,
     StoredRows,
     TrainingShards,
+    collected,
     named_pieces,
+    row_counts,
 )
 from tests.flows.verbs import train
 
@@ -89,31 +90,32 @@ def test_a_disk_without_room() -> None:
         full.append(np.zeros((100_000, 2)))
 
 
+def made_rows(n: int) -> Iterator[dict[str, np.ndarray]]:
+    for start in range(0, n, 25_000):
+        rng = np.random.default_rng(start)
+        X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
+        part = {"X": X, "missing": X > 9, "target": (X[:, 0] > 0).astype(np.int16)}
+        yield part | dict.fromkeys(("place", "name", "named"), name)
+
+
 def peak_of(n: int, folder: Path) -> float:
     """Return the most megabytes that are held while n rows are collected, split, counted and summed over."""
     folder.mkdir()
     tracemalloc.start()
     try:
-        rows = Collected(20_000, lambda: folder, lambda places: held_out_keys(places, 0.2))
-        for start in range(0, n, 25_000):
-            rng = np.random.default_rng(start)
-            X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
-            target = (X[:, 0] > 0).astype(np.int16)
-            part = {"X": X, "missing": X > 9, "target": target}
-            rows.add(part | dict.fromkeys(("place", "name", "named"), name))
-        stored = rows.finish()
+        rows, _, stored = collected(
+            made_rows(n), 20_000, lambda: folder, lambda places: held_out_keys(places, 0.2)
+        )
         assert stored is not None
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
         stored.add("filled", lambda shard: stored.read("X", shard))
-        assert RowCounts.of_all(stored.each(), 2).n_rows == n
+        assert row_counts(stored.each(), 2)[0].sum() == n
         nobody = np.empty(0, np.uint64), np.empty(0, "S1")
-        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", *nobody)[0] == 0
+        assert repeated_in_conflict(named_pieces(stored, rows), "ab", *nobody)[0] == 0
         # Two threads hold one shard or two, as they happen to meet.
         shards = TrainingShards(stored, 2, ThreadEngine(1), held_out_too=False)
-        X = np.concatenate([one["X"] for one in rows.parts])
-        basis = fit_basis("polynomial", X, degree=2)
-        t = np.concatenate([one["target"] for one in rows.parts]).astype(int)
-        design = shards.design(basis, (0, 1, 2, 3), X, t, None)
+        basis = fit_basis("polynomial", rows["X"], degree=2)
+        design = shards.design(basis, (0, 1, 2, 3), rows["X"], rows["target"].astype(int), None)
         (seen,) = design.accumulate(lambda Phi, _t, _w: (len(Phi),))
         assert seen == design.n_effective == pytest.approx(0.8 * n, rel=0.01)
         return tracemalloc.get_traced_memory()[1] / 1e6
