@@ -13,7 +13,6 @@ from typing import Any
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration import run_page
-from flows.reports.data import TrainReport
 from flows.reports.tables import candidate_table, markdown_report, trained_words
 from flows.request import TrainRequest
 from flows.specification.specification import Specification
@@ -73,7 +72,7 @@ def _kept(model: ModelDescription) -> ModelDescription:
     said = f"{model.skill_words}; Candidates of {model.model}"
     run_page.keep_table(f"{model.name}-candidates", candidate_table(model), said)
     words = f"{model.skill_words} Training of {model.model}"
-    run_page.keep_markdown(f"{model.name}-report", markdown_report(TrainReport.of(model)), words)
+    run_page.keep_markdown(f"{model.name}-report", markdown_report(model), words)
     if model.path is not None:
         run_page.keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
     run_page.rename_run(f"train {run_page.short_label(model.model)}{NAME_ENDS.get(model.status, '')}")

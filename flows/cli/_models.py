@@ -28,7 +28,7 @@ from flows.models.promotion import PromotionResult
 from flows.models.store import Store
 from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.data import TrainReport, noise_words, review_words, shift_words
+from flows.reports.data import noise_words, read_notes, review_words, shift_words
 from flows.reports.tables import (
     candidate_table,
     class_tables,
@@ -82,7 +82,6 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
     if isinstance(result, TrainingPlan):
         _show_plan(result)
         return
-    report = TrainReport.read(result)
     if result.trust.answer("known").colour != "green":
         say(result.skill_words)
     if result.training.labels.answered:
@@ -98,7 +97,8 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
     say(trained_words(result))
-    for line in (*answer_lines(training_answers(report)), *grouping_lines(result)):
+    answers = training_answers(result, read_notes(result).objects)
+    for line in (*answer_lines(answers), *grouping_lines(result)):
         say(line)
     if result.path:
         say(f"Model, card and report: {result.path}")

@@ -39,7 +39,7 @@ from flows.release.draft import draft
 from flows.release.record import check
 from flows.reports.answers import training_answers
 from flows.reports.counts import census_words
-from flows.reports.data import TrainReport
+from flows.reports.data import training_remarks
 from flows.request import ClassifyRequest, DraftRequest, ReleaseRequest, TrainRequest
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output
@@ -363,14 +363,13 @@ def _run_task(
     ]
     summaries = [None if result.status == "trial" else result.summary for result in results]
     files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
-    report = TrainReport.read(trained)
     atomic_write_text(folder / "report.html", (Path(str(trained.path)) / REPORT_FILE).read_text("utf-8"))
-    remarks = (*REMARKS, *report.remarks)
+    remarks = (*REMARKS, *training_remarks(trained.training))
     place = Store.named(store)
     model = place.described(place.load(trained.model), "stored")  # the same when it runs again
     summary = DemoTask(model=model, classified=files, remarks=remarks, attribution=(ATTRIBUTION,))
     write_document(folder / "summary.json", summary)
-    _show_task(task, report, summaries[0], show)
+    _show_task(task, trained, summaries[0], show)
     return summary
 
 
@@ -386,10 +385,10 @@ def _specification(task: str, folder: Path) -> Path:
     return path
 
 
-def _show_task(task: str, report: TrainReport, summary: Summary | None, show: Show) -> None:
+def _show_task(task: str, trained: ModelDescription, summary: Summary | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
-    use, *four, odd, _ = training_answers(report)
-    show(Text(f"{report.model.model}: {TASKS[task]}", style="bold"))
+    use, *four, odd, _ = training_answers(trained)
+    show(Text(f"{trained.model}: {TASKS[task]}", style="bold"))
     show(Text(f"  {use.question} {use.short}"))
     show(Text(f"  {four[2].question} {four[2].short}"))
     if summary is not None:

@@ -14,8 +14,15 @@ import numpy as np
 
 from blr.calibration import share_interval
 from catalogs.errors import brief, counted
-from flows.models.description import TOLD_APART, UNDECIDED, Metrics, ModelDescription, TrustSummary
-from flows.reports.data import NotableObject, TrainReport, likeness_words
+from flows.models.description import (
+    TOLD_APART,
+    UNDECIDED,
+    Metrics,
+    ModelDescription,
+    TrainingDescription,
+    TrustSummary,
+)
+from flows.reports.data import NotableObject, leak_words, likeness_words
 from flows.reports.report_table import ReportTable
 from flows.runs.results import Counts, Summary, drifted
 
@@ -251,14 +258,14 @@ MOST_SUSPECTS: Final = 2
 MOST_LINES: Final = 10
 
 
-def training_answers(report: TrainReport) -> tuple[Answer, ...]:
-    """Return whether to use a model, the answers to the four questions, what is odd, and what to look at."""
-    model, training, objects = report.model, report.model.training, report.notes.objects
+def training_answers(model: ModelDescription, objects: Sequence[NotableObject] = ()) -> tuple[Answer, ...]:
+    """Return whether to use a model, the answers to the four questions, what is odd, and which objects to look at."""
+    training = model.training
     most = max(training.training_counts, default=0) / max(1, training.n_training)
     four = (
         *probability_answers(model.trust),
         known_finding(model.metrics, model.trust, model.metrics.judged_objects, most),
-        _holds(report),
+        _holds(training),
     )
     unknown = "" if training.shift.target else " Of objects unlike the labelled ones nothing is known."
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
@@ -277,8 +284,9 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     return (use_answer(four, good), *four, odd, look)
 
 
-def _holds(report: TrainReport) -> Answer:
-    shift, leaks = report.model.training.shift, report.leaks
+def _holds(training: TrainingDescription) -> Answer:
+    shift = training.shift
+    leaks = {columns: words for q in training.quality for columns, words in leak_words(q).items()}
     findings = [Finding(what=plain_end(sentence)) for sentence in likeness_words(shift)]
     reasons = []
     if leaks:
@@ -301,7 +309,7 @@ def _holds(report: TrainReport) -> Answer:
         advice = "Set density_weights under [shift], or class_prior where only the class shares differ"
         findings.append(Finding(what=advice, level="care"))
     # Features that may tell how objects were chosen: in the answer, since a terminal has no room for all findings.
-    suspects = [f"{name} ({why})" for q in report.model.training.quality for name, why in q.suspects.items()]
+    suspects = [f"{name} ({why})" for q in training.quality for name, why in q.suspects.items()]
     if suspects:
         left = len(suspects) - MOST_SUSPECTS
         short += (

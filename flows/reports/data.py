@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -90,6 +90,12 @@ class TrainingPictures(TypedDict):
 NOTES = "report-notes.json"
 
 
+def read_notes(model: ModelDescription) -> ReportNotes:
+    """Return the notes beside a model; none of a trial, which has no folder."""
+    path = None if model.path is None else Path(model.path) / NOTES
+    return ReportNotes() if path is None or not path.is_file() else read_document(ReportNotes, path)
+
+
 class FeatureComparison(TypedDict):
     """A feature in the training set and in the target: counts (B,) in the same bins, with B - 1 edges between them.
 
@@ -115,37 +121,6 @@ class FlaggedByInput(TypedDict):
     edges: tuple[float, ...]
     n: tuple[int, ...]
     flagged: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainReport:
-    """A model, what pictures are drawn from, notes, and sentences on it: what was left out and why."""
-
-    model: ModelDescription
-    boundary: BoundaryPicture | None = None
-    pictures: TrainingPictures | None = None
-    notes: ReportNotes = field(default_factory=ReportNotes)
-    remarks: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, model: ModelDescription, **parts: Any) -> TrainReport:
-        """Return the report of a model, with remarks on its training."""
-        return cls(model=model, remarks=tuple(training_remarks(model.training)), **parts)
-
-    @classmethod
-    def read(cls, model: ModelDescription) -> TrainReport:
-        """Return the report of a model with the notes beside it, without pictures; a trial has no folder."""
-        notes = None if model.path is None else Path(model.path) / NOTES
-        if notes is None or not notes.is_file():
-            return cls.of(model)
-        return cls.of(model, notes=read_document(ReportNotes, notes))
-
-    @property
-    def leaks(self) -> dict[str, str]:
-        """Columns that the features use and that may give the class away, each set with how."""
-        return {
-            columns: words for q in self.model.training.quality for columns, words in leak_words(q).items()
-        }
 
 
 NODES: Final = (41, 31)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from catalogs.errors import counted
-from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
 from flows.models.description import ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
@@ -37,7 +35,14 @@ from flows.plots.pictures import (
 )
 from flows.reports import tables
 from flows.reports.answers import training_answers
-from flows.reports.data import BoundaryPicture, Made, NotableObject, TrainingPictures, TrainReport
+from flows.reports.data import (
+    BoundaryPicture,
+    Made,
+    NotableObject,
+    ReportNotes,
+    TrainingPictures,
+    training_remarks,
+)
 from flows.reports.report_table import named
 
 
@@ -83,9 +88,11 @@ def drawn(axes: SvgAxes, title: str, caption: str, *, wide: bool = False) -> Pic
     return Picture(title=title, image=image, caption=caption, wide=wide)
 
 
-def training_pictures(report: TrainReport) -> Iterator[Picture]:
-    """Yield the pictures of a model."""
-    model, metrics, stored = report.model, report.model.metrics, report.pictures
+def training_pictures(
+    model: ModelDescription, boundary: BoundaryPicture | None, stored: TrainingPictures | None
+) -> Iterator[Picture]:
+    """Yield the pictures of a model; some are of arrays that only its training has."""
+    metrics = model.metrics
     bins, counts = metrics.reliability, np.asarray(metrics.confusion)
     seen = ([b[key] for b in bins] for key in ("predicted", "observed", "low", "high"))
     yield drawn(
@@ -104,8 +111,8 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
     )
     if stored is not None:
         yield from _by_class(model, stored, counts)
-    if report.boundary is not None:
-        yield _boundary(model, report.boundary)
+    if boundary is not None:
+        yield _boundary(model, boundary)
     if metrics.accuracy < 1:  # else there are no errors to catch
         yield drawn(
             plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"]),
@@ -212,29 +219,35 @@ def render_page(**content: Any) -> str:
     )
 
 
-def render_report(report: TrainReport) -> str:
-    """Return the report of a model as HTML."""
-    model, training, objects = report.model, report.model.training, report.notes.objects
+def render_report(
+    model: ModelDescription,
+    notes: ReportNotes,
+    *,
+    boundary: BoundaryPicture | None = None,
+    pictures: TrainingPictures | None = None,
+) -> str:
+    """Return the report of a model as HTML, with pictures of the arrays that there are."""
+    training, objects = model.training, notes.objects
     names = ", ".join(file["name"] for file in training.inputs)
     held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
-    use, *four, odd, look = training_answers(report)
+    use, *four, odd, look = training_answers(model, objects)
     return render_page(
         title=model.name,
         version=model.version,
         kind="model report",
         lead=f"A model that sorts objects into {named(model.classes)}, trained on "
         f"{counted(training.n_training, 'object')} of {names} ({held}, of {training.n_read:,}).",
-        made=made_words(report.notes.made, model.code_version),
+        made=made_words(notes.made, model.code_version),
         use=use,
         four=four,
         # All objects are in the place of the first.
         parts=(odd, replace(look, findings=(), objects=linked(objects))),
-        pictures=tuple(training_pictures(report)),
+        pictures=tuple(training_pictures(model, boundary, pictures)),
         groups=(
             ("How good it is", (*tables.class_tables(model), tables.review_table(model))),
             ("What it was trained on", (tables.label_table(model), tables.feature_table(model))),
         ),
-        remarks=report.remarks,
+        remarks=tuple(training_remarks(training)),
         last=(
             "For statisticians",
             (tables.candidate_table(model), tables.performance_table(model), tables.term_table(model)),
@@ -242,11 +255,6 @@ def render_report(report: TrainReport) -> str:
         sortable=True,
         provenance=tables.provenance(model),
     )
-
-
-def write_report(report: TrainReport, path: Path) -> None:
-    """Write the report of a model as HTML, whole or not at all."""
-    atomic_write_text(path, render_report(report))
 
 
 def linked(objects: Sequence[NotableObject]) -> tuple[tuple[NotableObject, Mapping[str, str]], ...]:

@@ -17,7 +17,7 @@ from flows.models.model import Model
 from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import plain_end, share_words, training_answers
-from flows.reports.data import TrainReport
+from flows.reports.data import NotableObject, training_remarks
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
 from flows.runs.results import Counts, SampledChange
 from flows.specification.catalog import alike_words, grouped
@@ -105,9 +105,8 @@ TERMS = (
 """Words that only statisticians use, and what they mean."""
 
 
-def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+def report_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return every table of a report, in reading order."""
-    model = report.model
     return (
         *class_tables(model),
         review_table(model),
@@ -298,14 +297,14 @@ def to_markdown(table: ReportTable) -> str:
     return "\n".join([*lines, "", literal(table.note), ""])
 
 
-def markdown_report(report: TrainReport) -> str:
+def markdown_report(model: ModelDescription, objects: Sequence[NotableObject] = ()) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    lines = [f"## {literal(report.model.name)} {literal(report.model.version)}", ""]
-    for answer in training_answers(report):
+    lines = [f"## {literal(model.name)} {literal(model.version)}", ""]
+    for answer in training_answers(model, objects):
         lines.append(f"- **{literal(answer.question)}** {literal(answer.short)}")
         lines += [f"  - {literal(f.what)}. {literal(f.advice)}" for f in answer.findings]
-    lines += ["", *(to_markdown(table) for table in report_tables(report)), ""]
-    return "\n".join(lines + [f"- {literal(text)}" for text in report.remarks])
+    lines += ["", *(to_markdown(table) for table in report_tables(model)), ""]
+    return "\n".join(lines + [f"- {literal(text)}" for text in training_remarks(model.training)])
 
 
 def literal(text: str) -> str:
@@ -323,20 +322,18 @@ def _verdict(model: ModelDescription, i: int) -> str:
     return candidate.verdict or "–"
 
 
-def model_card(model: Model, report: TrainReport) -> str:
+def model_card(model: Model, described: ModelDescription, objects: Sequence[NotableObject]) -> str:
     """Return the card of a model: its report in Markdown, its specification, and what went into it."""
-    made_of = "\n".join(
-        f"- {literal(key)}: {literal(value)}" for key, value in provenance(report.model).items()
-    )
+    made_of = "\n".join(f"- {literal(key)}: {literal(value)}" for key, value in provenance(described).items())
     return f"""# {model.label}
 
-**{literal(report.model.skill_words)}**
+**{literal(described.skill_words)}**
 
 Classes, in order: {", ".join(map(literal, model.classes))}.
 `blr_model` is {model.id} in the rows that it made.
 Objects unlike the training rows carry the flag OUT_OF_DOMAIN.
 
-{markdown_report(report)}
+{markdown_report(described, objects)}
 
 ## Specification
 

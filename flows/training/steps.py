@@ -38,6 +38,7 @@ from blr.selection.grouping import group_classes
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import counted
+from catalogs.files import atomic_write_text
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
@@ -63,11 +64,10 @@ from flows.reports.data import (
     NotableObject,
     ReportNotes,
     TrainingPictures,
-    TrainReport,
     boundary_picture,
     made_now,
 )
-from flows.reports.html import write_report
+from flows.reports.html import render_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
 from flows.request import TrainRequest, chosen_engine
@@ -393,15 +393,12 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
     losses, objects = log_losses(p, trained.outcome), rows.of(seen)
-    report = TrainReport.of(
-        store.described(model, "trained"),
-        boundary=picture,
-        pictures=judged_pictures(p, objects),
-        notes=ReportNotes(made=made_now(), objects=notable_objects(p, objects, model.classes)),
-    )
+    described = store.described(model, "trained")
+    notes = ReportNotes(made=made_now(), objects=notable_objects(p, objects, model.classes))
+    page = render_report(described, notes, boundary=picture, pictures=judged_pictures(p, objects))
     folder = store.make_folder(model.name, model.version)
-    write_document(folder / NOTES, report.notes)
-    write_report(report, folder / REPORT_FILE)
+    write_document(folder / NOTES, notes)
+    atomic_write_text(folder / REPORT_FILE, page)
     if trained.judged is not None:
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     write_rows(_stored_rows(model, training, trained, p, losses), folder)
@@ -409,7 +406,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     mean = paired_gain(np.zeros(len(losses)), losses, group=trained.group)
     # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
     interval = (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
-    return store.save(model, card=model_card(model, report), interval=interval)
+    return store.save(model, card=model_card(model, described, notes.objects), interval=interval)
 
 
 def _places(training: Training, classifier: Classifier) -> list[int]:

@@ -17,12 +17,11 @@ from matplotlib.image import imread
 
 from flows.reports.catalogue_page import ClassExample, FeatureContribution, LikeObject, render_classification
 from flows.reports.data import FeatureComparison, FlaggedByInput, NotableObject, TrainingPictures
-from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
-from tests.flows.reports.test_answers import classified, quality_of, report, summary
-from tests.flows.reports.test_report import HOSTILE, changed, make_report
+from tests.flows.reports.test_answers import NOTES, classified, quality_of, summary, told
+from tests.flows.reports.test_report import HOSTILE, changed, make_model, page_of
 from tests.flows.verbs import listed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
@@ -42,7 +41,8 @@ def training_page() -> str:
         magnitude_name="bmag",
         binned={"magnitude": (np.linspace(10, 20, 5), np.full((3, 5, K), 30))},
     )
-    return render_report(changed(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
+    missing = {HOSTILE: {"masked": 1}, "x" * 300: {"masked": 1}}
+    return page_of(told(states=missing), NOTES, pictures=pictures)
 
 
 def page_of_many_classes() -> str:
@@ -53,9 +53,9 @@ def page_of_many_classes() -> str:
     counts = 40 * np.eye(K, dtype=int) + 20 * np.eye(K, k=1, dtype=int) + 1
     classes, rows = tuple(f"class {k}" for k in range(K)), tuple(map(tuple, counts.tolist()))
     per_class = tuple(counts.sum(axis=1).tolist())
-    return render_report(
+    return page_of(
         changed(
-            make_report(classes),
+            make_model(classes),
             confusion=rows,
             n=int(counts.sum()),
             training_counts=per_class,

@@ -38,7 +38,7 @@ from flows.review import review
 from flows.runs.results import ClassEstimate, Difference, FileWork, FlagCount, ReleaseResult, Transition
 from flows.train import train
 from tests.flows.reports.test_answers import summary
-from tests.flows.reports.test_report import changed, make_report
+from tests.flows.reports.test_report import changed, make_model
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n\n<img src=x onerror="y">'
@@ -332,9 +332,9 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
 
 def test_the_card_of_a_model_takes_names_literally(trained: Path) -> None:
     model = Store(trained / "models").load("morphology")
-    bad = changed(make_report((HOSTILE, "late")), inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),))
+    bad = changed(make_model((HOSTILE, "late")), inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),))
     trust = replace(model.trust, reasons=(HOSTILE,))
-    card = model_card(replace(model, classes=(HOSTILE, "late"), trust=trust), bad)
+    card = model_card(replace(model, classes=(HOSTILE, "late"), trust=trust), bad, ())
     assert unescaped(card) == []
     assert card.count("alert") >= 4
     assert not re.search(r"^# one", card, flags=re.MULTILINE), "a new line makes a heading"

@@ -19,6 +19,7 @@ from astropy.table import Table
 
 from flows.cli.app import run
 from flows.models.store import Store
+from flows.reports.data import training_remarks
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import classify
 
@@ -68,7 +69,8 @@ def work_through(page: str, said: Callable[[], str]) -> list[tuple[str, str]]:
 def undrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "flows.training.steps.write_report", lambda report, path: path.write_text(" ".join(report.remarks))
+        "flows.training.steps.render_report",
+        lambda model, *_, **__: " ".join(training_remarks(model.training)),
     )
 
 

@@ -22,7 +22,6 @@ from flows.draft.inspection import StartedSpecification, inspect_catalog, inspec
 from flows.errors import TrainingError, UsageError
 from flows.models.model import read_model
 from flows.reports.answers import training_answers
-from flows.reports.data import TrainReport
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
 from tests.flows.conftest import write_parquet
@@ -142,7 +141,7 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     told = train(out, made.parent / "models")
     assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
-    use, *_ = training_answers(TrainReport.of(told))
+    use, *_ = training_answers(told)
     assert "features may give the class away (answer)" in use.short
     card = next((made.parent / "models").rglob("card.md")).read_text()
     assert "- The features use answer, which tells" in card
@@ -164,7 +163,7 @@ def test_an_element_that_gives_the_class_away_is_told_by_the_training(tmp_path: 
     out = tmp_path / "x.toml"
     assert run(["init", str(tmp_path / "x.parquet"), "--label", "kind", "--out", str(out)]) == 0
     out.write_text("[[candidate]]".join(out.read_text().split("[[candidate]]")[:2]))
-    use, *_ = training_answers(TrainReport.of(train(out, tmp_path / "models")))
+    use, *_ = training_answers(train(out, tmp_path / "models"))
     assert "features may give the class away (v[1])" in use.short
 
 

@@ -14,24 +14,29 @@ import pytest
 from blr.census.results import Census, ClassCensus, SelectionCensus
 from catalogs.profile.leaks import SuspectedLeak
 from catalogs.profile.quality import Quality
-from flows.models.description import ComparedTarget, TargetShift
+from flows.models.description import ComparedTarget, ModelDescription, TargetShift
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_page import ClassificationReport, classification_answers, trusted_in_part
 from flows.reports.counts import census_table, first_words
-from flows.reports.data import Made, NotableObject, TrainReport
-from flows.reports.html import render_report
+from flows.reports.data import Made, NotableObject, ReportNotes
 from flows.reports.report_table import named
 from flows.reports.tables import TERMS, class_tables
 from flows.runs.results import ClassEstimate, Counts, FeatureDrift, FlagCount, ShiftRecord, Summary
-from tests.flows.reports.test_report import changed, make_report, verdict
+from tests.flows.reports.test_report import changed, make_model, page_of, verdict
 from tests.flows.verbs import classify
 
 COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))
 
 
-def report(**values: object) -> TrainReport:
-    whole = make_report(("early", "late", "odd"))
-    labels = replace(whole.model.training.labels, conflicts=2)
+NOTES = ReportNotes(
+    made=Made(when="2026-11-23T05:00:00+00:00", who="ann"),
+    objects=(NotableObject(name="NGC1", ra=10.0, dec=-3.0, why="labelled early"),),
+)
+
+
+def told(**values: object) -> ModelDescription:
+    whole = make_model(("early", "late", "odd"))
+    labels = replace(whole.training.labels, conflicts=2)
     given: dict[str, object] = {
         "confusion": COUNTS,
         "accuracy": 1500 / 1840,
@@ -43,8 +48,6 @@ def report(**values: object) -> TrainReport:
         "unlabelled": 40,
         "unknown_labels": {"E?": 2_900, "S?": 53},
         "labels": labels,
-        "objects": (NotableObject(name="NGC1", ra=10.0, dec=-3.0, why="labelled early"),),
-        "made": Made(when="2026-11-23T05:00:00+00:00", who="ann"),
         "trust": verdict("green"),
     }
     return changed(whole, **{**given, **values})
@@ -59,8 +62,8 @@ def quality_of(**found: object) -> Quality:
     )
 
 
-def with_suspects(**suspects: str) -> TrainReport:
-    return report(quality=(quality_of(suspects=suspects),))
+def with_suspects(**suspects: str) -> ModelDescription:
+    return told(quality=(quality_of(suspects=suspects),))
 
 
 LEAK = SuspectedLeak(columns=("disk",), gain=0.97, beyond=0.97, used=True)
@@ -75,9 +78,9 @@ def target(auc: float) -> TargetShift:
 
 
 def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_findings() -> None:
-    answers = training_answers(with_suspects(**{f"z{i}": "a distance" for i in range(6)}))
+    answers = training_answers(with_suspects(**{f"z{i}": "a distance" for i in range(6)}), NOTES.objects)
     named = ", ".join(f"z{i} (a distance)" for i in range(2)) + ", and 4 more"
-    without = training_answers(report())
+    without = training_answers(told(), NOTES.objects)
     assert named in answers[4].short
     assert answers[0] == without[0], "the verdict stays"
     lines = answer_lines(answers)
@@ -87,7 +90,7 @@ def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_fi
 
 
 def test_completeness_and_purity_are_those_of_the_counts() -> None:
-    early, late, odd = class_tables(report().model)[0].rows
+    early, late, odd = class_tables(told())[0].rows
     assert early == ("early", "800", "43.5%", "75.0% (71.9% to 77.9%)", "710", "84.5% (81.7% to 87.0%)")
     assert late[1:5:3] == ("1,000", "1,130")
     assert odd[3:] == ("0.0% (0.0% to 8.8%)", "0", "–")
@@ -112,7 +115,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
 def test_the_answer_on_use_follows_the_worst_of_the_four(
     changes: dict[str, object], begins: str, says: str
 ) -> None:
-    use, *four, _, _ = training_answers(report(**changes))
+    use, *four, _, _ = training_answers(told(**changes), NOTES.objects)
     assert use.short.startswith(begins)
     assert says in use.short
     worst = [answer for answer in four if answer.level in ("bad", "care")]
@@ -159,7 +162,7 @@ def test_of_many_classes_a_sentence_names_the_first() -> None:
 def test_no_word_of_statisticians_stands_before_the_last_sections() -> None:
     """Evidence, nats and the reasons of the verdict have a line of explanation each in the last section."""
     reasons = ("22% of the mixture: k-hat 1.03 of importance draws", "the shift norm is 2.1")
-    page = render_report(report(trust=verdict("amber", *reasons), shift=target(0.9)))
+    page = page_of(told(trust=verdict("amber", *reasons), shift=target(0.9)), NOTES)
     text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
     before, last = text.split("For statisticians")
     assert not JARGON.search(before)
@@ -169,22 +172,22 @@ def test_no_word_of_statisticians_stands_before_the_last_sections() -> None:
 
 
 def test_no_sentence_of_the_page_is_said_twice() -> None:
-    page = render_report(with_suspects(z="a distance"))
+    page = page_of(with_suspects(z="a distance"), NOTES)
     said = sentences(page)
     assert len(said) > 30
     assert [s for s in set(said) if said.count(s) > 1] == []
 
 
 def test_skill_whose_interval_holds_zero_is_probable_and_no_more_than_all_doubt_is_removed() -> None:
-    skill = replace(report().model.metrics.skill, gain=0.3, low=-0.02, high=2.0, verdict="none shown")
-    use, *_, known = training_answers(report(skill=skill))[:4]
+    skill = replace(told().metrics.skill, gain=0.3, low=-0.02, high=2.0, verdict="none shown")
+    use, *_, known = training_answers(told(skill=skill), NOTES.objects)[:4]
     assert known.short.startswith("Probably: it is right for")
     assert use.short == "Yes, with care: it is not sure to predict better than the class shares alone."
     assert "to 100% at 95%)" in known.findings[0].what
 
 
 def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
-    odd = training_answers(report())[5]
+    odd = training_answers(told(), NOTES.objects)[5]
     said = " ".join(f.what for f in odd.findings)
     for words in (
         "2,953 objects have a label that belongs to no class",
@@ -201,11 +204,11 @@ def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
         "Look at: labels of no class (2,953 objects), labels in conflict (2 objects), objects without any feature (7), "
         "classes never assigned (1)."
     )
-    page = render_report(report())
+    page = page_of(told(), NOTES)
     for finding in odd.findings:
         assert finding.what not in odd.short
         assert page.count(escape(finding.what)) == 1, "said once on the page"
-    one = training_answers(report(unknown_labels={"E": 1}))[5]
+    one = training_answers(told(unknown_labels={"E": 1}), NOTES.objects)[5]
     assert "labels of no class (1 object)" in [f.short for f in one.findings]
     odd = classification_answers(classified(summary(flags=flagged(OUT_OF_DOMAIN=0.002))))[6]
     assert odd.short == "Nothing out of the ordinary. Counted: objects unlike the training set (0.2%)."
@@ -214,7 +217,7 @@ def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
 
 def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:
     for changes in ({}, {"shift": target(0.9), "trust": verdict("red", "separable")}):
-        answers = training_answers(report(**changes))
+        answers = training_answers(told(**changes), NOTES.objects)
         lines = answer_lines(answers)
         assert len(lines) <= 10
         for answer in answers:
@@ -222,7 +225,7 @@ def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:
 
 
 def test_the_page_opens_with_the_answers_and_ends_with_the_candidates() -> None:
-    page = render_report(report())
+    page = page_of(told(), NOTES)
     places = [
         page.index(words)
         for words in (
@@ -262,7 +265,7 @@ def summary(*, drifted: Sequence[str] = (), **values: object) -> Summary:
 
 
 def classified(found: Summary, **more: object) -> ClassificationReport:
-    good = changed(make_report(), log_loss=0.4, accuracy=0.8).model.metrics
+    good = changed(make_model(), log_loss=0.4, accuracy=0.8).metrics
     made = Made(when="2026-11-23T05:00:00+00:00", who="ann")
     report = ClassificationReport(
         catalogue="openngc.fits", summary=found, trust=verdict("green"), metrics=good, made=made, release=3
@@ -353,7 +356,7 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
 
 
 def test_how_unlike_the_target_is_stands_in_words_of_one_syllable() -> None:
-    same, unlike = (training_answers(report(shift=target(auc)))[4] for auc in (0.52, 0.94))
+    same, unlike = (training_answers(told(shift=target(auc)), NOTES.objects)[4] for auc in (0.52, 0.94))
     assert same.short == "Yes: the objects of release.fits look like the labelled ones."
     assert unlike.short == "With care: the objects of release.fits are unlike the labelled ones."
     assert "the labelled one in 94.0 of 100 tries (93.0 to 95.0 at 90 %" in unlike.findings[0].what

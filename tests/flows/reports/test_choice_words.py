@@ -24,7 +24,7 @@ from flows.documents import from_document, to_document
 from flows.models.promotion import compare
 from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
-from flows.reports.data import BoundaryPicture, TrainReport, boundary_picture
+from flows.reports.data import BoundaryPicture, boundary_picture, read_notes
 from flows.reports.html import render_report
 from flows.reports.tables import comparison_tables, model_card
 from flows.request import PromoteRequest
@@ -136,16 +136,16 @@ def test_no_skill_is_said_first_and_in_words(
     assert told.trust.verdict == "amber"
     assert told.trust.answer("computed").colour == "green"
     assert told.metrics.skill.verdict != "better"
-    model, report = store.load("morphology"), TrainReport.of(told)
+    model = store.load("morphology")
     show_trained(told)
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("No skill")
     assert [line for line in others if "verdict on its probabilities" in line]
-    assert model_card(model, report).splitlines()[2].startswith("**No skill")
-    assert "**Can I use it?** No:" in tables.markdown_report(report)
-    page = render_report(report)
+    assert model_card(model, told, ()).splitlines()[2].startswith("**No skill")
+    assert "**Can I use it?** No:" in tables.markdown_report(told)
+    page = render_report(told, read_notes(told))
     assert "No: it is not known" in page[: page.index("<b>Reliability")]
-    table = tables.candidate_table(report.model)
+    table = tables.candidate_table(told)
     assert "green, no skill" in table.rows[table.marked]
     run_list(store=store.root, json=True)
     listed = json.loads(capsys.readouterr().out)

@@ -37,8 +37,8 @@ from flows.models.description import (
 from flows.models.store import SkillSummary
 from flows.reports import tables
 from flows.reports.counts import selection_table
-from flows.reports.data import BoundaryPicture, TrainReport
-from flows.reports.html import render_report, training_pictures
+from flows.reports.data import BoundaryPicture, ReportNotes
+from flows.reports.html import render_report
 from flows.reports.report_table import ReportTable
 from tests.flows.candidates import CANDIDATE
 
@@ -77,8 +77,8 @@ def verdict(colour: str, *reasons: str, known: str = "green") -> TrustSummary:
     return TrustSummary(verdict=colour, reasons=reasons, numbers={}, answers=answers)
 
 
-def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
-    rng, K, reviewed = np.random.default_rng(1), len(classes), np.linspace(0, 1, 101)
+def make_model(classes: tuple[str, ...] = ("early", "late")) -> ModelDescription:
+    K, reviewed = len(classes), np.linspace(0, 1, 101)
     candidates = tuple(
         replace(
             CANDIDATE,
@@ -149,7 +149,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         quality=(),
         refitted=None,
     )
-    model = ModelDescription(
+    return ModelDescription(
         status="stored",
         path=None,
         champion=None,
@@ -169,22 +169,28 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         specification_hash="ef56",
         code_version="0.1.0",
     )
-    return TrainReport(model=model, boundary=make_picture(K, rng), remarks=("sbrightn stays out.",))
 
 
-def changed(report: TrainReport, **values: Any) -> TrainReport:
-    """Return the report with other values, each in the part that holds it."""
+def changed(model: ModelDescription, **values: Any) -> ModelDescription:
+    """Return the model with other values, each in the part that holds it."""
 
     def with_own(part: Any, **parts: Any) -> Any:
         own = {name: values.pop(name) for name in [*values] if name in type(part).__dataclass_fields__}
         return replace(part, **parts, **own)
 
-    model = report.model
-    metrics, training, notes = map(with_own, (model.metrics, model.training, report.notes))
+    metrics, training = map(with_own, (model.metrics, model.training))
     model = with_own(model, metrics=metrics, training=training)
-    changed = with_own(report, model=model, notes=notes)
     assert not values
-    return changed
+    return model
+
+
+NO_NOTES = ReportNotes()
+
+
+def page_of(model: ModelDescription, notes: ReportNotes = NO_NOTES, **pictures: Any) -> str:
+    """Return the page of a model, with a picture of boundaries unless another one is given."""
+    boundary = make_picture(len(model.classes), np.random.default_rng(1))
+    return render_report(model, notes, **{"boundary": boundary} | pictures)
 
 
 class Loads(HTMLParser):
@@ -212,7 +218,7 @@ class Loads(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render_report(make_report())
+    return page_of(make_model())
 
 
 def test_loads_nothing(page: str) -> None:
@@ -231,19 +237,19 @@ def test_loads_nothing(page: str) -> None:
 
 
 def test_hostile_texts_stay_texts() -> None:
-    report = make_report((HOSTILE, "_late", "third"))
-    model, (feature, *others) = report.model, report.model.training.features
+    model = make_model((HOSTILE, "_late", "third"))
+    feature, *others = model.training.features
     bad = changed(
-        report,
+        model,
         name=HOSTILE,
         inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),),
-        remarks=(HOSTILE,),
+        states={HOSTILE: {"masked": 1}},
         features=(feature | dict.fromkeys(("name", "expression", "unit"), HOSTILE), *others),
         candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in model.candidates),
-        boundary=report.boundary | {"x_name": HOSTILE},
         reliability_of=HOSTILE,
     )
-    parsed = Loads(render_report(bad))
+    picture = make_picture(3, np.random.default_rng(1)) | {"x_name": HOSTILE}
+    parsed = Loads(page_of(bad, boundary=picture))
     assert parsed.scripts == 1  # ours
     assert parsed.handlers == []
     assert all(load.startswith("data:image/svg+xml;base64,") for load in parsed.loads)
@@ -265,26 +271,26 @@ def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
 
 
 def test_the_best_evidence_is_first_and_trees_have_none_that_compares() -> None:
-    report = make_report()
-    table = tables.candidate_table(report.model)
+    model = make_model()
+    table = tables.candidate_table(model)
     assert table.marked == 0
     assert [row[1] for row in table.rows] == ["polynomial, degree 2", "rbf, 40", "linear"]
     assert table.rows[2][-1] == "< 0.001"
     assert table.rows[2][table.columns.index("2nd order")] == "–"
     assert "Trees" not in table.note
-    first, *rest = report.model.candidates
+    first, *rest = model.candidates
     forest = replace(first, basis="forest, trees 64", log_evidence=1e3)
-    table = tables.candidate_table(changed(report, candidates=(forest, *rest)).model)
+    table = tables.candidate_table(changed(model, candidates=(forest, *rest)))
     assert table.rows[-1][1] == "forest, trees 64"
     assert [table.rows[-1][table.columns.index(name)] for name in ("log evidence", "Δ", "BIC")] == ["–"] * 3
     assert "Trees are learnt from the labels" in table.note
 
 
 def test_all_renderers_show_every_table() -> None:
-    report = make_report()
-    markdown = tables.markdown_report(report)
-    page = Loads(render_report(report)).text
-    for table in tables.report_tables(report):
+    model = make_model()
+    markdown = tables.markdown_report(model)
+    page = Loads(page_of(model)).text
+    for table in tables.report_tables(model):
         stream = io.StringIO()
         Console(file=stream, width=220).print(table)
         for row in table.rows:
@@ -297,35 +303,34 @@ def test_all_renderers_show_every_table() -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
-    report = make_report(tuple(f"c{k}" for k in range(n_classes)))
-    assert "Where the classes meet" in [picture["title"] for picture in training_pictures(report)]
+    model = make_model(tuple(f"c{k}" for k in range(n_classes)))
+    assert "<b>Where the classes meet" in page_of(model)
 
 
 def test_a_model_that_left_out_rows_judged_says_so_everywhere() -> None:
-    report = make_report()
-    n = report.model.training.n_training
-    report = changed(report, judged_by="left-out", n=n, held_out_counts=(0, 0))
-    for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
+    model = make_model()
+    model = changed(model, judged_by="left-out", n=model.training.n_training, held_out_counts=(0, 0))
+    for text in (Loads(page_of(model)).text, tables.markdown_report(model)):
         assert "left-out log loss" in text
         assert "Left-out objects" in text
         assert "eld-out" not in text
-    assert "left-out objects" in report.model.skill_words
+    assert "left-out objects" in model.skill_words
 
 
 def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
-    def weights(report: TrainReport) -> dict[str, str]:
-        table = tables.candidate_table(report.model)
+    def weights(model: ModelDescription) -> dict[str, str]:
+        table = tables.candidate_table(model)
         return {row[1]: row[table.columns.index("weight")] for row in table.rows}
 
-    report = changed(make_report(), selected_by="stack")
-    shares = zip(report.model.candidates, (0.0, 0.6, 0.4), strict=True)
-    stacked = changed(report, candidates=tuple(replace(c, share=s) for c, s in shares))
+    model = changed(make_model(), selected_by="stack")
+    shares = zip(model.candidates, (0.0, 0.6, 0.4), strict=True)
+    stacked = changed(model, candidates=tuple(replace(c, share=s) for c, s in shares))
     assert weights(stacked)["rbf, 40"] == "0.400"
-    assert "share in the model" in tables.candidate_table(stacked.model).note
+    assert "share in the model" in tables.candidate_table(stacked).note
     by_bic = changed(stacked, selected_by="bic")
     assert weights(by_bic)["rbf, 40"] == "0.200"
-    assert "the first by BIC is marked" in tables.candidate_table(by_bic.model).note
-    assert weights(make_report())["rbf, 40"] == "0.200"
+    assert "the first by BIC is marked" in tables.candidate_table(by_bic).note
+    assert weights(make_model())["rbf, 40"] == "0.200"
 
 
 def test_the_script_of_the_page_on_reports_writes_each_picture(page: str, tmp_path: Path) -> None:
@@ -343,9 +348,9 @@ def test_a_report_of_many_classes_is_made_in_no_time() -> None:
     """With its pictures: matplotlib alone took a second to import, and five to draw."""
     classes = tuple(f"class {k}" for k in range(28))
     counts = tuple(tuple(60 if j == k else (j + k) % 3 for j in range(28)) for k in range(28))
-    report = changed(make_report(classes), confusion=counts)
+    model = changed(make_model(classes), confusion=counts)
     start = time.process_time()
-    page = render_report(report)
+    page = page_of(model)
     assert time.process_time() - start < 1
     assert "matplotlib" not in page
     assert len(page) < 1_000_000

@@ -16,7 +16,7 @@ from blr.predictive.mixture import Temperature
 from flows.errors import SpecificationError, TrainingError
 from flows.models.model import read_model
 from flows.models.store import Store
-from flows.reports.data import TrainReport, noise_words
+from flows.reports.data import noise_words, training_remarks
 from flows.specification.catalog import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._staging import label_confusion, with_recorded_losses
@@ -146,4 +146,6 @@ def test_the_model_is_judged_and_stored_at_its_temperature(
     assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
     stored = Store(folder / "models").load("morphology").classifier.temperature
     np.testing.assert_array_equal(stored.power, SHARP.power)
-    assert any("to the power 2.00 (temperature scaling)" in text for text in TrainReport.of(result).remarks)
+    assert any(
+        "to the power 2.00 (temperature scaling)" in text for text in training_remarks(result.training)
+    )

@@ -20,7 +20,7 @@ from catalogs.profile.split import held_out_keys
 from flows.engines.engine import ThreadEngine
 from flows.labels.source import repeated_in_conflict
 from flows.models.store import Store
-from flows.reports.data import TrainReport
+from flows.reports.data import training_remarks
 from flows.training._rows import (
     ArrayWriter,
     StoredRows,
@@ -70,7 +70,7 @@ def test_the_model_of_all_rows(large: Path) -> None:
     assert labels.repeated > 0
     assert told.metrics.n == MOST / 2
     assert told.training.sampled == MOST
-    assert any("a sample of 1,000 rows" in text for text in TrainReport.of(told).remarks)
+    assert any("a sample of 1,000 rows" in text for text in training_remarks(told.training))
     for one, other in zip(found.candidates, expected.candidates, strict=True):
         for name in ("log_evidence", "bic", "effective_parameters"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3), name
