@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from flows.engines.engine import Engine
 from flows.errors import UsageError, of_files
 from flows.features.reader import UnitRemark, unchecked
 from flows.inputs.opening import OpenedFile, find_files
-from flows.inputs.source import Brought, InputCatalogue, InputFile, Mirror, Source, copy_name_of
+from flows.inputs.source import Bring, Brought, InputCatalogue, Origins, Source, copy_name_of
 from flows.models.model import Model
 from flows.models.store import StoredModel
 from flows.runs.manifest import FileState, Manifest, Output, Problem, file_sha256, has_summary
@@ -84,10 +84,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Job:
-    """One file of a catalogue: its state, the name of its copy, and what is done already."""
+    """One file of a catalogue: its state, the name of its copy, and what is done already; `url` of a fetched one."""
 
     catalogue: InputCatalogue
-    file: InputFile
+    path: Path
+    url: str | None
     name: str
     n_rows: int
     state: FileState
@@ -98,16 +99,6 @@ class Job:
     same_rows: bool | None = None
     in_the_way: bool = False  # a changed file has its name, and is moved away first
     learned: bool = False  # fetched again and found unchanged; the next run need not fetch it
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return self.file.path
-
-    @property
-    def url(self) -> str | None:
-        """The URL of a file that was fetched."""
-        return self.file.origin.url if self.file.origin else None
 
     @property
     def to_do(self) -> bool:
@@ -128,6 +119,7 @@ def find_jobs(
     work: Work,
     before: Manifest | None,
     engine: Engine,
+    origins: Origins,
     *,
     same: bool,
     policy: Policy,
@@ -137,12 +129,12 @@ def find_jobs(
     states: dict[Path, FileState] = {}
     # Inputs in another state than the recorded one: only the content says more.
     uncertain: dict[str, Path] = {}
-    for _, file, _, name in files:
+    for _, seen, partition, name in files:
         outputs = (before.find(name) if before else None, work.staging.recorded(name))
         known = [output.input for output in outputs if output is not None]
-        states[file.path] = file.state(() if verify else known)
-        if known and not states[file.path].sha256:
-            uncertain[str(file.path.absolute())] = file.path
+        states[partition.path] = seen if verify else _recognised(seen, known)
+        if known and not states[partition.path].sha256:
+            uncertain[str(partition.path.absolute())] = partition.path
     answers = dict(engine.map(_hash, uncertain)) if uncertain else {}
     for place, path in uncertain.items():
         said = answers[place]  # by a worker, which may not reach the file
@@ -152,12 +144,20 @@ def find_jobs(
         else:
             del states[path]
     # A job has what it takes to open its catalogue, and no list of its files.
-    catalogues = {one: replace(one, files=(), left_out={}) for one in {catalogue for catalogue, *_ in files}}
-    for catalogue, file, partition, name in files:
-        if file.path in states:
-            job = Job(catalogues[catalogue], file, name, partition.n_rows, states[file.path])
+    catalogues = {one: replace(one, files={}) for one in {catalogue for catalogue, *_ in files}}
+    for catalogue, _, partition, name in files:
+        path = partition.path
+        if path in states:
+            url, _ = origins.get(path, (None, ""))
+            job = Job(catalogues[catalogue], path, url, name, partition.n_rows, states[path])
             with suppress(FileNotFoundError):
                 yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
+
+
+def _recognised(seen: FileState, known: Iterable[FileState | None]) -> FileState:
+    """Return a file's state, without reading it: its hash is that of a `known` state that it looks like, or ''."""
+    alike = (state.sha256 for state in known if state is not None and seen.is_like(state))
+    return replace(seen, sha256=next(alike, ""))
 
 
 def _hash(path: str) -> str:
@@ -329,7 +329,7 @@ class Plan:
 
 
 def make_plan(
-    mirror: Mirror,
+    bring: Bring,
     sources: Sequence[Source],
     model: Model,
     work: Work,
@@ -347,7 +347,7 @@ def make_plan(
     specification, out = work.specification, work.staging.out
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
-    brought = mirror.bring(sources, before if same and not verify else None, specification.output.form)
+    brought = bring(sources, before if same and not verify else None, specification.output.form)
     scorer = Scorer.of(model, specification)
     catalogues = [
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
@@ -359,16 +359,16 @@ def make_plan(
     known: dict[Path, Problem] = {}
     if before and same and not verify:  # what could not be annotated the last time, and has not changed since
         bad = {q.input_path: q for q in before.quarantined if q.input is not None}
-        listed_files = (f for c in catalogues for f in c.files) if bad else ()
-        listed = ((f, bad.get(os.path.relpath(f.path, out))) for f in listed_files)
-        known = {file.path: q for file, q in listed if q and file.seen.is_like(q.input)}
+        listed = [one for c in catalogues for one in c.files.items()] if bad else []
+        found = ((path, seen, bad.get(os.path.relpath(path, out))) for path, seen in listed)
+        known = {path: q for path, seen, q in found if q and seen.is_like(q.input)}
     units: set[UnitRemark] = set()
 
     def check(catalog: Catalog) -> None:
         units.update(_check(catalog, scorer, specification))
 
     files, failed = find_files(
-        [c.leaving_out({**deferred, **{path: q.reason for path, q in known.items()}}) for c in catalogues],
+        [catalogue.leaving_out({**deferred, **known}) for catalogue in catalogues],
         check,
         tolerated=TOLERATED[policy],
     )
@@ -382,7 +382,9 @@ def make_plan(
     if errors and not others:
         raise errors[0]
     _check_names(files, brought, None if same or policy == "release" else before, work, policy)
-    jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
+    jobs = tuple(
+        find_jobs(files, work, before, engine, brought.origins, same=same, policy=policy, verify=verify)
+    )
     compared = (out, before.prefix, tuple(before.classes)) if policy == "release" and before else None
     check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
@@ -409,12 +411,11 @@ def _quarantined(
     path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
 ) -> Problem:
     """Return the manifest's entry for a file that could not be annotated."""
-    known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
-    state = None
+    known, state = before.find_quarantined(name) if before else None, None
+    url, tag = brought.origins.get(path, (None, ""))
     with suppress(OSError):  # it cannot be read at all
-        state = InputFile.at(path, origin).state([known.input] if known else [])
-    place = os.path.relpath(path, out) if origin is None else origin.url
-    return Problem(name, place, brought.spoken(reason(error)), state)
+        state = _recognised(FileState.of(path, tag), [known.input] if known else [])
+    return Problem(name, url or os.path.relpath(path, out), brought.spoken(reason(error)), state)
 
 
 def reason(error: Exception) -> str:

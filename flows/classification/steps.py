@@ -106,21 +106,17 @@ def _classified(
     resumable = not dry_run and limit is None
     engine = chosen_engine(request.engine, stated, request.threads or default_threads())
     with (
-        fetching(
-            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
-        ) as mirror,
+        fetching(folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable) as bring,
         closing(engine),
     ):
-        settings = settled(
-            loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
-        )
+        settings = settled(loaded, settings, request.class_prior, sources=lambda: bring(sources).sources)
         if limit is not None:
             return trial(sources, loaded, settings, limit)
         staging = Staging.of(folder, loaded.label, specification_hash(settings))
         work = Work(
             model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
-        plan = partial(make_plan, mirror, sources, loaded, work, engine, policy=policy, verify=request.verify)
+        plan = partial(make_plan, bring, sources, loaded, work, engine, policy=policy, verify=request.verify)
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
@@ -156,7 +152,7 @@ def _reprocessed(
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
-        ) as mirror,
+        ) as bring,
         closing(engine),
     ):
 
@@ -170,11 +166,11 @@ def _reprocessed(
                 )
             # Files that are not as they were at the last release may be still in the making.
             known = {o.input_path: o.input for o in before.outputs} if before else {}
-            files = [] if dry_run else [file for one in local_sources(sources) for file in one.files()]
-            new = [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, folder)))]
+            files = [] if dry_run else [one for s in local_sources(sources) for one in s.files().items()]
+            new = [path for path, seen in files if not seen.is_like(known.get(os.path.relpath(path, folder)))]
             writing = still_written(new, quiet=request.quiet_seconds, patience=request.patience)
             return make_plan(
-                mirror,
+                bring,
                 sources,
                 loaded,
                 work,

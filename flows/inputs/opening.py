@@ -24,7 +24,6 @@ from catalogs.writing import copied
 from flows.errors import UsageError
 from flows.inputs.source import (
     InputCatalogue,
-    InputFile,
     LocalSource,
     RemoteSource,
     Source,
@@ -32,6 +31,7 @@ from flows.inputs.source import (
     fetched_sources,
     listing_of,
 )
+from flows.runs.manifest import FileState
 from flows.runs.progress import tell
 
 # The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others. A
@@ -41,7 +41,7 @@ from flows.runs.progress import tell
 Check = Callable[[Catalog], None]
 
 
-OpenedFile = tuple[InputCatalogue, InputFile, Partition, str]
+OpenedFile = tuple[InputCatalogue, FileState, Partition, str]
 """A file that was opened: the catalogue as it was opened, the file's state, its partition, and the name of its copy."""
 
 
@@ -56,7 +56,7 @@ def find_files(
     failed: dict[Path, Exception] = {}
     for catalogue in catalogues:
         try:
-            if catalogue.source.is_folder or any(catalogue.read()):
+            if catalogue.source.is_folder or catalogue.files:
                 opened += _files_of(catalogue, check)
         except tolerated as error:
             if not catalogue.source.is_folder:
@@ -89,7 +89,9 @@ def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
                 "would be hidden in the output folder too; rename the file"
             )
         with suppress(FileNotFoundError):  # it has gone since it was opened
-            opened.append((catalogue, catalogue.file(partition.path), partition, name))
+            # Parts of HATS need not be listed.
+            seen = catalogue.files.get(partition.path) or FileState.of(partition.path)
+            opened.append((catalogue, seen, partition, name))
     return opened
 
 
@@ -99,10 +101,11 @@ def _tried(
     """Return why files of a folder that have rows fail by themselves, and the columns of the others."""
     failing: dict[Path, Exception] = {}
     columns: dict[Path, Sequence[Column]] = {}
-    files: Iterable[Path] = (file.path for file in catalogue.read())
+    files: Iterable[Path] = catalogue.files
     if catalogue.source.kind == "hats":
         known = hats.files_with_rows(catalogue.source.path)
-        files = (file for file in known if file not in catalogue.left_out and file.exists())
+        left_out = {*catalogue.without}
+        files = (file for file in known if catalogue.source.name_of(file) not in left_out and file.exists())
     for file in files:
         try:
             catalog = catalogue.choice.open(file)

@@ -7,7 +7,6 @@ the server can tell that it is the same.  Files that an earlier run has done, an
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -51,42 +50,10 @@ from flows.runs.references import check_inside, check_url, url_roots
 Kind = Literal["file", "folder", "hats", "pattern"]
 
 
-@dataclass(frozen=True)
-class Origin:
-    """A file at a URL: what its output is called, the URL as it may be shown, the server's word for its state.
-
-    It is fetched to `local`.
-    """
-
-    name: str
-    url: str
-    tag: str
-    file: RemoteFile
-    local: Path
-
-    @property
-    def mark(self) -> Path:
-        """Where it is written down in which state the file was that is whole there."""
-        return self.local.with_name(f".blr-{self.local.name}.tag")
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """One file of an input, and its state when it was looked at."""
-
-    path: Path
-    seen: FileState  # not hashed
-    origin: Origin | None = None  # where it was fetched from
-
-    @classmethod
-    def at(cls, path: Path, origin: Origin | None = None) -> InputFile:
-        """Return the file at a path as it is now; FileNotFoundError where it has gone."""
-        return cls(path, FileState.of(path, origin.tag if origin else ""), origin)
-
-    def state(self, known: Iterable[FileState | None] = ()) -> FileState:
-        """Return the state, without reading the file: its hash is that of a `known` state that it looks like, or ''."""
-        alike = (state.sha256 for state in known if state is not None and self.seen.is_like(state))
-        return replace(self.seen, sha256=next(alike, ""))
+Origins = Mapping[Path, tuple[str, str]]
+"""By the path of a fetched file its URL, as it may be shown, and the server's word for its state, '' for none."""
+FROM_HERE: Origins = MappingProxyType({})
+"""No file was fetched."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +80,16 @@ class LocalSource:
         """Whether it is a folder, of HATS or of other files."""
         return self.kind in {"folder", "hats"}
 
-    def files(self, origins: Mapping[Path, Origin] = MappingProxyType({})) -> tuple[InputFile, ...]:
-        """Return the files as they are now, without opening them: those of a folder that are named as tables.
+    def files(self, origins: Origins = FROM_HERE) -> dict[Path, FileState]:
+        """Return the files as they are now, not opened, and so not hashed: of a folder, those that are named as tables.
 
         Files that have gone since they were listed are left out.
         """
-        found = []
+        found = {}
         for path in tables_of(self.path)[1] if self.is_folder else [self.path]:
             with suppress(FileNotFoundError):
-                found.append(InputFile.at(path, origins.get(path)))
-        return tuple(found)
+                found[path] = FileState.of(path, origins.get(path, ("", ""))[1])
+        return found
 
     def name_of(self, file: Path) -> str:
         """Return what a file of the source is called: its partition's key."""
@@ -157,7 +124,7 @@ class Brought:
     """Sources of this machine, where fetched files came from, and the files that were not fetched."""
 
     sources: list[LocalSource] = field(default_factory=list)
-    origins: dict[Path, Origin] = field(default_factory=dict)
+    origins: dict[Path, tuple[str, str]] = field(default_factory=dict)
     unchanged: list[Output] = field(default_factory=list)
     quarantined: list[Problem] = field(default_factory=list)
     failed: list[tuple[str, str, Exception]] = field(default_factory=list)  # names, URLs, and why
@@ -182,8 +149,8 @@ class Brought:
 class InputCatalogue:
     """A source, resolved once, with what of it is read and how; equal to another one of the same state.
 
-    `stamp` tells one state of the files from another.  `left_out` are files that are not read, and why: somebody is
-    still writing them, or they are known to be damaged.  The copies are to be in the format `form`, None for the same.
+    `stamp` tells one state of the files from another.  `files` are those that are read.  The copies are to be in the
+    format `form`, None for the same.
     """
 
     source: LocalSource
@@ -191,8 +158,7 @@ class InputCatalogue:
     form: str | None = None
     without: tuple[str, ...] = ()  # keys of files that are not opened
     stamp: str = ""
-    files: tuple[InputFile, ...] = field(default=(), compare=False)
-    left_out: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    files: Mapping[Path, FileState] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(
@@ -201,35 +167,23 @@ class InputCatalogue:
         choice: TableChoice,
         *,
         form: str | None = None,
-        origins: Mapping[Path, Origin] = MappingProxyType({}),
+        origins: Origins = FROM_HERE,
     ) -> InputCatalogue:
         """Return the catalogue at a source as it is now; `origins` says where fetched files came from."""
         files = source.files(origins)
-        seen = ((f.path, f.seen) for f in files)
-        states = "".join(f"{path}\0{s.size} {s.mtime_ns} {s.inode}\n" for path, s in seen)
+        states = "".join(f"{path}\0{s.size} {s.mtime_ns} {s.inode}\n" for path, s in files.items())
         return cls(source, choice, form, stamp=sha256(states.encode()).hexdigest(), files=files)
 
-    def leaving_out(self, why: Mapping[Path, str]) -> InputCatalogue:
-        """Return the catalogue without the files that are not to be read."""
-        mine = {file.path: why[file.path] for file in self.files if file.path in why}
-        return replace(self.lacking(mine), left_out=mine) if mine else self
+    def leaving_out(self, files: Iterable[Path]) -> InputCatalogue:
+        """Return the catalogue without files that are not to be read; they may be another's."""
+        mine = self.files.keys() & files
+        read = {path: seen for path, seen in self.files.items() if path not in mine}
+        return replace(self.lacking(mine), files=read) if mine else self
 
     def lacking(self, files: Iterable[Path]) -> InputCatalogue:
         """Return the catalogue that is opened without some more of its folder's files."""
         keys = {self.source.name_of(file) for file in files} if self.source.is_folder else set()
         return replace(self, without=tuple(sorted({*self.without, *keys})))
-
-    def read(self) -> Iterator[InputFile]:
-        """Yield the files that are not left out."""
-        return (file for file in self.files if file.path not in self.left_out)
-
-    def file(self, path: Path) -> InputFile:
-        """Return one of the files; as it is now if it was not listed, which parts of HATS need not be."""
-        return self._by_path.get(path) or InputFile.at(path)
-
-    @cached_property
-    def _by_path(self) -> dict[Path, InputFile]:
-        return {file.path: file for file in self.files}
 
 
 def copy_name_of(file: Path, catalogues: Sequence[InputCatalogue]) -> str:
@@ -398,118 +352,93 @@ PARTITION = re.compile(r"/dataset/Norder=\d+/")
 UNSAFE = re.compile(r"^\.+|[^\w.+=-]")
 
 
-@dataclass
-class Mirror:
-    """The folder in which fetched files wait; held by one run, from the first URL on."""
+Fetchable = tuple[str, RemoteFile, Path]
+"""A file at a URL: what its output is called, the file with the tag that tells its states apart, and its place here."""
 
-    folder: Path
-    run: str | None = None
-    mark_crashed: Callable[[Owner], None] | None = None
-    holds: ExitStack = field(default_factory=ExitStack)
-    held: bool = False
-    shown: dict[str, str] = field(default_factory=dict)
 
-    def bring(
-        self, sources: Sequence[Source], before: Manifest | None = None, form: str | None = None
-    ) -> Brought:
-        """Return the sources as they are on this machine; of files at URLs, those that are not done are fetched.
+def _mark(local: Path) -> Path:
+    """Return where it is written down in which state the fetched file was that is whole at a path."""
+    return local.with_name(f".blr-{local.name}.tag")
 
-        `before` is the manifest of an earlier run of the same model and specification, `form` the copies' format.
-        """
-        brought = Brought(shown=self.shown)
-        if not any(isinstance(source, RemoteSource) for source in sources):
-            brought.sources = local_sources(sources)
-            return brought
-        self._hold()
-        asked = [self._asked(s, before, form, brought) if isinstance(s, RemoteSource) else s for s in sources]
-        wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
-        names = Counter([*(w.name for w in wanted), *brought.left_out()])
-        if twice := [name for name, n in names.items() if n > 1]:
-            raise UsageError(
-                f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
-                "them into different folders"
-            )
-        # What a run that was killed has fetched is there, if the server's word for it is the same.
-        there = (bool(w.tag) and w.local.is_file() and w.mark.is_file() for w in wanted)
-        known = [here and w.mark.read_text("utf-8") == w.tag for w, here in zip(wanted, there, strict=True)]
-        _fetch([w for w, whole in zip(wanted, known, strict=True) if not whole], brought)
-        brought.origins = {w.local: w for w in wanted if w.local.is_file()}
-        for a in asked:
-            if isinstance(a, LocalSource):
-                brought.sources.append(a)
-                continue
-            files = [w.local for w in a[1] if w.local in brought.origins]
-            places = files if a[0] is None else [a[0]] if files else []
-            brought.sources += [LocalSource.at(place, fetched=True) for place in places]
-        return brought
 
-    def close(self, *, keep: bool) -> None:
-        """Let go of the folder, and remove what is in it unless the next run goes on from there."""
-        if not self.held and self.folder.is_dir():
-            with suppress(OutputFolderError):  # another run's, or left behind by one that was killed
-                self._hold()
-        if not self.held:
-            return
-        if not keep:
-            for path in self.folder.glob("*"):
-                if path.is_dir():  # the lock is none
-                    shutil.rmtree(path)
-        self.holds.close()
-        with suppress(OSError):  # it holds something
-            self.folder.rmdir()
+def _fetch_from(
+    sources: Sequence[Source], folder: Path, before: Manifest | None, form: str | None, brought: Brought
+) -> None:
+    """Fetch the files at URLs into a folder, unless they are done already, and note in `brought` where all are."""
+    asked = [
+        _asked(source, folder, before, form, brought) if isinstance(source, RemoteSource) else source
+        for source in sources
+    ]
+    wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
+    names = Counter([*(name for name, *_ in wanted), *brought.left_out()])
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise UsageError(
+            f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
+            "them into different folders"
+        )
+    _fetch([w for w in wanted if not _is_whole(w)], brought)
+    brought.origins |= {local: (str(file), file.tag) for _, file, local in wanted if local.is_file()}
+    for a in asked:
+        if isinstance(a, LocalSource):
+            brought.sources.append(a)
+            continue
+        files = [local for *_, local in a[1] if local in brought.origins]
+        places = files if a[0] is None else [a[0]] if files else []
+        brought.sources += [LocalSource.at(place, fetched=True) for place in places]
 
-    def _hold(self) -> None:
-        if self.held:
-            return
-        killed = self.holds.enter_context(exclusive(self.folder, run=self.run))
-        self.held = True
-        if killed and self.mark_crashed:
-            self.mark_crashed(killed)
 
-    def _done(self, origin: Origin, before: Manifest | None, form: str | None) -> Output | Problem | None:
-        """Return what an earlier run made of a file, if it is as it was; without the server's word nobody knows."""
-        if before is None or not origin.tag:
-            return None
-        # Some text tables have copies of another format, which only their content tells.
-        names = (origin.name, converted_key(origin.name, "ecsv")) if form is None else (origin.name,)
-        for found in (*map(before.find, names), before.find_quarantined(origin.name)):
-            state = (found.input_path, found.input and found.input.tag) if found else None
-            if found is not None and state == (origin.url, origin.tag):
-                is_good = isinstance(found, Problem) or found.is_in(self.folder.parent / found.name)
-                return found if is_good else None
+def _is_whole(wanted: Fetchable) -> bool:
+    """Say whether a run that was killed has fetched a file, and the server's word for it is still the same."""
+    _, file, local = wanted
+    mark = _mark(local)
+    return bool(file.tag) and local.is_file() and mark.is_file() and mark.read_text("utf-8") == file.tag
+
+
+def _done(wanted: Fetchable, out: Path, before: Manifest | None, form: str | None) -> Output | Problem | None:
+    """Return what an earlier run made of a file, if it is as it was; without the server's word nobody knows."""
+    name, file, _ = wanted
+    if before is None or not file.tag:
         return None
+    # Some text tables have copies of another format, which only their content tells.
+    names = (name, converted_key(name, "ecsv")) if form is None else (name,)
+    for found in (*map(before.find, names), before.find_quarantined(name)):
+        state = (found.input_path, found.input and found.input.tag) if found else None
+        if found is not None and state == (str(file), file.tag):
+            return found if isinstance(found, Problem) or found.is_in(out / found.name) else None
+    return None
 
-    def _asked(
-        self, source: RemoteSource, before: Manifest | None, form: str | None, brought: Brought
-    ) -> tuple[Path | None, list[Origin]]:
-        """Return the files to fetch from a URL, and their folder where they are one source, not a source each.
 
-        What was fetched of another state of the URL goes.
-        """
-        url, listing = source.url, source.listing or listing_of(source.url)
-        base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
-        top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
-        self.shown[str(top)] = shown(listing.url)
-        above = f"{top.name}/" if listing.kind == "hats" else ""
-        states = _states(listing, brought, form, top, above=above, tagged=not has_secret(url))
-        done = [(origin, self._done(origin, before, form)) for origin in states]
-        partitions = [one for one in done if PARTITION.search(one[0].name)]
-        if listing.kind != "hats" or all(found for _, found in partitions):
-            wanted = [] if listing.kind == "hats" else [origin for origin, found in done if not found]
-            brought.unchanged += [found for _, found in done if isinstance(found, Output)]
-            brought.quarantined += [found for _, found in done if isinstance(found, Problem)]
-        else:  # all of it has to be there, unless no partition need be fetched
-            wanted = [origin for origin, _ in done]
-        stay = {path for w in wanted for path in (w.local, w.mark)}
-        for path in base.rglob("*"):
-            if path.is_file() and path not in stay:
-                path.unlink()  # of a state that the URL was in before
-        return top if listing.kind in {"folder", "hats"} else None, wanted
+def _asked(
+    source: RemoteSource, folder: Path, before: Manifest | None, form: str | None, brought: Brought
+) -> tuple[Path | None, list[Fetchable]]:
+    """Return the files to fetch from a URL, and their folder where they are one source, not a source each.
+
+    What was fetched of another state of the URL goes.
+    """
+    url, listing = source.url, source.listing or listing_of(source.url)
+    base = folder / sha256(shown(url).encode()).hexdigest()[:16]
+    top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
+    brought.shown[str(top)] = shown(listing.url)
+    above = f"{top.name}/" if listing.kind == "hats" else ""
+    states = _states(listing, brought, form, top, above=above, tagged=not has_secret(url))
+    done = [(wanted, _done(wanted, folder.parent, before, form)) for wanted in states]
+    partitions = [one for one in done if PARTITION.search(one[0][0])]
+    if listing.kind != "hats" or all(found for _, found in partitions):
+        wanted = [] if listing.kind == "hats" else [one for one, found in done if not found]
+        brought.unchanged += [found for _, found in done if isinstance(found, Output)]
+        brought.quarantined += [found for _, found in done if isinstance(found, Problem)]
+    else:  # all of it has to be there, unless no partition need be fetched
+        wanted = [one for one, _ in done]
+    stay = {path for *_, local in wanted for path in (local, _mark(local))}
+    for path in base.rglob("*"):
+        if path.is_file() and path not in stay:
+            path.unlink()  # of a state that the URL was in before
+    return top if listing.kind in {"folder", "hats"} else None, wanted
 
 
 def _states(
     listing: Listing, brought: Brought, form: str | None, top: Path, *, above: str, tagged: bool
-) -> Iterator[Origin]:
+) -> Iterator[Fetchable]:
     """Yield the files of a listing, which wait in `top`; one that cannot be had has failed, unless all depends on it.
 
     Their names are those of their copies, `above` which a folder of HATS is called.
@@ -523,32 +452,32 @@ def _states(
             brought.failed.append((name, shown(place.url), file))
             continue
         # What a URL means may depend on a query, which is not kept.
-        yield Origin(name, shown(file.url), file.tag if tagged else "", file, top / PurePosixPath(file.key))
+        yield name, file if tagged else replace(file, tag=""), top / PurePosixPath(file.key)
 
 
-def _fetch(missing: Sequence[Origin], brought: Brought) -> None:
+def _fetch(missing: Sequence[Fetchable], brought: Brought) -> None:
     """Fetch files; those that fail or change meanwhile are noted, and not here afterwards."""
     if not missing:
         return
-    n_bytes = sum(w.file.n_bytes for w in missing)
-    check_free_space(missing[0].local.parent, n_bytes)
+    n_bytes = sum(file.n_bytes for _, file, _ in missing)
+    check_free_space(missing[0][2].parent, n_bytes)
     tell().start("fetching", n_bytes, "bytes")
-    for w in missing:
+    for name, file, local in missing:
         try:
-            w.local.parent.mkdir(parents=True, exist_ok=True)
-            w.mark.unlink(missing_ok=True)
-            w.file.fetch(w.local, tell().advance)
-            atomic_write_text(w.mark, w.tag)
-            changed = w.file.has_changed()
+            local.parent.mkdir(parents=True, exist_ok=True)
+            _mark(local).unlink(missing_ok=True)
+            file.fetch(local, tell().advance)
+            atomic_write_text(_mark(local), file.tag)
+            changed = file.has_changed()
         except StorageError:
             raise
         except CatalogError as error:
-            w.local.unlink(missing_ok=True)
-            brought.failed.append((w.name, w.url, error))
+            local.unlink(missing_ok=True)
+            brought.failed.append((name, str(file), error))
             continue
         if changed:
-            w.local.unlink()
-            brought.deferred[w.name] = CHANGED
+            local.unlink()
+            brought.deferred[name] = CHANGED
 
 
 def listing_of(url: str) -> Listing:
@@ -564,6 +493,13 @@ def listing_of(url: str) -> Listing:
     return replace(listing, places=tuple(place for place in listing.places if Path(place.key) in kept))
 
 
+Bring = Callable[..., Brought]
+"""Brings sources to this machine: of files at URLs, those that are not done are fetched.
+
+Takes the sources, the manifest of an earlier run of the same model and specification, and the copies' format.
+"""
+
+
 @contextmanager
 def fetching(
     out: Path,
@@ -571,18 +507,33 @@ def fetching(
     run: str | None = None,
     mark_crashed: Callable[[Owner], None] | None = None,
     resumable: bool = True,
-) -> Iterator[Mirror]:
-    """Give the place in an output folder where files from URLs wait; errors name these, and not the place.
+) -> Iterator[Bring]:
+    """Give what brings sources; files from URLs wait in an output folder, and errors name these, and not the place.
 
-    All is removed at the end, unless a `resumable` run was interrupted.
+    The place is one run's, from the first URL on.  All is removed at the end, unless a `resumable` run was interrupted.
     """
-    mirror, is_new, keep = Mirror(out.absolute() / FETCHED, run, mark_crashed), not out.exists(), False
+    folder, is_new, keep = out.absolute() / FETCHED, not out.exists(), False
+    urls, lock = dict[str, str](), ExitStack()
+
+    @cache
+    def hold() -> None:
+        killed = lock.enter_context(exclusive(folder, run=run))
+        if killed and mark_crashed:
+            mark_crashed(killed)
+
+    def bring(sources: Sequence[Source], before: Manifest | None = None, form: str | None = None) -> Brought:
+        brought = Brought(shown=urls)
+        if any(isinstance(source, RemoteSource) for source in sources):
+            hold()
+        _fetch_from(sources, folder, before, form, brought)
+        return brought
+
     try:
-        with files_kept(mirror.folder):
-            yield mirror
+        with files_kept(folder):
+            yield bring
     except (CatalogError, FlowError) as error:
         keep = resumable and isinstance(error, Interrupted)
-        said = Brought(shown=mirror.shown).spoken(str(error))
+        said = Brought(shown=urls).spoken(str(error))
         if said == str(error):
             raise
         raise type(error)(said) from None
@@ -590,10 +541,26 @@ def fetching(
         keep = resumable and not isinstance(error, Exception)  # A signal asked the run to stop.
         raise
     finally:
-        mirror.close(keep=keep)
+        _let_go(folder, hold, lock, keep=keep)
         if is_new and not keep:
             with suppress(OSError):  # Another process has created it.
                 out.rmdir()
+
+
+def _let_go(folder: Path, hold: Callable[[], None], lock: ExitStack, *, keep: bool) -> None:
+    """Let go of the folder of fetched files, and remove what is in it unless the next run goes on from there."""
+    if folder.is_dir():
+        try:
+            hold()  # it may be left behind by a run that was killed
+        except OutputFolderError:  # it is another run's
+            return
+    if not keep:
+        for path in folder.glob("*"):
+            if path.is_dir():  # the lock is none
+                shutil.rmtree(path)
+    lock.close()
+    with suppress(OSError):  # it holds something, or was never made
+        folder.rmdir()
 
 
 @contextmanager
@@ -607,9 +574,9 @@ def fetched_sources(sources: Sequence[Source], below: Path | None = None) -> Ite
         return
     with (
         tempfile.TemporaryDirectory(prefix="blr-fetched-", dir=below and below.absolute()) as folder,
-        fetching(Path(folder), resumable=False) as mirror,
+        fetching(Path(folder), resumable=False) as bring,
     ):
-        brought = mirror.bring(sources)
+        brought = bring(sources)
         for *_, error in brought.failed:
             raise error
         for name, why in brought.deferred.items():

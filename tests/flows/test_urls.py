@@ -258,8 +258,8 @@ def test_a_killed_run_goes_on_from_what_it_had_fetched(survey: Survey, web: Web)
 
 def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) -> None:
     """Other bytes, and files that are gone, are not taken for what is there now."""
-    with suppress(KeyboardInterrupt), fetching(survey.out) as mirror:
-        mirror.bring([RemoteSource(survey.url)])
+    with suppress(KeyboardInterrupt), fetching(survey.out) as bring:
+        bring([RemoteSource(survey.url)])
         raise KeyboardInterrupt
     assert len(list((survey.out / FETCHED).rglob("*.parquet"))) == 3
     (web.folder / "release" / "a.parquet").unlink()
@@ -271,14 +271,14 @@ def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) 
 
 
 def test_what_a_killed_run_had_fetched_goes_with_any_next_run(survey: Survey, web: Web) -> None:
-    with suppress(SystemExit), fetching(survey.out) as mirror:
-        mirror.bring([RemoteSource(survey.url)])
+    with suppress(SystemExit), fetching(survey.out) as bring:
+        bring([RemoteSource(survey.url)])
         raise SystemExit  # as Prefect's own signals, no Exception
     assert (survey.out / FETCHED).is_dir()
     survey.classify(str(web.folder / "release"))
     assert not (survey.out / FETCHED).exists()
-    with suppress(ValueError), fetching(survey.out) as mirror:
-        mirror.bring([RemoteSource(survey.url)])
+    with suppress(ValueError), fetching(survey.out) as bring:
+        bring([RemoteSource(survey.url)])
         raise ValueError
     assert not (survey.out / FETCHED).exists()
 
