@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from catalogs.errors import counted
-from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import completed, flow_of, run_logged
 from flows.request import ReviewRequest
 from flows.reviews import selection as reviewing
@@ -17,16 +16,11 @@ def _name(request: ReviewRequest) -> str:
     return f"review {request.out}: {counted(request.n_objects, 'object')}"
 
 
-def _reviewed(request: ReviewRequest) -> ReviewResult:
-    wanted = (request.out, request.store, request.specification)
-    return reviewing.review(request, space=None if request.budget is None else feature_space(*wanted))
-
-
-@flow_of(ReviewRequest, _name, _reviewed)
+@flow_of(ReviewRequest, _name, reviewing.review)
 def review(request: ReviewRequest) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list."""
     with run_logged():
-        result = _reviewed(request)
+        result = reviewing.review(request)
     lists = ", ".join(path.name for path in result.files)
     chosen = f"{result.top:,} flagged and {result.drawn:,} drawn of {counted(result.n_classified, 'object')}"
     chosen += f", {result.outliers:,} outliers" if result.outliers else ""

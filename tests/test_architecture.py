@@ -49,6 +49,7 @@ DEFERRED = {
     "flows.features.columns": "astropy: most units of fluxes are known",
     "flows.features.reader": "astropy: most units are those of the training",
     "catalogs.remote.remote_file": "aiohttp, fsspec: most runs read no URL of the web, and most outputs are here",
+    "flows.reviews.selection": "models: a list without a budget needs none",
     "flows.draft.inspection": "models: most files that are inspected are none",
     "catalogs.profile.split": "astropy: most splits are by id",
     "catalogs.memory.tables": "pandas: whoever hands over a frame has imported it",

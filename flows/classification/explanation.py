@@ -6,20 +6,18 @@ Shapes: n rows, F features, D dimensions of the space.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from blr.arrays import Array, Floats, Places
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
     Contributions,
-    Distances,
     contributions,
     distances_from,
     nearest_rows,
@@ -51,8 +49,7 @@ from flows.reports.catalogue_page import (
     RaisedFlag,
 )
 from flows.request import ExplainRequest
-from flows.runs.manifest import Manifest, annotated_manifest, identifier_column
-from flows.runs.release_store import output_folder
+from flows.runs.manifest import Manifest, identifier_column
 from flows.runs.results import DoubtfulObject
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -60,59 +57,40 @@ from flows.specification.toml_file import read_specification
 # The whitened features of a model, as a space with points for annotated rows and labelled objects. A review spreads
 # its objects in this space, and looks in it for what is far from all labelled objects.
 
-
-@dataclass(frozen=True, eq=False)
-class FeatureSpace:
-    """The space of a model's features, with the labelled objects that it was fitted to."""
-
-    scorer: Scorer
-    from_labelled: Distances
-    targets: Places  # (N,) the class of each labelled object
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The catalogue's columns that the features need."""
-        return self.scorer.reader.read
-
-    def on(self, catalog: Catalog) -> FeatureSpace:
-        """Return the space for one catalogue; ColumnNotFoundError where it lacks a column that features need."""
-        return replace(self, scorer=self.scorer.on(catalog))
-
-    def points(self, batch: pa.RecordBatch) -> Floats:
-        """Return the points (n, D) of a batch's rows."""
-        features = self.scorer.reader.evaluate(batch)
-        return self.scorer.classifier.moments.whitened(features.X, features.missing)
-
-    def distances(self, points: Floats) -> tuple[Floats, Places]:
-        """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
-        distance, row = self.from_labelled(points)
-        return distance, self.targets[row]
+NearestLabelled = Callable[[Floats], tuple[Floats, Places]]
+"""How far points (n, D) are from the labelled objects (n,), and the class of the nearest one (n,)."""
 
 
-def feature_space(out: Path, store: Path | None, specification: Path | None = None) -> FeatureSpace:
-    """Return the space of the model that wrote a folder of annotated copies.
+Space = tuple[Scorer, NearestLabelled]
+"""What gives the points (n, D) of rows, and the distances of points."""
 
-    The `store` is by default the one that the folder's manifest names.  `specification` has the [target] that the
-    copies were classified with, where it was not the model's own.  UsageError if the folder has no manifest; ModelError
-    if the model is not in the store.
+
+def feature_space(manifest: Manifest, store: Path, specification: Path | None = None) -> Space:
+    """Return the space of the model that wrote annotated copies.
+
+    `specification` has the [target] that the copies were classified with, where it was not the model's own.
+    ModelError if the model is not in the store.
     """
-    with output_folder(out, key="out", publish=False) as folder:
-        manifest = annotated_manifest(folder)
-        models = Store.named(manifest.model_store(folder, store))
+    models = Store.named(store)
     stored = models.find(manifest.model)
     model = models.read(stored)
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
-    moments, labelled = scorer.classifier.moments, _labelled(model, stored.folder)
+    labelled = _labelled(model, stored.folder)
     if not len(labelled):
         raise ModelError(
             f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
-    from_labelled = distances_from(
-        moments.whitened(np.nan_to_num(labelled["X"]), ~np.isfinite(labelled["X"]))
-    )
-    return FeatureSpace(scorer, from_labelled, np.asarray(labelled["target"]))
+    known = np.isfinite(labelled["X"])
+    from_labelled = distances_from(scorer.classifier.moments.whitened(np.nan_to_num(labelled["X"]), ~known))
+    targets = np.asarray(labelled["target"])
+
+    def nearest_labelled(points: Floats) -> tuple[Floats, Places]:
+        distance, row = from_labelled(points)
+        return distance, targets[row]
+
+    return scorer, nearest_labelled
 
 
 def _labelled(model: Model, folder: Path) -> Array:

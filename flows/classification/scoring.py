@@ -314,6 +314,11 @@ class Scorer:
         rows = np.concatenate([np.empty((0, width), np.float32), *self.census])
         return rows[np.lexsort(rows.T[::-1])]
 
+    def points(self, batch: pa.RecordBatch) -> Floats:
+        """Return the whitened features (n, D) of a batch's rows: points, in which 1 is a typical difference."""
+        features = self.reader.evaluate(batch)
+        return self.classifier.moments.whitened(features.X, features.missing)
+
     def _keep_for_census(self, batch: pa.RecordBatch, probability: Floats, X: Floats, inside: Mask) -> None:
         """Keep some of the rows inside, with probabilities (n, K) at the class shares of the training."""
         known = None

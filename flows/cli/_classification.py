@@ -160,12 +160,7 @@ def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, j
         if not dry_run and runs_as_flow(prefect):
             result = run_flow("review", request)
         else:
-            space = None
-            if request.budget is not None:  # else nothing is drawn
-                from flows.classification.explanation import feature_space
-
-                space = feature_space(request.out, request.store, request.specification)
-            result = selection.review(request, space=space, dry_run=dry_run)
+            result = selection.review(request, dry_run=dry_run)
     show(result, show_reviewed, json=json)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from blr.arrays import Floats, Places
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import batch_values, plain_texts
-from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import NewColumn, safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import MISSING, Bins, Expression, even_edges, names_between
@@ -184,27 +183,10 @@ SAMPLED = 100_000
 """Values from which the edges between bins of as many objects are estimated."""
 
 
-class Space(Protocol):
-    """Rows as points, in which 1 is a typical difference; `flows.classification.explanation` has one."""
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that are needed."""
-
-    def on(self, catalog: Catalog) -> Space:
-        """Return the space for one catalogue; ColumnNotFoundError where it lacks a column."""
-
-    def points(self, batch: pa.RecordBatch) -> Floats:
-        """Return the points (n, D) of a batch's rows."""
-
-    def distances(self, points: Floats) -> tuple[Floats, Places]:
-        """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
-
-
 class ObjectRows:
     """Classified rows of a batch: texts and numbers, (n,) each, probabilities (n, K), and the place of the class given.
 
-    `by` has the values of an expression and `points` (n, D) those of a space, where they were asked for.
+    `by` has the values of an expression, where they were asked for.
     """
 
     def __init__(self, table: ObjectTable, batch: pa.RecordBatch, labelled: pa.Array | None) -> None:
@@ -230,7 +212,6 @@ class ObjectRows:
         self.flags = np.asarray(flags, dtype=np.int64)
         self.rest = batch.filter(pa.array(kept))
         self.by: NDArray[Any] | None = None
-        self.points: Floats | None = None
 
     def places(self, bins: Bins) -> Places:
         """Return the bin (n,) of each row."""
@@ -243,7 +224,7 @@ class ObjectRows:
         some = copy(self)
         for name in ("names", "ra", "dec", "given", "probability", "information", "flags"):
             setattr(some, name, getattr(self, name)[rows])
-        some.by = some.points = some.rest = None
+        some.by = some.rest = None
         return some
 
     def listed(self, i: int, **more: Any) -> ListedObject:
@@ -287,11 +268,11 @@ class ObjectTable:
         self.plain = dict.fromkeys([self.identifier, *(self.place or ())[:2], *scores, *self.chances])
 
     def rows(
-        self, *, by: Expression | None = None, space: Space | None = None, labelled: pa.Array | None = None
+        self, *, by: Expression | None = None, also: Sequence[str] = (), labelled: pa.Array | None = None
     ) -> Iterator[ObjectRows]:
         """Yield the rows that have a class, batch by batch, without those of objects that are `labelled`.
 
-        UsageError where a column of the expression is not there.
+        `also` are further columns of `rest`.  UsageError where a column of the expression is not there.
         """
         if by is not None:
             try:
@@ -301,11 +282,10 @@ class ObjectTable:
                     f"--by: {self.catalog.path}: {error}; slim copies have identifier, position and new columns only; "
                     'write full copies with mode = "annotated" under [output]'
                 ) from error
-        wanted = [*self.plain, *(by.names if by else ()), *(space.read if space else ())]
+        wanted = [*self.plain, *(by.names if by else ()), *also]
         for batch in self.catalog.batches(list(dict.fromkeys(wanted))):
             rows = ObjectRows(self, batch, labelled)
             rows.by = by.evaluate_batch(rows.rest) if by else None
-            rows.points = space.points(rows.rest) if space else None
             yield rows
 
 

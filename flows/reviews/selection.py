@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,6 @@ from flows.reviews._lists import (
     ObjectRows,
     ObjectTable,
     RandomSample,
-    Space,
     ValueSample,
     bins_of,
     check_unanswered,
@@ -41,6 +40,10 @@ from flows.reviews._lists import (
 )
 from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
+
+if TYPE_CHECKING:
+    from flows.classification.explanation import NearestLabelled, Space
+    from flows.classification.scoring import Scorer
 
 SEARCHED = 100_000
 """Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
@@ -68,13 +71,13 @@ class OutlierSearch:
         self._n_rows += len(points)
         self._sampled.add(points)
 
-    def add(self, rows: ObjectRows, points: Floats, space: Space) -> None:
+    def add(self, rows: ObjectRows, points: Floats, nearest_labelled: NearestLabelled) -> None:
         """Take the rows of a batch, with their points (n, D)."""
         looked_at = np.flatnonzero(self._rng.random(len(points)) * self._n_rows < SEARCHED)
         if not looked_at.size:
             return
         self._tree = scipy.spatial.cKDTree(self._sampled.values) if self._tree is None else self._tree
-        distance, nearest = space.distances(points[looked_at])
+        distance, nearest = nearest_labelled(points[looked_at])
         names = np.array([*rows.classes, ""])[np.minimum(nearest, len(rows.classes))]
         # The farthest first: of most others the novelty then need not be known.
         order = np.argsort(-distance, kind="stable")
@@ -133,7 +136,7 @@ Drawn = tuple[list[ListedObject], list[ListedObject], int, tuple[str, ...]]
 
 
 def _budget_drawn(
-    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space | None
+    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space
 ) -> Drawn:
     """Return objects that are drawn where labels help most, and spread over the features.
 
@@ -142,14 +145,15 @@ def _budget_drawn(
     """
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
     by, bins = _bins(tables, labelled, request, rng)
-    spaces: Sequence[Space | None] = [None] * len(tables)
+    scorer, nearest_labelled = space
+    scorers: Sequence[Scorer | None] = [None] * len(tables)
     remarks: tuple[str, ...] = ()
     try:
-        spaces = spaces if space is None else [space.on(table.catalog) for table in tables]
+        scorers = [scorer.on(table.catalog) for table in tables]
     except ColumnNotFoundError:
         remarks = (NO_SPACE,)
     search = None
-    if any(spaces) and request.outliers:
+    if any(scorers) and request.outliers:
         search = OutlierSearch(request.outliers, NEAR, rng)
     kinds = len(bins.names)
 
@@ -160,13 +164,14 @@ def _budget_drawn(
 
     n_strata = kinds * (len(tables[0].classes) if request.per_class and tables else 1)
     count, total = np.zeros(n_strata, dtype=np.int64), np.zeros(n_strata)
-    for table, there in zip(tables, spaces, strict=True):
-        for rows in table.rows(by=by, space=there if search else None, labelled=labelled):
+    for table, there in zip(tables, scorers, strict=True):
+        also = there.reader.read if there and search else ()
+        for rows in table.rows(by=by, also=also, labelled=labelled):
             place = stratum(rows)
             count += np.bincount(place, minlength=n_strata)
             total += np.bincount(place, weights=rows.information, minlength=n_strata)
-            if search is not None and rows.points is not None:
-                search.sample(rows.points)
+            if search is not None:
+                search.sample(_points(rows, there))
     mean = total / np.maximum(count, 1)
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
@@ -174,20 +179,25 @@ def _budget_drawn(
     pool: list[ObjectRows] = []
     # Of the pool: size, first probability, point, stratum.
     parts: list[tuple[Floats, Floats, Floats, Places]] = []
-    for table, there in zip(tables, spaces, strict=True):
-        for rows in table.rows(by=by, space=there, labelled=labelled):
+    for table, there in zip(tables, scorers, strict=True):
+        for rows in table.rows(by=by, also=there.reader.read if there else (), labelled=labelled):
             place = stratum(rows)
             size = informed_sizes(rows.information, mean[place])
             first = np.minimum(1.0, size * rate[place])
             index = np.flatnonzero(_taken(place, first, passed))
             pool.append(rows.taken(index))
-            points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
+            points = _points(rows, there)
             parts.append((size[index], first[index], points[index], place[index]))
-            if search is not None and there is not None:
-                search.add(rows, points, there)
+            if search is not None:
+                search.add(rows, points, nearest_labelled)
     chosen = _drawn_within(pool, parts, shared_out(budget, count), rng)
     outliers = [] if search is None else search.found({row["name"] for row in chosen})
     return chosen, outliers, int(count.sum()), remarks
+
+
+def _points(rows: ObjectRows, scorer: Scorer | None) -> Floats:
+    """Return rows as points (n, D) in the space of the features, or in that of the probabilities."""
+    return np.log(np.maximum(rows.probability, LEAST_P)) if scorer is None else scorer.points(rows.rest)
 
 
 def _bins(
@@ -280,31 +290,34 @@ class ReviewResult:
     files: tuple[Path, ...]
 
 
-def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool = False) -> ReviewResult:
+def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
     """Write the review list of a folder that `classify` has written; return what was done.
 
-    With a budget, its objects are drawn where labels help most and spread over `space`, and the outliers there are
-    listed besides.  Without, the `top` flagged objects, the least certain first.  Objects that the model was trained on
-    are in no list.
+    With a budget, its objects are drawn where labels help most and spread over the features, and the outliers there
+    are listed besides.  Without, the `top` flagged objects, the least certain first.  Objects that the model was
+    trained on are in no list.
 
     UsageError if the folder has no annotated catalogues, a list has answers already, or the options exclude each
     other.
     """
     request.check()
     with output_folder(request.out, key="out", publish=not dry_run) as folder:
-        return _reviewed(request, folder, space=space, dry_run=dry_run)
+        return _reviewed(request, folder, dry_run=dry_run)
 
 
-def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_run: bool) -> ReviewResult:
+def _reviewed(request: ReviewRequest, folder: Path, *, dry_run: bool) -> ReviewResult:
     for name in (REVIEW, OUTLIERS) if request.budget is not None else (REVIEW,):
         check_unanswered(folder, name)
     manifest, labelled = annotated_manifest(folder), read_labelled_names(folder)
     tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
-    chosen, outliers, n_rows, more = (
-        _chosen(tables, labelled, request)
-        if request.budget is None
-        else _budget_drawn(tables, labelled, request, space)
-    )
+    if request.budget is None:
+        chosen, outliers, n_rows, more = _chosen(tables, labelled, request)
+    else:
+        from flows.classification.explanation import feature_space  # noqa: PLC0415 -- only a budget needs it
+
+        store = manifest.model_store(folder, request.store)
+        space = feature_space(manifest, store, request.specification)
+        chosen, outliers, n_rows, more = _budget_drawn(tables, labelled, request, space)
     remarks = [*(t.remark for t in tables if t.remark), *more]
     if request.budget is not None and len(chosen) < request.budget:
         n_all = sum(t.catalog.n_rows for t in tables)

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from flows.models.row_files import labelled_objects
 from flows.models.store import Store
 from flows.reviews._lists import REVIEW, write_list
 from flows.reviews.selection import ReviewResult
-from flows.runs.manifest import identifier_column
+from flows.runs.manifest import annotated_manifest, identifier_column
 from flows.specification.catalog import Label
 from tests.flows.verbs import classify, listed, review
 
@@ -201,21 +200,16 @@ def release(trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempP
     return out
 
 
-@pytest.fixture(scope="module")
-def space(trained: Path, release: Path) -> Any:
-    return feature_space(release, trained / "models")
-
-
-def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(
-    trained: Path, release: Path, space: Any
-) -> None:
+def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(trained: Path, release: Path) -> None:
     read, sums = pq.read_table(release / "all.parquet"), []
     table = read.to_pandas().set_index("name")
     folder = Store(trained / "models").find("morphology").folder
     labelled = {n.decode() for n in labelled_objects(folder, classes=2, features=2)["identifier"].tolist()}
     classified = table.blr_p_max.notna() & ~table.index.isin(labelled)
+    scorer, _ = feature_space(annotated_manifest(release), trained / "models")
+    here = scorer.on(catalogs.open(release / "all.parquet"))
     for seed in range(8):
-        told = review(release, budget=40, seed=seed, space=space)
+        told = review(release, budget=40, seed=seed)
         chosen = rows(release)
         assert (told.drawn, told.top, len(chosen)) == (40, 0, 40)
         names = [r["name"] for r in chosen]
@@ -227,7 +221,7 @@ def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(
         assert weight.max() <= 10 * told.n_classified / 40 * (1 + 1e-9)
         sums.append(weight.sum())
         (batch,) = read.take([table.index.get_loc(name) for name in names]).combine_chunks().to_batches()
-        near = space.on(catalogs.open(release / "all.parquet")).points(batch)
+        near = here.points(batch)
         gaps = np.linalg.norm(near[:, None] - near, axis=2)[np.triu_indices(40, 1)]
         assert gaps.min() > 0.01
         informed = table.loc[names, "blr_mutual_info"].mean()
@@ -235,8 +229,8 @@ def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(
     assert np.mean(sums) == pytest.approx(told.n_classified, rel=0.15)
 
 
-def test_outliers_are_listed_apart_each_kind_once(release: Path, space: Any) -> None:
-    told = review(release, budget=10, outliers=5, space=space)
+def test_outliers_are_listed_apart_each_kind_once(release: Path) -> None:
+    told = review(release, budget=10, outliers=5)
     found = rows(release, "outliers")
     assert told.outliers == len(found) == 5
     drawn = {r["name"] for r in rows(release)}
@@ -251,8 +245,8 @@ def test_outliers_are_listed_apart_each_kind_once(release: Path, space: Any) -> 
     assert {r["nearest_class"] for r in found} <= {"early", "late"}
 
 
-def test_quotas_by_class_and_by_magnitude(release: Path, space: Any) -> None:
-    review(release, budget=30, per_class=True, by="kmag", edges=[11.0], space=space)
+def test_quotas_by_class_and_by_magnitude(release: Path) -> None:
+    review(release, budget=30, per_class=True, by="kmag", edges=[11.0])
     chosen = rows(release)
     table = pq.read_table(release / "all.parquet").to_pandas().set_index("name")
     bright = table.loc[[r["name"] for r in chosen], "kmag"].to_numpy() < 11
@@ -265,21 +259,21 @@ def test_quotas_by_class_and_by_magnitude(release: Path, space: Any) -> None:
 
 
 def test_without_the_features_objects_are_spread_over_probabilities(
-    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
+    trained: Path, make: SimpleNamespace, tmp_path: Path
 ) -> None:
     spec = tmp_path / "slim.toml"
     spec.write_text(make.specification + '\n[output]\nmode = "slim"\n')
     out = tmp_path / "out"
     survey = make.parquet(tmp_path / "s.parquet", make.survey(200, seed=5))
     classify([survey], model="morphology", store=trained / "models", out=out, specification=spec)
-    told = review(out, budget=12, space=space, dry_run=True)
+    told = review(out, budget=12, dry_run=True)
     assert told.drawn == 12
     assert told.outliers == 0
     assert any("not slim ones" in remark for remark in told.remarks)
 
 
 def test_a_release_without_objects_and_one_of_many_files(
-    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
+    trained: Path, make: SimpleNamespace, tmp_path: Path
 ) -> None:
     """All of whose objects have a label; and files that share a budget, in slices of a random order."""
     none = tmp_path / "none"
@@ -287,7 +281,7 @@ def test_a_release_without_objects_and_one_of_many_files(
     table = pq.read_table(none / "survey.parquet")
     names = pa.table({"name": pa.array(table["name"].to_pylist(), pa.string())})
     pq.write_table(names, none / "_labelled" / "names.parquet")
-    told = review(none, budget=5, space=space)
+    told = review(none, budget=5)
     assert (told.drawn, told.outliers, told.n_classified) == (0, 0, 0)
     (short,) = (remark for remark in told.remarks if "positions" not in remark)
     assert short.startswith("the list has 0 of the 5 objects of the budget: the model was trained on 400 of")
@@ -299,23 +293,21 @@ def test_a_release_without_objects_and_one_of_many_files(
         make.parquet(tmp_path / f"part{i}.parquet", columns)
     out = tmp_path / "out"
     classify(sorted(tmp_path.glob("part*")), model="morphology", store=trained / "models", out=out)
-    assert review(out, budget=20, space=space).drawn == 20
+    assert review(out, budget=20).drawn == 20
     assert {r["name"][0] for r in rows(out)} == {"0", "1", "2"}
 
 
-def test_a_list_with_answers_is_not_overwritten(
-    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
-) -> None:
+def test_a_list_with_answers_is_not_overwritten(trained: Path, make: SimpleNamespace, tmp_path: Path) -> None:
     out = tmp_path / "out"
     survey = make.parquet(tmp_path / "s.parquet", make.survey(100, seed=8))
     classify([survey], model="morphology", store=trained / "models", out=out)
-    review(out, budget=5, outliers=2, space=space)
-    review(out, budget=5, outliers=2, space=space)
+    review(out, budget=5, outliers=2)
+    review(out, budget=5, outliers=2)
     path = out / "outliers.csv"
     path.write_text(path.read_text().rstrip("\n") + "other?\n")
     message = r"outliers\.csv: got a list with 1 answers.*move it to another folder first"
     with pytest.raises(UsageError, match=message):
-        review(out, budget=5, space=space)
+        review(out, budget=5)
     assert review(out, top=3).top >= 0  # the other list has none
 
 
