@@ -68,7 +68,7 @@ def test_complex_numbers_are_pairs(tmp_path: Path, code: str) -> None:
     assert table["v"].to_pylist() == [[[v.real, v.imag]] * 2 for v in values]
 
 
-def test_texts_end_at_nul_and_lose_trailing_blanks_only(tmp_path: Path) -> None:
+def test_texts_end_at_nul_lose_trailing_blanks_only_and_may_be_beyond_ascii(tmp_path: Path) -> None:
     empty = column("empty", "0E", np.zeros((N, 0)))
     path = write(tmp_path / "t.fits", column("x", "6A", ["abcdef"] * N), empty)
     patched(path, TFORM2="0A")
@@ -78,10 +78,7 @@ def test_texts_end_at_nul_and_lose_trailing_blanks_only(tmp_path: Path) -> None:
     table = read(path)
     assert table["x"].to_pylist() == ["abcdef", "ab", " b c", "a", "", "", "a"]
     assert table["empty"].to_pylist() == [""] * N
-
-
-def test_texts_beyond_ascii(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.fits", column("x", "6A", ["abcdef"] * N))
+    path = write(tmp_path / "beyond.fits", column("x", "6A", ["abcdef"] * N))
     raw = ["été".encode().ljust(6), "été".encode("latin-1").ljust(6)] + [b"plain "] * 5
     path.write_bytes(path.read_bytes().replace(b"abcdef" * N, b"".join(raw)))
     assert read(path)["x"].to_pylist() == ["été", "été"] + ["plain"] * 5
@@ -129,12 +126,9 @@ def test_rows_in_batches_of_any_size(tmp_path: Path) -> None:
 
 def several(path: Path, *names: str) -> Path:
     hdus = [astropy_fits.PrimaryHDU(), astropy_fits.ImageHDU(np.zeros((3, 3)), name="IMAGE")]
-    hdus += [
-        astropy_fits.BinTableHDU.from_columns(
-            [column("x", "J", [i]), column(f"only_{i}", "J", [i])], name=name
-        )
-        for i, name in enumerate(names)
-    ]
+    for i, name in enumerate(names):
+        columns = [column("x", "J", [i]), column(f"only_{i}", "J", [i])]
+        hdus.append(astropy_fits.BinTableHDU.from_columns(columns, name=name))
     astropy_fits.HDUList(hdus).writeto(path)
     return path
 
@@ -143,6 +137,9 @@ def test_the_table_is_chosen_by_name_number_or_columns(tmp_path: Path) -> None:
     path = several(tmp_path / "t.fits", "A", "B")
     for choice in ({"table": "b"}, {"table": 3}, {"table": "3"}, {"columns": ["x", "only_1"]}):
         assert fits.open(path, **choice).metadata["hdu"] == "3"
+    path = several(tmp_path / "t.cat", "LDAC_IMHEAD", "LDAC_OBJECTS")  # whose first is an image's header
+    assert fits.open(path).metadata["extname"] == "LDAC_OBJECTS"
+    assert fits.open(path, "LDAC_IMHEAD").metadata["hdu"] == "2"
 
 
 def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
@@ -157,12 +154,6 @@ def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
         fits.open(path, "B")
     with pytest.raises(CatalogError, match="0 tables called '1', expected one of 2 'A'"):
         fits.open(path, 1)
-
-
-def test_the_image_header_of_ldac_is_passed_over(tmp_path: Path) -> None:
-    path = several(tmp_path / "t.cat", "LDAC_IMHEAD", "LDAC_OBJECTS")
-    assert fits.open(path).metadata["extname"] == "LDAC_OBJECTS"
-    assert fits.open(path, "LDAC_IMHEAD").metadata["hdu"] == "2"
 
 
 def test_compressed_images_and_tables_are_no_catalogues(tmp_path: Path) -> None:
@@ -185,8 +176,11 @@ def test_ambiguous_columns(tmp_path: Path) -> None:
     assert fits.open(path).names == ("col1", "x", "x"), "columns without a name are numbered"
 
 
-def test_gzipped_files(tmp_path: Path) -> None:
+def test_plain_and_gzipped_files_are_known_by_their_first_bytes(tmp_path: Path) -> None:
     path = write(tmp_path / "t.fits", column("x", "J", np.arange(N)))
+    assert fits.sniff(path, path.read_bytes()[:64])
+    for other in (b"", b"SIMPLE", b"PAR1", b"\x1f\x8b", b"\x1f\x8bnonsense", gzip.compress(b"a,b\n1,2\n")):
+        assert not fits.sniff(path, other)
     zipped = tmp_path / "t.fits.gz"
     zipped.write_bytes(gzip.compress(path.read_bytes()))
     assert read(zipped) == read(path)
@@ -194,13 +188,6 @@ def test_gzipped_files(tmp_path: Path) -> None:
     zipped.write_bytes(zipped.read_bytes()[:-20])
     with pytest.raises(DamagedFileError, match=r"is damaged.*expected a whole compressed file"):
         fits.open(zipped)
-
-
-def test_sniff(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.fits", column("x", "J", [1]))
-    assert fits.sniff(path, path.read_bytes()[:64])
-    for other in (b"", b"SIMPLE", b"PAR1", b"\x1f\x8b", b"\x1f\x8bnonsense", gzip.compress(b"a,b\n1,2\n")):
-        assert not fits.sniff(path, other)
 
 
 def test_a_table_by_columns_is_refused(tmp_path: Path) -> None:

@@ -27,16 +27,13 @@ from catalogs.parquet import dataset as parquet
 from tests.catalogs.parquet_samples import COLUMNS, N, computing, write_rich
 
 
-def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
+def test_only_the_columns_asked_for_in_the_order_asked_and_no_number_of_a_table(tmp_path: Path) -> None:
     partition = parquet.open(write_rich(tmp_path / "a.parquet")).partitions[0]
     batch = next(partition.batches(["vector", "row"]))
     assert batch.schema.names == ["vector", "row"]
     assert next(partition.batches([])).num_rows == N
-
-
-def test_a_table_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="leave it out"):
-        parquet.open(write_rich(tmp_path / "a.parquet"), 1)
+        parquet.open(tmp_path / "a.parquet", 1)
 
 
 OTHERS = {
@@ -168,18 +165,13 @@ def test_metadata_that_cannot_be_read_is_passed_over(tmp_path: Path, text: str) 
     assert parquet.open(tmp_path / "a.parquet").column("x").unit is None
 
 
-def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """Arrow decodes the names of columns, and says nothing of the file."""
+def test_names_and_texts_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    """Arrow decodes names, and says nothing of the file; it reads texts without a word, and fails later."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"column": [1]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"column", b"col\xe5mn"))
     with pytest.raises(DamagedFileError, match=r"is damaged: b'col\\xe5mn', a name in it, is not UTF-8 text"):
         parquet.open(path)
-
-
-def test_texts_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    """Pyarrow reads them without a word, and fails later."""
-    path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"name": ["galaxy"]}), path, use_dictionary=False, compression="none")
     path.write_bytes(path.read_bytes().replace(b"galaxy", b"gal\xffxy"))
     with pytest.raises(DamagedFileError, match="is damaged: the column 'name' holds Invalid UTF8 sequence"):
@@ -292,10 +284,9 @@ def test_every_type(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("how", OPTIONS)
 def test_every_way_of_writing(tmp_path: Path, how: str) -> None:
-    table = pa.table(
-        {"row": ROW, "x": X, "s": ["ab", None, ""] * 10, "t": pa.array([1] * N_WRITTEN, pa.timestamp("us"))}
-    )
-    pq.write_table(table, tmp_path / "a.parquet", **OPTIONS[how])
+    columns = {"row": ROW, "x": X, "s": ["ab", None, ""] * 10}
+    columns["t"] = pa.array([1] * N_WRITTEN, pa.timestamp("us"))
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", **OPTIONS[how])
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
@@ -317,15 +308,12 @@ def test_odd_names(tmp_path: Path) -> None:
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
-def test_metadata_that_is_no_text(tmp_path: Path) -> None:
+def test_metadata_that_is_no_text_and_no_columns(tmp_path: Path) -> None:
     pairs = {b"k\xff": b"\xfe\0z", b"": b"empty", b"long": b"y" * 5_000_000}
     pq.write_table(pa.table({"row": ROW}).replace_schema_metadata(pairs), tmp_path / "a.parquet")
     check_round(tmp_path / "a.parquet", tmp_path)
-
-
-def test_no_columns(tmp_path: Path) -> None:
-    pq.write_table(pa.table({}), tmp_path / "a.parquet")
-    catalog = parquet.open(tmp_path / "a.parquet")
+    pq.write_table(pa.table({}), tmp_path / "none.parquet")
+    catalog = parquet.open(tmp_path / "none.parquet")
     assert (catalog.n_rows, catalog.names) == (0, ())
 
 

@@ -93,7 +93,7 @@ def test_reading_runs_ahead_by_a_few_batches_only(tmp_path: Path) -> None:
     results.close()
 
 
-def test_a_failure_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_failure_ends_it_at_once_and_abandoning_the_results_ends_the_threads(tmp_path: Path) -> None:
     release = threading.Event()
 
     def fail_second(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -109,9 +109,6 @@ def test_a_failure_ends_it_at_once(tmp_path: Path) -> None:
         list(computed_batches(rows, annotation(fail_second)))
     assert len(rows.read) < 6
     assert not [t for t in threading.enumerate() if t.name.startswith("blr-compute")]
-
-
-def test_abandoning_the_results_ends_the_threads(tmp_path: Path) -> None:
     results = computed_batches(Rows(tmp_path), annotation(half))
     next(results)
     results.close()
@@ -160,24 +157,25 @@ def test_what_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
     assert rows.read == []
 
 
-def test_a_link_to_the_source_is_the_source(tmp_path: Path) -> None:
-    cat = catalog(Rows(tmp_path / "in" / "rows.dat"))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "rows.dat").symlink_to(tmp_path / "in" / "rows.dat")
-    with pytest.raises(CatalogError, match="its own annotated copy"):
-        annotate(cat, tmp_path / "out", [P], half, read=["x"], overwrite=True)
-
-
-def test_existing_output_is_replaced_only_when_asked(tmp_path: Path) -> None:
+def test_existing_output_is_replaced_only_when_asked_and_left_overs_of_a_killed_run_are_swept(
+    tmp_path: Path,
+) -> None:
+    """A link to the source is the source."""
     rows = Rows(tmp_path / "in" / "rows.dat")
     cat = catalog(rows)
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".blr-0123456789abcdef.tmp").write_bytes(b"half")
+    (tmp_path / "out" / "rows.dat").symlink_to(tmp_path / "in" / "rows.dat")
+    with pytest.raises(CatalogError, match="its own annotated copy"):
+        annotate(cat, tmp_path / "out", [P], half, read=["x"], overwrite=True)
+    (tmp_path / "out" / "rows.dat").unlink()
     (tmp_path / "out" / "rows.dat").write_bytes(b"earlier")
     with pytest.raises(OutputExistsError, match="exists already"):
         annotate(cat, tmp_path / "out", [P], half, read=["x"])
     assert rows.read == []
     annotate(cat, tmp_path / "out", [P], half, read=["x"], overwrite=True)
     assert rows.written
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["rows.dat"]
 
 
 def test_a_full_disk_is_seen_before_any_work(tmp_path: Path) -> None:
@@ -185,13 +183,6 @@ def test_a_full_disk_is_seen_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="needs about"):
         annotate(catalog(rows), tmp_path / "out", [P], lambda _: pytest.fail("it worked"), read=["x"])
     assert rows.read == []
-
-
-def test_left_overs_of_a_killed_run_are_swept(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".blr-0123456789abcdef.tmp").write_bytes(b"half")
-    annotate(catalog(Rows(tmp_path / "in" / "a")), tmp_path / "out", [P], half, read=["x"])
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 N = 300
@@ -204,16 +195,8 @@ def mark(batch: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def converted(path: Path, out: Path, form: str, **options: Any) -> Written:
-    return annotate(
-        catalogs.open(path),
-        out,
-        COLUMNS,
-        computing(N),
-        read=["row"],
-        provenance=PROVENANCE,
-        form=form,
-        **options,
-    )
+    options |= {"read": ["row"], "provenance": PROVENANCE, "form": form}
+    return annotate(catalogs.open(path), out, COLUMNS, computing(N), **options)
 
 
 def marked(table: pa.Table, folder: Path, **options: Any) -> Written:
@@ -348,20 +331,14 @@ def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
     assert Table.read(back)["x"].unit == "mag"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.csv", "row,x\n1,2\n", ()),
-        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
-        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
-    ],
-)
-def test_comments_are_said_to_be_left_out_where_there_are_some(
-    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
-) -> None:
-    (tmp_path / name).write_text(text)
-    cat = catalogs.open(tmp_path / name)
-    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
+def test_comments_are_said_to_be_left_out_where_there_are_some(tmp_path: Path) -> None:
+    said = ("comments are left out",)
+    texts = {"row,x\n1,2\n": (), "# of a survey\nrow,x\n1,2\n": said, "row,x\n1,2\n# end\n3,4\n": said}
+    for i, (text, expected) in enumerate(texts.items()):
+        (tmp_path / f"{i}.csv").write_text(text)
+        cat = catalogs.open(tmp_path / f"{i}.csv")
+        written = annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits")
+        assert written.warnings == expected, text
 
 
 @pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])

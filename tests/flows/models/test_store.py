@@ -25,6 +25,7 @@ from flows.models.model import digest, make_version, read_model, read_tree, writ
 from flows.models.row_files import judged_rows, unseen_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
+from tests.catalogs.text.test_text import MERGE_KEYS
 from tests.flows.verbs import classify
 
 SCHEMA = Path(__file__).parents[3] / "flows" / "schemas" / "model-1.yaml"
@@ -149,12 +150,7 @@ HARM = {
     "brackets": ("[" * 60_000 + "]" * 60_000, "more than 64 levels deep"),
     "a number to the base 60": ("1" + ":1" * 200_000, "do not match the checksum"),
     "a number of many digits": ("9" * 100_000, "do not match the checksum"),
-    "merge keys": (
-        "[&a0 {k: v}, "
-        + ", ".join(f"&a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 9))
-        + "]",
-        "more than 500,000 values",
-    ),
+    "merge keys": (MERGE_KEYS, "more than 500,000 values"),
     "a reference to itself": ("&a [*a]", "which is not complete before"),
 }
 
