@@ -32,8 +32,8 @@ from blr.census.counts import MOST_CHANGE, Counted, count_classes, lacking_label
 from blr.census.purity import Parts, selection
 from blr.census.shares import (
     LabelledRows,
-    ShareDraws,
     TargetRows,
+    central_interval,
     shares_if_features,
     shares_if_same,
     shares_if_shares,
@@ -225,7 +225,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
         for name, shares in beside.items():
             sums.add(name, split.shares, shares, shares, shares)
         if beside and counted.shares is not None:
-            ours = counted.shares.mean
+            ours = counted.shares.mean(axis=0)
             sums.add("beside peers", split.shares, ours, ours, ours)
     return {
         "rules": RULES,
@@ -247,14 +247,16 @@ def _area(split: Split) -> float:
     labelled, target = split.labelled, split.target
     if lacking_labels(labelled):
         return 0.0
-    change = np.clip(shares_if_shares(labelled, target).mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
+    change = np.clip(
+        shares_if_shares(labelled, target).mean(axis=0) / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE
+    )
     return round(propensity(labelled, target, labelled.weight * change[labelled.y])[0], 3)
 
 
 def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat: int) -> None:
-    def add(name: str, shares: ShareDraws | None) -> None:
+    def add(name: str, shares: Floats | None) -> None:
         if shares is not None:
-            sums.add(name, split.shares, shares.mean, *shares.interval())
+            sums.add(name, split.shares, shares.mean(axis=0), *central_interval(shares))
 
     add("default", counted.shares)
     if change == "same":
@@ -311,7 +313,7 @@ def _add_bins(sums: Sums, split: Split, counted: Counted, feature: int) -> None:
         np.searchsorted(edges, rows.X[:, feature], side="right") for rows in (split.labelled, split.target)
     )
     shares = bin_shares(split.target, counted, here, there, BINS)
-    low, high = shares.interval()
+    low, high = shares.interval
     mean, K = shares.draws.mean(axis=0), split.labelled.n_classes
     for b in np.unique(there):
         truth = np.bincount(split.truth[there == b], minlength=K) / (there == b).sum()

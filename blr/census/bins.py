@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from blr.arrays import Floats, Matrix, Places, Vector
 from blr.census.counts import Counted
 from blr.census.purity import Selection, Stated, as_target, first_threshold, rounded_threshold
-from blr.census.shares import LabelledRows, ShareDraws, TargetRows, moved, scaled
+from blr.census.shares import LabelledRows, TargetRows, central_interval, moved, scaled
 
 _DRAWS = 300
 _SEED = 20_100_002
@@ -55,11 +55,10 @@ class BinShares:
     target_bin: Places
     alternatives: tuple[BinShares, ...] = ()
 
-    def interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
-        """Return the lower and the upper ends (B, K) of the central intervals."""
-        tail = (1 - level) / 2
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
-        return low, high
+    @property
+    def interval(self) -> tuple[Matrix, Matrix]:
+        """The lower and the upper ends (B, K) of the central 95 % intervals."""
+        return central_interval(self.draws)
 
 
 def bin_shares(
@@ -76,7 +75,7 @@ def bin_shares(
         draws = np.concatenate([one.draws for one in under_each])
         return replace(under_each[0], draws=draws, alternatives=under_each)
     # Calibrated probabilities move with the class shares where objects of a class look alike; else they stay.
-    p, p_labelled = (scaled(rows.probability, counted.shares.scaling) for rows in (target, labelled))
+    p, p_labelled = (scaled(rows.probability, counted.scaling) for rows in (target, labelled))
     before = labelled.shares if counted.assumes == "shares" else None
 
     def at_shares(p: Matrix, shares: Vector) -> Matrix:
@@ -94,8 +93,8 @@ def bin_shares(
     weight = np.bincount(target_bin, target.weight, minlength=n_bins)
     fraction = weight / weight.sum()
     n_objects = fraction * target.n_objects
-    p_mean = at_shares(p, counted.shares.mean)
-    whole = counted.shares.draws[np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]]
+    p_mean = at_shares(p, counted.shares.mean(axis=0))
+    whole = counted.shares[np.random.default_rng(_SEED).permutation(len(counted.shares))[:_DRAWS]]
     realised = _realised(p_mean, target, target_bin, n_objects)
     draws = _drawn(whole, expected, residuals, realised, fraction, labelled_bin)
     draws = np.clip(np.concatenate([draws, 1 - draws.sum(axis=2, keepdims=True)], axis=2), 0, None)
@@ -267,7 +266,7 @@ def learnt_thresholds(
     `blr.census.purity.learnt_threshold`, thresholds are rounded: up for a purity, down for a completeness.
     """
     target = as_target(labelled, shares)
-    known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), labelled.scaling)
+    known = np.broadcast_to(shares, (_DRAWS, len(shares)))
     found = bin_shares(target, Counted(labelled, known, "shares", "as given"), places, places, n_bins)
     best = {b: bin_threshold(found, b, k, stated) for b in range(n_bins)}
     up = stated[0] == "purity"

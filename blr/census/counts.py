@@ -25,9 +25,10 @@ from scipy.special import expit, fdtrc
 from blr.arrays import Matrix, Places, Vector
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.shares import (
+    LEVEL,
     LabelledRows,
-    ShareDraws,
     TargetRows,
+    central_interval,
     shares_if_features,
     shares_if_same,
     shares_if_shares,
@@ -86,23 +87,29 @@ _SAME_COLUMN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The class shares, with the assumption that they hold under; `shares` None where they cannot be said.
+    """Draws (S, K) of the class shares, with the assumption that they hold under; None where they cannot be said.
 
     `labelled` are the labelled rows with the weights under it: under "features" a row counts as often as its like is in
-    the target.  `reason` says in words why this assumption, or why no shares.  `contradicted`: objects of a class do
-    not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with
-    as many draws of each; () where they rest on one.  `counted` (K,) are objects of the target with labels, which the
-    shares hold as they are; None without any.  Where hardly any is without, the shares are of labels and `assumes` is
-    None.
+    the target, and `unweighted` are the rows as they came, which calibrate probabilities.  `reason` says in words why
+    this assumption, or why no shares.  `contradicted`: objects of a class do not look alike in both sets, by a test.
+    `alternatives` are the assumptions that the shares span, with as many draws of each; () where they rest on one.
+    `counted` (K,) are objects of the target with labels, which the shares hold as they are; None without any.  Where
+    hardly any is without, the shares are of labels and `assumes` is None.
     """
 
     labelled: LabelledRows
-    shares: ShareDraws | None
+    shares: Matrix | None
     assumes: Assumption | None
     reason: str
     contradicted: bool = False
     alternatives: tuple[Counted, ...] = ()
     counted: Vector | None = None
+    unweighted: LabelledRows | None = None
+
+    @property
+    def scaling(self) -> Vector:
+        """The calibration (1 + K,) that led to the shares."""
+        return (self.unweighted or self.labelled).scaling
 
     @property
     def of_labels(self) -> bool:
@@ -113,7 +120,13 @@ class Counted:
     def parts(self) -> tuple[tuple[LabelledRows, Matrix], ...]:
         """Labelled rows and draws of the shares under each of the alternatives, or under the one assumption."""
         parts = self.alternatives or (self,)
-        return tuple((one.labelled, one.shares.draws) for one in parts if one.shares is not None)
+        return tuple((one.labelled, one.shares) for one in parts if one.shares is not None)
+
+    @property
+    def interval(self) -> tuple[Vector, Vector]:
+        """The lower and the upper ends (K,) of the central 95 % intervals; of labels alone, of what is possible."""
+        assert self.shares is not None  # noqa: S101  the caller has looked
+        return central_interval(self.shares, 1.0 if self.of_labels else LEVEL)
 
 
 def count_classes(
@@ -135,7 +148,7 @@ def count_classes(
     if assumes == "features":
         return _if_features(labelled, target)
     shares = shares_if_shares(labelled, target)
-    change = np.clip(shares.mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
+    change = np.clip(shares.mean(axis=0) / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
     weight = labelled.weight * change[labelled.y]
     auc, error, _ = propensity(labelled, target, weight)
     refused = _refusal(labelled, target, weight, (auc, error), assumes)
@@ -159,10 +172,10 @@ def count_classes(
 
 
 def _contradiction(
-    labelled: LabelledRows, target: TargetRows, shares: ShareDraws, auc: float, error: float
+    labelled: LabelledRows, target: TargetRows, shares: Matrix, auc: float, error: float
 ) -> str:
     """Return in words which test contradicts "shares", with its number; '' where none does."""
-    means = means_test(labelled, target, shares.draws)
+    means = means_test(labelled, target, shares)
     if means is not None and means[2] < FALSE_ALARMS:
         odds = f"p = {means[2]:.1g}, expected {FALSE_ALARMS} or more"
         return (
@@ -202,7 +215,7 @@ def _tries(auc: float, error: float) -> str:
     return f"shown one of each, a test picks the labelled one in {of_100}"
 
 
-def _spanning(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, seen: str) -> Counted:
+def _spanning(labelled: LabelledRows, target: TargetRows, shares: Matrix, seen: str) -> Counted:
     """Return shares that span "shares", which a test contradicts as `seen`, and "features", which none can check."""
     features = _if_features(labelled, target)
     if features.shares is None:
@@ -210,7 +223,7 @@ def _spanning(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, se
         return Counted(labelled, None, None, said, contradicted=True)
     return Counted(
         labelled,
-        ShareDraws(np.concatenate([shares.draws, features.shares.draws]), shares.scaling),
+        np.concatenate([shares, features.shares]),
         "shares or features",
         f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
         f"half of the draws from each; {_REMEDY}",
@@ -230,15 +243,16 @@ def lacking_labels(labelled: LabelledRows) -> str:
     return ""
 
 
-def _far_apart(same: ShareDraws, freed: ShareDraws) -> str:
+def _far_apart(same: Matrix, freed: Matrix) -> str:
     """Return in words how far the shares under "same" are from those that are free to differ; '' where near."""
-    apart = np.abs(same.mean - freed.mean) / np.hypot(same.draws.std(axis=0), freed.draws.std(axis=0))
+    copied, free = same.mean(axis=0), freed.mean(axis=0)
+    apart = np.abs(copied - free) / np.hypot(same.std(axis=0), freed.std(axis=0))
     k = int(apart.argmax())
     if apart[k] <= _APART:
         return ""
     return (
-        f'"same" is contradicted: a class has the share {freed.mean[k]:.3f} by objects that look like it, '
-        f"{same.mean[k]:.3f} as in the labelled rows, {apart[k]:.1f} standard deviations apart; state [shift] "
+        f'"same" is contradicted: a class has the share {free[k]:.3f} by objects that look like it, '
+        f"{copied[k]:.3f} as in the labelled rows, {apart[k]:.1f} standard deviations apart; state [shift] "
         'assumes = "shares", or leave it out'
     )
 
@@ -253,7 +267,8 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
         return Counted(labelled, None, "features", said)
     said = f"{ASSUMPTIONS['features']}: stated by you; no test can check it"
     weighted = replace(labelled, weight=labelled.weight * ratio)
-    return Counted(weighted, shares_if_features(labelled, target, ratio), "features", said)
+    shares = shares_if_features(labelled, target, ratio)
+    return Counted(weighted, shares, "features", said, unweighted=labelled)
 
 
 def count_with_labels(
@@ -294,15 +309,15 @@ def _labelled(counts: Vector) -> str:
     return f"{counts.sum():,.0f} objects have a label and are counted by it"
 
 
-def _with_labels(others: ShareDraws, counts: Vector, n_other: int) -> ShareDraws:
+def _with_labels(others: Matrix, counts: Vector, n_other: int) -> Matrix:
     """Return the shares among all objects, from `counts` (K,) by label and the shares among the others."""
-    return replace(others, draws=(counts + n_other * others.draws) / (counts.sum() + n_other))
+    return np.asarray((counts + n_other * others) / (counts.sum() + n_other))
 
 
 def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -> Counted:
     """Return the shares by label, where the others are not estimated, and why: each class in turn gets all of them."""
     each = np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0)
-    shares = _with_labels(ShareDraws(each, labelled.scaling, extremes=True), counts, n_other)
+    shares = _with_labels(each, counts, n_other)
     left = f". The other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
     of_class = (Counted(labelled, shares, "shares", ""),)
     return Counted(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
 from blr.arrays import Matrix, Places, Vector
-from blr.census.shares import LEVEL, LabelledRows, TargetRows
+from blr.census.shares import LabelledRows, TargetRows, central_interval
 
 Parts = Sequence[tuple[LabelledRows, Matrix]]
 """Labelled rows with the weights under an assumption, and draws (S, K) of the class shares under it: for each that may
@@ -52,8 +52,7 @@ class Selection:
 
     def interval(self, of: Vector) -> tuple[float, float]:
         """Return the ends of the central interval of draws."""
-        tail = (1 - LEVEL) / 2
-        low, high = np.quantile(of, [tail, 1 - tail])
+        low, high = central_interval(of)
         return float(low), float(high)
 
     @classmethod

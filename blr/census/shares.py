@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Floats, Matrix, Vector
 from blr.shift import em_shares
 
 LEVEL = 0.95
@@ -193,45 +193,28 @@ def _logits(probability: Matrix) -> Matrix:
     return np.log(np.maximum(probability, SMALLEST))
 
 
-@dataclass(frozen=True, eq=False)
-class ShareDraws:
-    """Draws (S, K) of the class shares of a target, and the calibration that led to them.
-
-    `extremes`: the draws are the ends of what is possible, so that an interval holds all of them.
-    """
-
-    draws: Matrix
-    scaling: Vector
-    extremes: bool = False
-
-    @property
-    def mean(self) -> Vector:
-        """The expected shares (K,)."""
-        return np.asarray(self.draws.mean(axis=0))
-
-    def interval(self, level: float = LEVEL) -> tuple[Vector, Vector]:
-        """Return the lower and the upper ends (K,) of the central intervals."""
-        tail = 0.0 if self.extremes else (1 - level) / 2
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
-        return low, high
+def central_interval(draws: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
+    """Return the lower and the upper ends (...) of the central intervals of draws (S, ...)."""
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
+    return low, high
 
 
-def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
-    """Return the shares under the assumption that objects of a class look alike in both sets.
+def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> Matrix:
+    """Return draws (S, K) of the shares under the assumption that objects of a class look alike in both sets.
 
     The calibrated probabilities at the expected shares are the scores, which tell most.  Their mean over the target is
     Σ_k π_k μ_k, where μ_k is their mean over objects of class k: adjusted counts (Bella et al. 2010,
     doi:10.1109/ICDM.2010.75).  Labelled rows of the class that the fits have not seen say what μ_k is, and the model
     says it as far as it is worth some rows.  The shares by EM are where the scores are evaluated first.
     """
-    scaling = labelled.scaling
     before = labelled.shares_before
-    odds = scaled(target.probability, scaling) / before
+    odds = scaled(target.probability, labelled.scaling) / before
     at = _inside(em_shares(odds, target.weight, before), target)
     first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
     # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
     at = _inside(first.mean(axis=0), target)
-    return ShareDraws(draws_on_simplex(_adjusted(odds, before, at, labelled, target), at), scaling)
+    return draws_on_simplex(_adjusted(odds, before, at, labelled, target), at)
 
 
 def _inside(shares: Vector, target: TargetRows) -> Vector:
@@ -259,8 +242,8 @@ def _adjusted(
     return log_density
 
 
-def shares_if_same(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
-    """Return the shares under the assumption that the labelled rows are a random sample of the target.
+def shares_if_same(labelled: LabelledRows, target: TargetRows) -> Matrix:
+    """Return draws (S, K) of the shares under the assumption that the labelled rows are a random sample of the target.
 
     The mean calibrated probability of the target, plus the mean of class less probability of the labelled rows: the
     difference estimator (Cochran 1977, section 7.2).
@@ -269,8 +252,8 @@ def shares_if_same(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     return _normal_draws(expected + bias, labels, labelled, target)
 
 
-def shares_if_features(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> ShareDraws:
-    """Return the shares under the assumption that at equal features the classes have equal probabilities.
+def shares_if_features(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> Matrix:
+    """Return draws (S, K) of the shares if at equal features the classes have equal probabilities.
 
     `ratio` (n,) is how much more frequent objects like a labelled row are in the target.  The mean calibrated
     probability of the target; labelled rows weighted by that ratio say how far it may be wrong.
@@ -296,8 +279,8 @@ def _summed(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> tuple[
     return expected, bias, centred.T @ centred * n / max(n - 1, 1) + guess / effective**2
 
 
-def _normal_draws(estimate: Vector, labels: Matrix, labelled: LabelledRows, target: TargetRows) -> ShareDraws:
-    """Return draws of shares about an estimate (K,) with the covariance (K, K) that the labelled rows leave it."""
+def _normal_draws(estimate: Vector, labels: Matrix, labelled: LabelledRows, target: TargetRows) -> Matrix:
+    """Return draws (S, K) of shares about an estimate (K,) with the covariance (K, K) that labelled rows leave it."""
     p = scaled(target.probability, labelled.scaling)
     expected = target.mean(p)
     realised = np.diag(expected) - (p * target.weight[:, None]).T @ p / target.weight.sum()
@@ -308,7 +291,7 @@ def _normal_draws(estimate: Vector, labels: Matrix, labelled: LabelledRows, targ
         spread = np.broadcast_to(covariance, (len(shares), *covariance.shape))
         return _log_normal((estimate - shares)[:, :-1], spread) + _log_prior(shares, labelled)
 
-    return ShareDraws(draws_on_simplex(log_density, _inside(estimate, target)), labelled.scaling)
+    return draws_on_simplex(log_density, _inside(estimate, target))
 
 
 def moved(odds: Matrix, shares: Vector) -> Matrix:

@@ -172,7 +172,7 @@ def _bin(
     shares: BinShares, b: int, name: str, stated: Mapping[str, Sequence[_Stated]], counted: Counted
 ) -> BinCensus:
     n = float(shares.n_objects[b])
-    (low, high), mean = shares.interval(), shares.draws.mean(axis=0)
+    (low, high), mean = shares.interval, shares.draws.mean(axis=0)
     return BinCensus(
         name=name,
         objects=round(n),
@@ -339,10 +339,9 @@ def _census(
     asked: CensusAsked,
     selected: Selected,
 ) -> Census:
-    shares = counted.shares
-    assert shares is not None  # noqa: S101
+    assert counted.shares is not None  # noqa: S101
     n = target.n_objects
-    low, high = shares.interval()
+    (low, high), mean = counted.interval, counted.shares.mean(axis=0)
     return Census(
         n_rows=n,
         level=LEVEL,
@@ -350,7 +349,7 @@ def _census(
         other_labels=model.training.other_labels,
         classes={
             name: ClassCensus(
-                count=float(shares.mean[k] * n),
+                count=float(mean[k] * n),
                 low=float(low[k] * n),
                 high=float(high[k] * n),
                 source="labels" if counted.of_labels else "model",

@@ -50,7 +50,7 @@ def test_bins_hold_the_truth_on_average_also_where_the_model_is_blind_to_them() 
         for seed in range(8):
             _, target, counted, places, truth = case(seed, blind=blind, share=0.25)
             shares = bin_shares(target, counted, *places)
-            low, high = shares.interval()
+            low, high = shares.interval
             real = np.array([truth[places[1] == b].mean() for b in range(BINS)])
             held.append((low[:, 1] <= real) & (real <= high[:, 1]))
             seen.append(shares.draws.mean(axis=0)[:, 1] - real)
@@ -64,8 +64,8 @@ def test_bins_add_up_to_the_whole() -> None:
     assert shares.n_objects.sum() == pytest.approx(target.n_objects)
     np.testing.assert_allclose(shares.draws.sum(axis=2), 1)
     whole = np.einsum("b,sbk->sk", shares.n_objects / target.n_objects, shares.draws)
-    assert whole[:, 1].mean() == pytest.approx(counted.shares.mean[1], abs=0.005)
-    assert whole[:, 1].std() == pytest.approx(counted.shares.draws[:, 1].std(), rel=0.15)
+    assert whole[:, 1].mean() == pytest.approx(counted.shares.mean(axis=0)[1], abs=0.005)
+    assert whole[:, 1].std() == pytest.approx(counted.shares[:, 1].std(), rel=0.15)
 
 
 def test_a_bin_without_labels_is_what_the_model_expects_and_wider() -> None:
