@@ -9,7 +9,6 @@ Shapes: N rows, F covariates, R regions, M = 2 + 2 F + R functions, S draws of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -28,49 +27,41 @@ FARTHEST = 3.0
 LARGEST_LOGIT = 8.0
 
 
-@dataclass(frozen=True, eq=False)
-class FractionDesign:
-    """The functions of a row: `centre` and `scale` (F,) are the labelled rows' means and standard deviations."""
+Scales = tuple[Vector, Vector]
+"""Mean and standard deviation (F,) of the labelled rows' covariates."""
 
-    centre: Vector
-    scale: Vector
-    n_regions: int
 
-    @classmethod
-    def learn(cls, X: Matrix, n_regions: int) -> FractionDesign:
-        """Return the design for covariates like X (N, F), NaN for what is missing."""
-        known = np.isfinite(X)
-        n = np.maximum(known.sum(axis=0), 1)
-        centre = np.where(known, X, 0.0).sum(axis=0) / n
-        variance = (np.where(known, X - centre, 0.0) ** 2).sum(axis=0) / n
-        scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        return cls(centre, scale, n_regions)
+def covariate_scales(X: Matrix) -> Scales:
+    """Return the scales of covariates X (N, F), NaN for what is missing."""
+    known = np.isfinite(X)
+    n = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, X, 0.0).sum(axis=0) / n
+    variance = (np.where(known, X - centre, 0.0) ** 2).sum(axis=0) / n
+    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
 
-    @property
-    def n_functions(self) -> int:
-        """M."""
-        return 2 + 2 * len(self.centre) + self.n_regions
 
-    def smooth(self, expected: Vector, X: Matrix) -> Matrix:
-        """Return all functions but the regions', (N, M - R); a missing covariate has no effect."""
-        z = np.clip(np.nan_to_num((X - self.centre) / self.scale), -FARTHEST, FARTHEST)
-        e = np.clip(logit(np.clip(expected, 1e-12, 1 - 1e-12)), -LARGEST_LOGIT, LARGEST_LOGIT)
-        return np.column_stack([np.ones(len(e)), e, z, z**2])
+def _smooth(scales: Scales, expected: Vector, X: Matrix) -> Matrix:
+    """Return all functions but the regions', (N, M - R); a missing covariate has no effect."""
+    z = np.clip(np.nan_to_num((X - scales[0]) / scales[1]), -FARTHEST, FARTHEST)
+    e = np.clip(logit(np.clip(expected, 1e-12, 1 - 1e-12)), -LARGEST_LOGIT, LARGEST_LOGIT)
+    return np.column_stack([np.ones(len(e)), e, z, z**2])
 
-    def matrix(self, expected: Vector, X: Matrix, region: Places) -> Matrix:
-        """Return the design matrix (N, M); a row of region -1 is in none."""
-        regions = np.zeros((len(region), self.n_regions))
-        inside = np.flatnonzero(region >= 0)
-        regions[inside, region[inside]] = 1.0
-        return np.hstack([self.smooth(expected, X), regions])
 
-    def prior(self, region_sd: float) -> tuple[Vector, Vector]:
-        """Return mean and variance (M,) of the weights' prior."""
-        F = len(self.centre)
-        mean, sd = np.zeros(self.n_functions), np.full(self.n_functions, region_sd)
-        mean[1] = 1.0
-        sd[: 2 + 2 * F] = [INTERCEPT_SD, SLOPE_SD, *[COVARIATE_SD] * F, *[COVARIATE_SD / 2] * F]
-        return mean, sd**2
+def design_matrix(scales: Scales, expected: Vector, X: Matrix, region: Places, n_regions: int) -> Matrix:
+    """Return the functions (N, M) of rows; a row of region -1 is in none."""
+    regions = np.zeros((len(region), n_regions))
+    inside = np.flatnonzero(region >= 0)
+    regions[inside, region[inside]] = 1.0
+    return np.hstack([_smooth(scales, expected, X), regions])
+
+
+def fraction_prior(n_covariates: int, n_regions: int, region_sd: float) -> tuple[Vector, Vector]:
+    """Return mean and variance (M,) of the weights' prior."""
+    F = n_covariates
+    mean, sd = np.zeros(2 + 2 * F + n_regions), np.full(2 + 2 * F + n_regions, region_sd)
+    mean[1] = 1.0
+    sd[: 2 + 2 * F] = [INTERCEPT_SD, SLOPE_SD, *[COVARIATE_SD] * F, *[COVARIATE_SD / 2] * F]
+    return mean, sd**2
 
 
 def mixed_draws(
@@ -130,9 +121,9 @@ class FractionSums:
         return fraction, low, high
 
 
-def drawn_fractions(design: FractionDesign, W: Matrix, expected: Vector, X: Matrix, region: Places) -> Matrix:
+def drawn_fractions(scales: Scales, W: Matrix, expected: Vector, X: Matrix, region: Places) -> Matrix:
     """Return the fraction of each row under each draw of the weights (S, M), (N, S)."""
-    smooth = design.n_functions - design.n_regions
+    smooth = _smooth(scales, expected, X)
     # The last column is that of no region.
-    regions = np.hstack([W[:, smooth:], np.zeros((len(W), 1))])
-    return np.asarray(expit(design.smooth(expected, X) @ W[:, :smooth].T + regions[:, region].T))
+    regions = np.hstack([W[:, smooth.shape[1] :], np.zeros((len(W), 1))])
+    return np.asarray(expit(smooth @ W[:, : smooth.shape[1]].T + regions[:, region].T))

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 
 import catalogs
 from blr.arrays import Array, Floats, Mask, Places
-from blr.census.fraction_map import REGION_SCALES, FractionDesign, FractionSums, drawn_fractions, mixed_draws
+from blr.census.fraction_map import (
+    REGION_SCALES,
+    FractionSums,
+    Scales,
+    covariate_scales,
+    design_matrix,
+    drawn_fractions,
+    fraction_prior,
+    mixed_draws,
+)
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
@@ -271,35 +280,35 @@ def _covariates(request: MapRequest, rows: Array) -> tuple[Floats, Floats, Place
     return expected, X, region.astype(np.intp)
 
 
-def fitted(work: MapWork) -> tuple[FractionDesign, Floats]:
-    """Return the design of the fraction's model, and draws of its weights (S, M): none without rows that count."""
+def fitted(work: MapWork) -> tuple[Scales, Floats]:
+    """Return the scales of the quantities, and draws of the weights (S, M): none without rows that count."""
     request, rows = work.request, work.labelled
     if request.what == "contamination":
         rows = rows[rows["selected"]]
     success = rows["is_class"] != (request.what == "contamination")
     expected, X, region = _covariates(request, rows)
-    design = FractionDesign.learn(X, 12 * 4 ** min(request.order, REGION_ORDER))
+    scales, n_regions = covariate_scales(X), 12 * 4 ** min(request.order, REGION_ORDER)
+    Phi = design_matrix(scales, expected, X, region, n_regions)
     if not len(rows):
-        return design, np.empty((0, design.n_functions))
+        return scales, Phi
     # Weights sum to what the rows count as: an interval is then as wide as that of so many rows.
     weight = rows["weight"] * (rows["weight"].sum() / (rows["weight"] ** 2).sum())
-    Phi = design.matrix(expected, X, region)
     rng = np.random.default_rng(request.seed)
     evidence, draws = [], []
     for scale in REGION_SCALES:
-        mean, variance = design.prior(scale)
+        mean, variance = fraction_prior(X.shape[1], n_regions, scale)
         q = fit(Phi, success.astype(float), GaussianPrior(mean, variance), sample_weight=weight)
         evidence.append(q.log_evidence)
         draws.append(q.sample(DRAWS, rng))
-    return design, mixed_draws(evidence, draws, DRAWS, rng)
+    return scales, mixed_draws(evidence, draws, DRAWS, rng)
 
 
 def _parts(
-    request: MapRequest, rows: Array, design: FractionDesign, draws: Floats
+    request: MapRequest, rows: Array, scales: Scales, draws: Floats
 ) -> tuple[Mask, tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
     expected, X, region = _covariates(request, rows)
-    pi = drawn_fractions(design, draws, expected, X, region)
+    pi = drawn_fractions(scales, draws, expected, X, region)
     use = rows["selected"] if request.what == "contamination" else np.ones(len(rows), dtype=bool)
     if request.what == "completeness":
         chosen = rows["selected"].astype(float)
@@ -308,7 +317,7 @@ def _parts(
 
 
 def summed(
-    work: MapWork, design: FractionDesign, draws: Floats
+    work: MapWork, scales: Scales, draws: Floats
 ) -> tuple[FractionSums, FractionSums, list[FractionSums]]:
     """Read all rows a second time; return the fractions of all together, of the pixels, and of each quantity's bins."""
     S = len(draws)
@@ -317,7 +326,7 @@ def summed(
     for large in work.rows():
         for start in range(0, len(large), ROWS_AT_ONCE):
             rows = large[start : start + ROWS_AT_ONCE]
-            use, expected, drawn = _parts(work.request, rows, design, draws)
+            use, expected, drawn = _parts(work.request, rows, scales, draws)
             whole.add(np.zeros(len(rows), dtype=np.intp), expected, drawn, use)
             cells.add(np.searchsorted(work.pixels, rows["pixel"]), expected, drawn, use)
             for j, (edges, sums) in enumerate(zip(work.edges, bins, strict=True)):
