@@ -152,23 +152,31 @@ _EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic mo
 
 
 @dataclass(frozen=True, eq=False)
-class _QuadraticModel:
-    """The likelihood about θ0 to second order, and its log determinant's change to first."""
+class _Place:
+    """Weights and ln α that an ascent has reached, with a quadratic model of the likelihood about these weights.
 
-    theta: Vector
-    gradient: Vector
-    hessian: Matrix
-    skewness: Vector
+    It has the likelihood's value, gradient and Hessian there, and g: its log determinant's change to first order.
+    """
+
     groups: Groups
+    theta: Vector
+    log_alpha: Vector
+    skewness: Vector
+    evaluated: Terms
+
+    @property
+    def prior(self) -> Gaussian:
+        """The prior of these α."""
+        return Gaussian(np.zeros_like(self.theta), np.diag(self.groups.precision(self.log_alpha)))
 
     def solve(self, log_alpha: Vector) -> tuple[Vector, float, Vector]:
         """Return the model's mode (D,), its evidence up to a constant, and the gradient in ln α (G,)."""
-        p = self.groups.precision(log_alpha)
-        L, _ = cholesky_of_precision(self.hessian + np.diag(p))
+        p, (_, gradient, hessian) = self.groups.precision(log_alpha), self.evaluated
+        L, _ = cholesky_of_precision(hessian + np.diag(p))
         U = scipy.linalg.solve_triangular(L, np.eye(len(p)), lower=True, check_finite=False)
-        theta = U.T @ (U @ (self.hessian @ self.theta + self.gradient))
+        theta = U.T @ (U @ (hessian @ self.theta + gradient))
         d = theta - self.theta
-        value = self.gradient @ d - 0.5 * (d @ self.hessian @ d) - 0.5 * float(p @ theta**2)
+        value = gradient @ d - 0.5 * (d @ hessian @ d) - 0.5 * float(p @ theta**2)
         value += (
             0.5 * float(self.groups.sizes @ log_alpha)
             - float(np.log(np.diag(L)).sum())
@@ -180,26 +188,26 @@ class _QuadraticModel:
         )
         return theta, float(value), 0.5 * slope
 
-    def _lowest(self, log_alpha: Vector, low: Vector) -> Vector:
+    def _lowest(self, low: Vector) -> Vector:
         """Return `low`, raised towards ln α until A is a precision: a likelihood need not be log-concave."""
         for _ in range(_MAX_RAISES):
             try:
                 self.solve(low)
             except np.linalg.LinAlgError:
-                low = 0.5 * (low + log_alpha)
+                low = 0.5 * (low + self.log_alpha)
             else:
                 return low
-        return log_alpha
+        return self.log_alpha
 
-    def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
+    def best(self) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        one = self._of_one(log_alpha) if len(log_alpha) == 1 else None
-        return one or self._searched(log_alpha)
+        low = np.maximum(self.log_alpha - _MAX_STEP, self.groups.low)
+        high = np.minimum(self.log_alpha + _MAX_STEP, self.groups.high)
+        one = self._of_one(low, high) if len(self.log_alpha) == 1 else None
+        return one or self._searched(self._lowest(low), high)
 
-    def _searched(self, log_alpha: Vector) -> tuple[Vector, Vector]:
+    def _searched(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
         """Return what `best` does, of any number of groups: a Cholesky factor for each trial of ln α."""
-        low, high = self._bounds(log_alpha)
-        low = self._lowest(log_alpha, low)
 
         def objective(x: Vector) -> tuple[float, Vector]:
             _, value, slope = self.solve(x)
@@ -207,7 +215,7 @@ class _QuadraticModel:
 
         optimum = scipy.optimize.minimize(
             objective,
-            log_alpha,
+            self.log_alpha,
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
@@ -215,11 +223,11 @@ class _QuadraticModel:
         )
         return optimum.x, self.solve(optimum.x)[0]
 
-    def _of_one(self, log_alpha: Vector) -> tuple[Vector, Vector] | None:
+    def _of_one(self, low: Vector, high: Vector) -> tuple[Vector, Vector] | None:
         """Return what `best` does, of a single α by eigenvectors; None if at the lowest one A is no precision."""
-        free = self.groups.index >= 0
-        rest, curvature = ~free, self.hessian + np.diag(self.groups.fixed)
-        pull, cross = self.hessian @ self.theta + self.gradient, curvature[np.ix_(rest, free)]
+        free, (_, gradient, hessian) = self.groups.index >= 0, self.evaluated
+        rest, curvature = ~free, hessian + np.diag(self.groups.fixed)
+        pull, cross = hessian @ self.theta + gradient, curvature[np.ix_(rest, free)]
         try:
             L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
             # The rest's weights are `apart` less `along` times those that have α.
@@ -227,8 +235,7 @@ class _QuadraticModel:
             eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
         except np.linalg.LinAlgError:
             return None
-        low, high = self._bounds(log_alpha)
-        if not eigenvalue[0] > -0.5 * np.exp(log_alpha[0] - _MAX_STEP):  # with room for rounding
+        if not eigenvalue[0] > -0.5 * np.exp(self.log_alpha[0] - _MAX_STEP):  # with room for rounding
             return None
         # From the eigenvectors' coordinates to the weights, and the mode where all F weights are zero.
         to_weights, held = np.zeros((len(free), len(eigenvalue))), np.zeros(len(free))
@@ -241,20 +248,8 @@ class _QuadraticModel:
             mean = pull * variance
             return 0.5 * (len(mean) - alpha * float((mean * (mean - skewness * variance) + variance).sum()))
 
-        best = _climbed(slope, float(log_alpha[0]), float(low[0]), float(high[0]))
+        best = _climbed(slope, float(self.log_alpha[0]), float(low[0]), float(high[0]))
         return np.array([best]), held + to_weights @ (pull / (eigenvalue + np.exp(best)))
-
-    def _bounds(self, x: Vector) -> tuple[Vector, Vector]:
-        return np.maximum(x - _MAX_STEP, self.groups.low), np.minimum(x + _MAX_STEP, self.groups.high)
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    theta: Vector
-    log_alpha: Vector
-    skewness: Vector
-    evaluated: Terms | None = None  # of the likelihood at theta, once it has been
-    settled: bool = True
 
 
 def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
@@ -265,52 +260,46 @@ def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
 
 def _ascend(
     problem: Problem,
-    groups: Groups,
-    state: _State,
+    place: _Place,
     *,
     keep_skewness: bool = False,
     tolerance: float = _TOLERANCE,
     rounds: int = _MAX_ROUNDS,
-) -> _State:
-    """Alternate passes over the data with optimisation of ln α in the quadratic model, until neither moves.
+) -> tuple[_Place, bool]:
+    """Alternate passes over the data with optimisation of ln α in the quadratic model; return whether both settled.
 
     A change of ln α below `tolerance` ends it, and `rounds` do: where the data hardly tell α, sixty are not enough.
-    `keep_skewness`: use the state's g, found on part of the data, instead of a pass of its own.  g hardly depends on
-    the number of rows: its h falls as 1/N where the sum grows as N.
+    `keep_skewness`: use the g of the start, found on part of the data, instead of a pass of its own.  g hardly depends
+    on the number of rows: its h falls as 1/N where the sum grows as N.
     """
-    theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
-    evaluated, settled = state.evaluated or problem.evaluate(theta), False
     for _ in range(rounds):
-        value, gradient, hessian = evaluated
-        prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        theta, prior, (value, gradient, hessian) = place.theta, place.prior, place.evaluated
         step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
         curved = problem.likelihood.log_concave or _is_precision(hessian + prior.precision)
         if decrement < _NEAR and curved:
             if not keep_skewness:
-                g = _skewness(problem, theta, hessian + prior.precision)
-            moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
-            change = float(np.abs(moved - log_alpha).max(initial=0.0))
-            log_alpha = moved
-            settled = change < tolerance and decrement < max(_AT_MODE, 0.1 * tolerance)
-            if settled:
-                break
-            prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
-            step = target - theta
+                place = replace(place, skewness=_skewness(problem, theta, hessian + prior.precision))
+            moved, target = place.best()
+            change = float(np.abs(moved - place.log_alpha).max(initial=0.0))
+            place = replace(place, log_alpha=moved)
+            if change < tolerance and decrement < max(_AT_MODE, 0.1 * tolerance):
+                return place, True
+            prior, step = place.prior, target - theta
         theta, evaluated = _guarded(problem, prior, theta, step, value)
-    return _State(theta, log_alpha, g, evaluated, settled)
+        place = replace(place, theta=theta, evaluated=evaluated)
+    return place, False
 
 
-def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewness: bool) -> _State | None:
-    """Return where α and weights settle, one pass with a Hessian for each move of α, from a state of part of the data.
+def _approached(problem: Problem, place: _Place, *, keep_skewness: bool) -> _Place | None:
+    """Return where α and weights settle, one pass with a Hessian for each move of α, from a place of part of the data.
 
     None where the steps from there do not lead to the mode.
     """
-    theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
-    hessian: Matrix | None = None if state.evaluated is None else state.evaluated[2]
     many = many_classes(problem.likelihood) and not problem.mislabelled
     again, within = many and not keep_skewness, _ROUGHLY
+    theta, hessian = place.theta, place.evaluated[2]
     for _ in range(_MAX_ROUNDS):
-        prior = Gaussian(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        prior = place.prior
         # From the second time on the quadratic model has told where the mode is: mostly no step is needed.  Of many
         # classes steps are cheaper than the Hessian that would tell.
         evaluated = problem.evaluate(theta) if within == CLOSE and not many else None
@@ -320,19 +309,22 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
             distance = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)[1]
         if evaluated is None or not distance < CLOSE:
             nearer = by_gradients(problem, prior, theta, within=within)
-            if nearer is None and hessian is not None:
+            if nearer is None:
                 nearer = approach(problem, prior, theta, hessian, within=within)
             if nearer is None:
                 return None
             near, evaluated = nearer, problem.evaluate(nearer)
-        _, gradient, hessian = evaluated
+        hessian = evaluated[2]
+        place = replace(place, theta=near, evaluated=evaluated)
         if again or not keep_skewness:  # it hardly changes from here to the mode, where α is near
-            g, keep_skewness = _skewness(problem, near, hessian + prior.precision), True
-        moved, theta = _QuadraticModel(near, gradient, hessian, g, groups).best(log_alpha)
-        change, log_alpha = float(np.abs(moved - log_alpha).max(initial=0.0)), moved
+            skewness, keep_skewness = _skewness(problem, near, hessian + prior.precision), True
+            place = replace(place, skewness=skewness)
+        moved, theta = place.best()
+        change = float(np.abs(moved - place.log_alpha).max(initial=0.0))
+        place = replace(place, log_alpha=moved)
         again = again and change > _SETTLED
         if change < _SETTLED and within == CLOSE:
-            return _State(near, log_alpha, g, evaluated)
+            return place
         within = CLOSE
     return None
 
@@ -361,13 +353,11 @@ def _guarded(
         length *= 0.5
 
 
-def _matters(problem: Problem, groups: Groups, state: _State) -> bool:
+def _matters(place: _Place) -> bool:
     """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
-    _, gradient, hessian = state.evaluated or problem.evaluate(state.theta)
-    skew = state.skewness, np.zeros_like(state.skewness)
-    models = (_QuadraticModel(state.theta, gradient, hessian, g, groups) for g in skew)
-    shifts = [model.best(state.log_alpha)[0] for model in models]
-    return bool(np.abs(shifts[0] - shifts[1]).max(initial=0.0) > 10 * _TOLERANCE)
+    without = replace(place, skewness=np.zeros_like(place.skewness))
+    shift = place.best()[0] - without.best()[0]
+    return bool(np.abs(shift).max(initial=0.0) > 10 * _TOLERANCE)
 
 
 def fit_evidence(
@@ -439,27 +429,27 @@ def at_highest_evidence(
         first, theta = problem if part is None else part, np.zeros(problem.n_solved)
         evaluated = first.evaluate(theta)
         groups, log_alpha = groups.scaled(np.diag(evaluated[2]) / problem.n_effective)
-        state = _State(theta, log_alpha, theta, evaluated)
-        near = _approached(problem, groups, state, keep_skewness=False) if many and part is None else None
+        place = _Place(groups, theta, log_alpha, theta, evaluated)
+        near = _approached(problem, place, keep_skewness=False) if many and part is None else None
         if near is None:
-            state = ascend(first, groups, state)
-            if not state.settled and rounds < _MAX_ROUNDS:
+            place, settled = ascend(first, place)
+            if not settled and rounds < _MAX_ROUNDS:
                 return None
         if part is not None:
-            keep = not _matters(part, groups, state)
-            near = _approached(problem, groups, state, keep_skewness=keep)
+            keep = not _matters(place)
+            near = _approached(problem, place, keep_skewness=keep)
             close = 0.0 if near is None else CLOSE
             if near is None:
-                state = ascend(problem, groups, replace(state, evaluated=None), keep_skewness=keep)
-        state = near or state
+                place = replace(place, evaluated=problem.evaluate(place.theta))
+                place, _ = ascend(problem, place, keep_skewness=keep)
+        place = near or place
         M = problem.n_functions
-        problem = replace(
-            problem, prior=GaussianPrior(np.zeros(M), 1.0 / groups.precision(state.log_alpha)[:M])
-        )
+        variance = 1.0 / groups.precision(place.log_alpha)[:M]
+        problem = replace(problem, prior=GaussianPrior(np.zeros(M), variance))
         if many and part is None:
-            return posterior_at(problem, mode_from(problem, state.theta, state.evaluated))
+            return posterior_at(problem, mode_from(problem, place.theta, place.evaluated))
         mode = maximise(
-            problem.evaluate, problem.solver_prior, state.theta, evaluated=state.evaluated, close=close
+            problem.evaluate, problem.solver_prior, place.theta, evaluated=place.evaluated, close=close
         )
         return posterior_at(problem, mode)
 

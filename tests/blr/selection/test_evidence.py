@@ -17,9 +17,10 @@ from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit, part_of
 from blr.selection.evidence import (
+    _MAX_STEP,
     SCALES,
     ScaleFit,
-    _QuadraticModel,
+    _Place,
     _skewness,
     as_groups,
     fit_evidence,
@@ -173,7 +174,7 @@ def test_an_intercept_alone_has_no_precision_to_be_found() -> None:
         fit_scales(np.ones((10, 1)), np.arange(10) % 2)
 
 
-def model(M: int = 6, intercept: int = 0, seed: int = 0, K: int = 2) -> Any:
+def model(log_alpha: float, M: int = 6, intercept: int = 0, seed: int = 0, K: int = 2) -> Any:
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([np.ones(80), rng.normal(size=(80, M - 1))])
     t = (Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(80, K))).argmax(axis=1)
@@ -182,9 +183,9 @@ def model(M: int = 6, intercept: int = 0, seed: int = 0, K: int = 2) -> Any:
         np.ones(problem.n_solved)
     )
     theta = 0.1 * rng.normal(size=problem.n_solved)
-    _, gradient, hessian = problem.evaluate(theta)
-    g = _skewness(problem, theta, hessian + np.eye(len(theta)))
-    return _QuadraticModel(theta, gradient, hessian, g, groups)
+    evaluated = problem.evaluate(theta)
+    g = _skewness(problem, theta, evaluated[2] + np.eye(len(theta)))
+    return _Place(groups, theta, np.array([log_alpha]), g, evaluated)
 
 
 CASES = [{}, {"intercept": None}, {"intercept": 3}, {"K": 3}, {"K": 4, "intercept": None}, {"M": 2}]
@@ -193,8 +194,8 @@ CASES = [{}, {"intercept": None}, {"intercept": 3}, {"K": 3}, {"K": 4, "intercep
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("start", [-3.0, 0.0, 4.0])
 def test_the_maximum_and_the_mode_are_those_of_the_search(case: dict[str, Any], start: float) -> None:
-    quadratic = model(**case)
-    quick, slow = quadratic.best(np.array([start])), quadratic._searched(np.array([start]))
+    quadratic, within = model(start, **case), (np.array([start - _MAX_STEP]), np.array([start + _MAX_STEP]))
+    quick, slow = quadratic.best(), quadratic._searched(*within)
     assert quick[0][0] == pytest.approx(slow[0][0], abs=1e-4)
     np.testing.assert_allclose(quick[1], slow[1], atol=1e-4)
     np.testing.assert_allclose(quick[1], quadratic.solve(quick[0])[0], rtol=1e-9, atol=1e-12)
