@@ -39,7 +39,14 @@ from blr.covariances import OutputMoments
 from blr.missing.patterns import NodeInterpolation, Nodes, interpolation, kept_nodes, normal_nodes
 from blr.posterior.kinds import Posterior
 from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
-from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, inner_points
+from blr.predictive.softmax import (
+    InnerPoints,
+    Moments,
+    add_nodes,
+    cholesky_factors,
+    inner_points,
+    no_moments,
+)
 
 _DERIVATIVES = 2**19  # numbers of derivatives at a time: those of many functions by many features are large
 # Share of a member from which its activations are taken at every node of several dimensions, its covariances at more.
@@ -338,11 +345,10 @@ class NodeMixture:
                 nodes[:, rows], moved[:, rows], self.support, chosen[0], dimension
             ):
                 more = self._sums(points, weights, (own, own, own), fine)
-                for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
+                for total, part in zip(sums, more, strict=True):
                     total[rows[some]] += part
         # Inner points are float32, so that the sums are not quite one.
-        p = sums.p / sums.p.sum(axis=1, keepdims=True)
-        q = of_moments(p, sums.entropy, sums.mean, sums.second)
+        q = of_moments(sums[0] / sums[0].sum(axis=1, keepdims=True), *sums[1:])
         if q.probability.shape[1] > 2:
             return q
         # Two classes have the moments of the logit, the difference of their activations.
@@ -397,14 +403,14 @@ class NodeMixture:
         fine: float,
         designs: Sequence[DesignOf] | None = None,
         whole: Matrix | None = None,
-    ) -> MixtureSums:
+    ) -> Moments:
         """Return the sums over members and nodes (S, n, F) with their shares (S, n).
 
         `designs` are those of all members, where there is one node and they are known.  Members that are constant
         beyond the training set's range have the `whole` share, or are left out without one.
         """
         S, n, F = nodes.shape
-        sums = MixtureSums.zeros(n, self.members[0].posterior.problem.n_classes)
+        sums = no_moments(n, self.members[0].posterior.problem.n_classes)
         inner = self._inner(S, fine)
         groups = self._designs[whole is None]
         pairs = zip(chosen, groups, strict=True) if designs is None else [(chosen[0], designs)]
@@ -426,7 +432,7 @@ class NodeMixture:
                     )
                     loads = self._loads(member, Phi.reshape(len(few), n, -1))
                     points = inner[self.members.index(member)]
-                    sums.add(m, loads, few_to_all, points, member.weight * own)
+                    add_nodes(sums, m, loads, few_to_all, points, member.weight * own)
         return sums
 
     @staticmethod

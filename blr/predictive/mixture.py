@@ -34,7 +34,7 @@ from blr.likelihood.likelihoods import LINKS
 from blr.missing.patterns import Nodes
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.binary import binary_integrals
-from blr.predictive.softmax import softmax_exact
+from blr.predictive.softmax import Moments, softmax_exact
 
 CONSTANT = 0.9
 """Share of the constant continuation."""
@@ -71,7 +71,7 @@ class Prediction:
         """Return the prediction of some of the rows."""
         return Prediction(*(x[chosen] for x in vars(self).values()))
 
-    def raw_moments(self) -> tuple[Matrix, Vector, Matrix, Matrix]:
+    def raw_moments(self) -> Moments:
         """Return what mixes linearly: the arrays, with the second moment E[a a'] in place of the covariance."""
         second = self.covariance + _square(self.mean)
         return self.probability, self.expected_entropy, self.mean, second

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -439,87 +438,84 @@ def inner_points(
     return inner
 
 
-@dataclass(frozen=True, eq=False)
-class MixtureSums:
-    """Sums over the parts of a mixture: p (n, K), H (n,), a (n, K) and a a' (n, K, K), each times the part's share."""
+Moments = tuple[Matrix, Vector, Matrix, Matrix]
+"""What mixes linearly: probabilities (n, K), expected entropies (n,), and means (n, K) of activations and of a a'."""
 
-    p: Matrix
-    entropy: Vector
-    mean: Matrix
-    second: NDArray[np.float64]
 
-    @classmethod
-    def zeros(cls, n: int, K: int) -> MixtureSums:
-        """Return the sums of nothing, of n rows and K classes."""
-        return cls(np.zeros((n, K)), np.zeros(n), np.zeros((n, K)), np.zeros((n, K, K)))
+def no_moments(n: int, K: int) -> Moments:
+    """Return the sums of nothing, of n rows and K classes."""
+    return np.zeros((n, K)), np.zeros(n), np.zeros((n, K)), np.zeros((n, K, K))
 
-    def add(
-        self,
-        m: NDArray[np.float64],
-        few: NDArray[np.float64],
-        to_all: Matrix,
-        inner: InnerPoints,
-        share: Matrix,
-    ) -> None:
-        """Add activations at nodes, each as often as `share` (S, n) says.
 
-        Parameters
-        ----------
-        m
-            Mean activations (S, n, K).
-        few, to_all
-            Loads at some of the nodes (T, n, K, C), and what takes them to all, (S, T).
-        inner
-            The inner points of the S nodes.
-        """
-        S, n, K = m.shape
-        of_one_output = few.shape[3] == 1
-        wide = np.flatnonzero(of_one_output & (np.abs(few).max(axis=(0, 2, 3)) > _WIDE_NODE))
-        if len(wide):
-            self._add_wide(m[:, wide], np.tensordot(to_all, few[:, wide], 1), share[:, wide], wide)
-            share = share.copy()
-            share[:, wide] = 0.0
-        if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-            at_all = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
-            arrays = np.ascontiguousarray(m), at_all, *inner, np.ascontiguousarray(share)
-            compiled.loops.softmax_mixture(*arrays, self.p, self.entropy, self.mean, self.second)
-            return
-        C, J = inner[0].shape[1:]
-        size, single = max(1, _NUMBERS // (S * K * max(C, J))), to_all.astype(np.float32)
-        for start in range(0, n, size):
-            rows = slice(start, start + size)
-            own = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32)
-            by_row = (single @ own.reshape(*own.shape[:2], -1)).reshape(-1, S, C, K)
-            B = by_row.transpose(1, 0, 3, 2)
-            p, entropy = _in_numpy(m[:, rows], B, inner, share[:, rows])
-            self.p[rows] += p
-            self.entropy[rows] += entropy
-            self._add_moments(rows, m[:, rows], B, share[:, rows])
+def add_nodes(
+    sums: Moments,
+    m: NDArray[np.float64],
+    few: NDArray[np.float64],
+    to_all: Matrix,
+    inner: InnerPoints,
+    share: Matrix,
+) -> None:
+    """Add activations at nodes to the sums of n rows, each as often as `share` (S, n) says.
 
-    def _add_wide(
-        self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]
-    ) -> None:
-        """Add two classes of some rows by the integral of their logit that is exact for any variance."""
-        logit, sd = m[:, :, 1] - m[:, :, 0], B[:, :, 1, 0] - B[:, :, 0, 0]
-        p, entropy = (x.reshape(share.shape) for x in binary_integrals(logit.ravel(), sd.ravel() ** 2))
-        self.p[rows] += np.stack([(share * (1 - p)).sum(axis=0), (share * p).sum(axis=0)], axis=1)
-        self.entropy[rows] += (share * entropy).sum(axis=0)
-        self._add_moments(rows, m, B, share)
+    Parameters
+    ----------
+    m
+        Mean activations (S, n, K).
+    few, to_all
+        Loads at some of the nodes (T, n, K, C), and what takes them to all, (S, T).
+    inner
+        The inner points of the S nodes.
+    """
+    S, n, K = m.shape
+    wide = np.flatnonzero((few.shape[3] == 1) & (np.abs(few).max(axis=(0, 2, 3)) > _WIDE_NODE))
+    if len(wide):
+        _add_wide(sums, m[:, wide], np.tensordot(to_all, few[:, wide], 1), share[:, wide], wide)
+        share = share.copy()
+        share[:, wide] = 0.0
+    if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
+        at_all = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
+        arrays = np.ascontiguousarray(m), at_all, *inner, np.ascontiguousarray(share)
+        compiled.loops.softmax_mixture(*arrays, *sums)
+        return
+    C, J = inner[0].shape[1:]
+    size, single = max(1, _NUMBERS // (S * K * max(C, J))), to_all.astype(np.float32)
+    for start in range(0, n, size):
+        rows = slice(start, start + size)
+        own = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32)
+        by_row = (single @ own.reshape(*own.shape[:2], -1)).reshape(-1, S, C, K)
+        B = by_row.transpose(1, 0, 3, 2)
+        expected = _in_numpy(m[:, rows], B, inner, share[:, rows])
+        _add(sums, rows, expected, m[:, rows], B, share[:, rows])
 
-    def _add_moments(
-        self,
-        rows: slice | NDArray[np.intp],
-        m: NDArray[np.float64],
-        B: NDArray[np.floating],
-        share: Matrix,
-    ) -> None:
-        """Add the moments alone of some rows' activations at nodes, of loads B (S, n, K, C)."""
-        for parts in (m[..., None], B):
-            by_row = parts.transpose(1, 0, 3, 2)
-            weighted = share.T[:, :, None, None].astype(parts.dtype) * by_row
-            left, right = (x.reshape(len(by_row), -1, m.shape[2]) for x in (weighted, by_row))
-            self.second[rows] += left.transpose(0, 2, 1) @ right
-        self.mean[rows] += np.einsum("sn,snk->nk", share, m)
+
+def _add_wide(
+    sums: Moments, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]
+) -> None:
+    """Add two classes of some rows by the integral of their logit that is exact for any variance."""
+    logit, sd = m[:, :, 1] - m[:, :, 0], B[:, :, 1, 0] - B[:, :, 0, 0]
+    p, entropy = (x.reshape(share.shape) for x in binary_integrals(logit.ravel(), sd.ravel() ** 2))
+    both = np.stack([(share * (1 - p)).sum(axis=0), (share * p).sum(axis=0)], axis=1)
+    _add(sums, rows, (both, (share * entropy).sum(axis=0)), m, B, share)
+
+
+def _add(
+    sums: Moments,
+    rows: slice | NDArray[np.intp],
+    expected: tuple[Matrix, Vector],
+    m: NDArray[np.float64],
+    B: NDArray[np.floating],
+    share: Matrix,
+) -> None:
+    """Add what is expected of some rows, and the moments of their activations at nodes of loads B (S, n, K, C)."""
+    p, entropy, mean, second = sums
+    p[rows] += expected[0]
+    entropy[rows] += expected[1]
+    mean[rows] += np.einsum("sn,snk->nk", share, m)
+    for parts in (m[..., None], B):
+        by_row = parts.transpose(1, 0, 3, 2)
+        weighted = share.T[:, :, None, None].astype(parts.dtype) * by_row
+        left, right = (x.reshape(len(by_row), -1, m.shape[2]) for x in (weighted, by_row))
+        second[rows] += left.transpose(0, 2, 1) @ right
 
 
 def _in_numpy(
