@@ -14,7 +14,7 @@ D = C M weights in the solver's coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -101,45 +101,20 @@ def refine(
     problem = laplace.problem
     with single_threaded_blas():
         most_nodes = _most_nodes(problem, draft=draft)
-        search = _Search(problem, most_nodes, slowest=_SLOW_DRAFT if draft else _SLOW)
-        many = many_classes(problem.likelihood)
-        coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
-        if coarse:
-            search.most_nodes = _COARSE_NODES
-        state = _evaluate(problem, (start or laplace).gaussian, search.most_nodes)
-        n_iter, status, idle = 1, "iterations exhausted", 0
-        enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else _TOLERANCE
-        gain = np.inf
-        while n_iter <= most_steps:
-            following, length = search.step(
-                state, _FEW_HALVINGS if draft and gain < _NEAR_END else _MAX_HALVINGS
-            )
-            gain, state = following[1] - state[1], following
-            n_iter += 1
-            if on_step is not None:
-                on_step()
-            if coarse and gain < max(_COARSE, enough):
-                coarse, search.most_nodes, search.length = False, most_nodes, 1.0
-                state = _evaluate(problem, state[0], most_nodes)
-                continue
-            # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
-            least = max(enough, _STALLED if length < 1 else 0.0)
-            if many:
-                least = max(least, length * (_LITTLE_DRAFT if draft else _LITTLE) * problem.n_solved)
-            idle = idle + 1 if gain < least else 0
-            if (idle and length in {0.0, 1.0}) or idle > _IDLE or search.slow(gain):
-                status = "converged"
-                break
-        if start is None and laplace.log_evidence - state[1] > _LOST * problem.n_solved:
+        begin = (start or laplace).gaussian, _COARSE_NODES if draft and start is None else None
+        (gaussian, elbo, _), n_iter, status = _ascended(
+            problem, *begin, most_nodes, draft=draft, most_steps=most_steps, on_step=on_step
+        )
+        if start is None and laplace.log_evidence - elbo > _LOST * problem.n_solved:
             narrow = replace(laplace, gaussian=_narrower(problem, laplace.gaussian, most_nodes))
             return refine(q, start=narrow, draft=draft, most_steps=most_steps, on_step=on_step)
     return RefinedPosterior.of(
         laplace,
-        state[0],
+        gaussian,
         converged=laplace.converged and status == "converged",
         n_iter=n_iter,
         status=status if laplace.converged else laplace.status,
-        elbo=state[1],
+        elbo=elbo,
     )
 
 
@@ -175,45 +150,73 @@ def _narrower(problem: Problem, q: Gaussian, most_nodes: int | None) -> Gaussian
     return q
 
 
-@dataclass(eq=False)
-class _Search:
-    """Newton's steps from state to state, halved until the bound does not fall, and growing again."""
+def _ascended(
+    problem: Problem,
+    q: Gaussian,
+    first_nodes: int | None,
+    most_nodes: int | None,
+    *,
+    draft: bool,
+    most_steps: int,
+    on_step: Callable[[], None] | None,
+) -> tuple[_State, int, str]:
+    """Return where Newton's steps from `q` lead, how many evaluations they took, and how they ended.
 
-    problem: Problem
-    most_nodes: int | None
-    slowest: float = _SLOW
-    halved: bool = False
-    length: float = 1.0
-    share: float = 1.0  # of the way to the next precision, in a step as long as the mean's
-    gains: list[float] = field(default_factory=list)
+    A softmax of more classes begins with the `first_nodes`, if these are fewer, and goes on with all of them.
+    """
+    coarse = first_nodes is not None and problem.n_classes > 2 and (most_nodes or 0) > first_nodes
+    nodes = first_nodes if coarse else most_nodes
+    state, pace, halved = _evaluate(problem, q, nodes), (1.0, 1.0), False
+    gain, last, idle = np.inf, [np.inf] * 3, 0
+    enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else _TOLERANCE
+    slow = (_SLOW_DRAFT if draft else _SLOW) * problem.n_solved
+    little = (_LITTLE_DRAFT if draft else _LITTLE) * problem.n_solved
+    little = little if many_classes(problem.likelihood) else 0.0
+    for n_iter in range(2, most_steps + 2):
+        halvings = _FEW_HALVINGS if draft and gain < _NEAR_END else _MAX_HALVINGS
+        following, length, after = _step(problem, state, nodes, pace, halvings)
+        halved = halved or length < pace[0] or after[1] < pace[1]
+        gain, state, pace = following[1] - state[1], following, after
+        if on_step is not None:
+            on_step()
+        if coarse and gain < max(_COARSE, enough):
+            coarse, nodes, pace = False, most_nodes, (1.0, pace[1])
+            state = _evaluate(problem, state[0], nodes)
+            continue
+        # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
+        least = max(enough, _STALLED if length < 1 else 0.0, length * little)
+        idle, last = idle + 1 if gain < least else 0, [*last[1:], gain]
+        if (idle and length in {0.0, 1.0}) or idle > _IDLE or (halved and sum(last) < slow):
+            return state, n_iter, "converged"
+    return state, most_steps + 1, "iterations exhausted"
 
-    def step(self, state: _State, most_halvings: int = _MAX_HALVINGS) -> tuple[_State, float]:
-        """Return where a step leads without a fall of the bound, and its length."""
-        prior = self.problem.solver_prior
-        q, _, (_, gradient, hessian) = state
-        goal = Gaussian(q.mean, hessian + prior.precision)
-        slope = gradient - prior.precision @ (q.mean - prior.mean)
-        try:
-            direction = goal.solve(slope)
-        except np.linalg.LinAlgError:  # not positive definite: shifted
-            direction = newton_step(slope, goal.precision)[0]
-        length = self.length
-        for halvings in range(most_halvings):
-            moved = _moved(q, direction, goal, length, self.share * length)
-            following = None if moved is None else _evaluate(self.problem, moved, self.most_nodes)
-            if following is not None and following[1] >= state[1] - _STALLED:
-                # A step far shorter than the one before says little of the next one, which begins longer.
-                self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
-                return following, length
-            self.halved = True
-            length, self.share = (0.5 * length, self.share) if self.share == _SLOWER else (length, _SLOWER)
-        return state, 0.0
 
-    def slow(self, gain: float) -> bool:
-        """Say whether a search that was ever halved gains so little that its end is near."""
-        self.gains.append(gain)
-        last = self.gains[-3:]
-        return self.halved and len(last) == 3 and sum(last) < self.slowest * self.problem.n_solved
+def _step(
+    problem: Problem, state: _State, nodes: int | None, pace: tuple[float, float], most_halvings: int
+) -> tuple[_State, float, tuple[float, float]]:
+    """Return where a step leads without a fall of the bound, its length, and the pace of the next one.
+
+    A pace is the length that a step begins with, and the share of the way to the next precision that a step as long as
+    the mean's takes.  A step is halved until the bound does not fall; steps then grow again.
+    """
+    prior, (begin, share) = problem.solver_prior, pace
+    q, bound, (_, gradient, hessian) = state
+    goal = Gaussian(q.mean, hessian + prior.precision)
+    slope = gradient - prior.precision @ (q.mean - prior.mean)
+    try:
+        direction = goal.solve(slope)
+    except np.linalg.LinAlgError:  # not positive definite: shifted
+        direction = newton_step(slope, goal.precision)[0]
+    length = begin
+    for halvings in range(most_halvings):
+        moved = _moved(q, direction, goal, length, share * length)
+        following = None if moved is None else _evaluate(problem, moved, nodes)
+        if following is not None and following[1] >= bound - _STALLED:
+            # A step far shorter than the one before says little of the next one, which begins longer.
+            longer = max(length, begin / _SHRINKS) if halvings else min(1.0, 2 * length)
+            return following, length, (longer, share)
+        length, share = (0.5 * length, share) if share == _SLOWER else (length, _SLOWER)
+    return state, 0.0, (begin, share)
 
 
 def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float, share: float) -> Gaussian | None:
