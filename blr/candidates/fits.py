@@ -356,9 +356,7 @@ def fitted_parts(
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
         scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
-        log_weight = scales.log_evidence + np.log(scales.weight)
-        for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
-            parts.append(Part(width, s, basis, q, q, w))
+        parts += [Part(width, scale, basis, q, q, log_weight) for scale, log_weight, q in scales]
     log_evidence = float(
         logsumexp([part.log_weight for part in parts]) - np.log(len(problem.candidate.choices))
     )

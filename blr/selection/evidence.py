@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SCALES", "ScaleFit", "fit_scales", "log_hyperprior"]
+__all__ = ["SCALES", "Scales", "fit_scales", "log_hyperprior"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -484,18 +484,11 @@ _FEW_ROUNDS = 8
 """Rounds in which the maximum is found where streamed rows tell the scale; of separable classes not in sixty."""
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleFit:
-    """Laplace fits at the scales that matter, and their shares.
+Scales = list[tuple[float, float, LaplacePosterior]]
+"""Scales that matter, the likeliest first: each with its log weight, in nats, and the Laplace fit there.
 
-    `scale` (S,) is the prior's standard deviation in each, `weight` (S,) the share, which sums to one, `log_evidence`
-    the logarithm of the evidence integrated over the scale, in nats.
-    """
-
-    posteriors: tuple[LaplacePosterior, ...]
-    scale: Vector
-    weight: Vector
-    log_evidence: float
+The weights add up to the evidence integrated over the scale.
+"""
 
 
 def log_hyperprior(scale: ArrayLike) -> Any:
@@ -518,8 +511,10 @@ def fit_scales(
     *,
     scales: Sequence[float] = SCALES,
     **rows: Any,
-) -> ScaleFit:
+) -> Scales:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
+
+    They are triples (s, log weight, fit), the likeliest first.
 
     `scales` are the standard deviations to try, ascending, evenly spaced in their logarithm.  Column 0 is the
     intercept.  `rows` are `trials`, `sample_weight`, `classes`, `confusion` and `threads`, as of `fit`.  ValueError as
@@ -543,14 +538,14 @@ def fit_scales(
     part = problem.data.chosen(np.arange(len(problem.data.Phi)) % step == 0)
     weight = len(part.Phi) if part.weight is None else part.weight.sum()
     found = _of_all(replace(problem, data=part, n_effective=float(weight)), prior, grid, grid, zero)
-    near = found.posteriors[0].mode
-    if len(found.scale) > 1:
-        return _of_all(problem, prior, grid, np.sort(found.scale), near)
-    (q,) = _along(problem, prior, found.scale, near)
+    scale, near = np.sort([s for s, _, _ in found]), found[0][2].mode
+    if len(scale) > 1:
+        return _of_all(problem, prior, grid, scale, near)
+    (q,) = _along(problem, prior, scale, near)
     # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
     fixed = q.effective_parameters - problem.likelihood.n_outputs
-    better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
-    if better[0] < grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
+    better = scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
+    if better[0] < grid[-1] and abs(np.log(better / scale)[0]) > _FAR:
         q = max(q, *_along(problem, prior, better, q.mode), key=lambda one: one.log_evidence)
     return _single(q, _scale(q))
 
@@ -559,7 +554,7 @@ _Prior = Callable[[float], GaussianPrior]
 """The prior of a precision."""
 
 
-def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start: Vector) -> ScaleFit:
+def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start: Vector) -> Scales:
     """Return the fits at those of some scales of the grid that matter, or at one between where the data fix it."""
     fits = _along(problem, prior, scales, start)
     scales, spacing = scales[: len(fits)], float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
@@ -571,15 +566,12 @@ def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start
     if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
         return _single(*_highest_near(fits, prior, scales, spacing))
     kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
-    return ScaleFit(
-        tuple(fits[i] for i in kept),
-        scales[kept],
-        share[kept] / share[kept].sum(),
-        float(scipy.special.logsumexp(log_weight) + np.log(spacing)),
-    )
+    log_evidence = float(scipy.special.logsumexp(log_weight) + np.log(spacing))
+    of_kept = log_evidence + np.log(share[kept] / share[kept].sum())
+    return [(float(scales[i]), w, fits[i]) for i, w in zip(kept, of_kept.tolist(), strict=True)]
 
 
-def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> ScaleFit | None:
+def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> Scales | None:
     """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
     # Beyond the largest scale the hyperprior decides, not the data.
     inside = replace(groups, least=float(-2 * np.log(grid[-1])))
@@ -644,8 +636,7 @@ def _scale(q: LaplacePosterior) -> float:
     return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[1] ** -1))
 
 
-def _single(q: LaplacePosterior, scale: float) -> ScaleFit:
+def _single(q: LaplacePosterior, scale: float) -> Scales:
     """Return the fit of one scale, its integral over ln s by Laplace's method: ln s has a variance of 1/2γ."""
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))
-    evidence = float(q.log_evidence + log_hyperprior(scale) + width)
-    return ScaleFit((q,), np.array([scale]), np.ones(1), evidence)
+    return [(scale, float(q.log_evidence + log_hyperprior(scale) + width), q)]
