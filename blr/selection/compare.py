@@ -13,7 +13,7 @@ Shapes: J models, N or n rows, K classes, C outputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -34,7 +34,6 @@ from blr.threads import single_threaded_blas
 __all__ = [
     "Comparison",
     "LeaveOneOut",
-    "Row",
     "against_records",
     "average",
     "compare",
@@ -201,14 +200,22 @@ def compare(
     fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
     weight = weights(fits, prior_probability)
     _require_same_data(fits)
-    named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, weight, strict=True)
-    rows = tuple(_row(name, q, float(w)) for name, q, w in named)
-    best = {
-        "evidence": highest(weight),
-        "bic": highest([r.bic for r in rows]),
-        "loo": highest([r.loo for r in rows]),
+    loo = [leave_one_out(q) for q in fits]
+    columns: dict[str, ArrayLike] = {
+        "name": names or [f"candidate {i}" for i in range(len(fits))],
+        "log_evidence": [q.log_evidence for q in fits],
+        "second_order": [q.laplace.second_order for q in fits],
+        "bic": [q.bic for q in fits],
+        "loo": [one.log_density for one in loo],
+        "loo_standard_error": [one.standard_error for one in loo],
+        "effective_parameters": [q.laplace.effective_parameters for q in fits],
+        "n_parameters": [q.problem.free_parameters for q in fits],
+        "verdict": [q.trust.verdict for q in fits],
+        "weight": weight,
     }
-    return Comparison(rows, best)
+    table = Table({name: np.array(column) for name, column in columns.items()})
+    first = {"evidence": "weight", "bic": "bic", "loo": "loo"}
+    return Comparison(table, {criterion: highest(table[column]) for criterion, column in first.items()})
 
 
 def _require_same_data(posteriors: Sequence[Posterior]) -> None:
@@ -255,22 +262,6 @@ def highest(score: ArrayLike) -> int:
     return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
 
 
-def _row(name: str, q: Posterior, weight: float) -> Row:
-    loo = leave_one_out(q)
-    return Row(
-        name=name,
-        log_evidence=q.log_evidence,
-        second_order=q.laplace.second_order,
-        bic=q.bic,
-        loo=loo.log_density,
-        loo_standard_error=loo.standard_error,
-        effective_parameters=q.laplace.effective_parameters,
-        n_parameters=q.problem.free_parameters,
-        verdict=q.trust.verdict,
-        weight=weight,
-    )
-
-
 def average(
     posteriors: Sequence[Posterior], designs: Sequence[ArrayLike], prior_probability: ArrayLike | None = None
 ) -> Prediction:
@@ -306,45 +297,31 @@ def average(
     return mix((float(w), q.prediction(Phi)) for w, q, Phi in candidates if w > 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One candidate in the table: all in nats, higher is better."""
-
-    name: str
-    log_evidence: float
-    second_order: float
-    bic: float
-    loo: float
-    loo_standard_error: float
-    effective_parameters: float
-    n_parameters: int
-    verdict: str
-    weight: float
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """The table, and which candidate each criterion puts first (an index into it)."""
+    """The candidates as columns, all numbers in nats and higher is better; and which of them each criterion puts first.
 
-    rows: tuple[Row, ...]
+    `best` has the index of that candidate.
+    """
+
+    columns: Table
     best: dict[str, int]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The candidates' names."""
-        return tuple(row.name for row in self.rows)
+        return tuple(self.columns["name"].tolist())
 
     def table(self) -> Table:
-        """Return the rows as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
-        columns = {f.name: np.array([getattr(row, f.name) for row in self.rows]) for f in fields(Row)}
-        return Table(columns)
+        """Return the table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
+        return self.columns
 
     def __repr__(self) -> str:
         first = ", ".join(f"{self.names[i]} by {criterion}" for criterion, i in self.best.items())
-        return f"<Comparison of {len(self.rows)} candidates: best {first}>"
+        return f"<Comparison of {len(self.names)} candidates: best {first}>"
 
     def _repr_html_(self) -> str:
-        return self.table().to_html()
+        return self.columns.to_html()
 
 
 def rank(

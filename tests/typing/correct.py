@@ -37,7 +37,7 @@ assert_type(sampled, SampledPosterior)
 any_of_them: blr.Posterior = sampled if q.trust.verdict == "red" else refined
 assert_type(any_of_them.classes[1:] == (), bool)
 table = blr.compare([q, refined])
-assert_type(table.rows[0].weight, float)
+assert_type(table.table(), Table)
 assert_type(blr.bridge_evidence(sampled)[0], float)
 assert_type(blr.Flag.CLOSE_CALL | blr.Flag.FLIPPED, blr.Flag)
 
