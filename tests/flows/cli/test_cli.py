@@ -5,6 +5,7 @@ Bad input gets one clear message, exit status 1 or 2, and nothing is written.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -265,6 +266,15 @@ def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().err
     assert "Prefect's server no longer answers ([Errno 111] Connection refused); every file" in told
     assert "error in blr" not in told
+
+
+def test_a_command_looks_for_garbage_though_its_start_does_not(blr: Run) -> None:
+    gc.disable()
+    try:
+        assert blr("models", "list", "--store", "models")[0] == 0
+        assert gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_text_where_numbers_were(blr: Run, make: SimpleNamespace) -> None:
