@@ -198,16 +198,9 @@ def run_explain(request: ExplainRequest, *, json: bool) -> None:
 
 
 def _show_explanation(explained: Explanation) -> None:
-    from flows.reports.catalogue_page import (
-        CONTRIBUTION,
-        OF_CONTRIBUTIONS,
-        OF_PROBABILITIES,
-        contribution_row,
-        explanation_sentences,
-        logit_sentence,
-    )
+    from flows.reports import catalogue_page as page
 
-    for sentence in explanation_sentences(explained):
+    for sentence in page.explanation_sentences(explained):
         say(sentence)
     if explained.links:
         say(f"Look at it: {', '.join(explained.links.values())}")
@@ -222,13 +215,13 @@ def _show_explanation(explained: Explanation) -> None:
     ]
     if probabilities:
         columns = ("class", "plug-in", "moderated", "sampled ± error of the mean")
-        print_table("Probabilities", columns, probabilities, note=OF_PROBABILITIES)
+        print_table("Probabilities", columns, probabilities, note=page.OF_PROBABILITIES)
     if explained.name is not None:
         title = f"What speaks for {explained.name} against {explained.runner_up}"
-        columns = ("feature", "value", "usual", CONTRIBUTION)
-        contributions = map(contribution_row, explained.contributions)
-        said = logit_sentence(explained)
-        print_table(title, columns, contributions, remark=said, note=OF_CONTRIBUTIONS)
+        columns = ("feature", "value", "usual", page.CONTRIBUTION)
+        contributions = map(page.contribution_row, explained.contributions)
+        said = page.logit_sentence(explained)
+        print_table(title, columns, contributions, remark=said, note=page.OF_CONTRIBUTIONS)
     nearest = [
         (
             o["identifier"],

@@ -27,21 +27,9 @@ from flows.models.description import ModelDescription, TrainingPlan, TrainingRes
 from flows.models.promotion import PromotionResult
 from flows.models.store import Store
 from flows.orchestration.settings import connect
+from flows.reports import tables
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.data import noise_words, read_notes, review_words, shift_words
-from flows.reports.tables import (
-    candidate_table,
-    class_tables,
-    comparison_tables,
-    decision_table,
-    grouping_lines,
-    label_table,
-    performance_table,
-    promotion_words,
-    review_table,
-    split_words,
-    trained_words,
-)
 from flows.request import PromoteRequest, TrainRequest
 
 
@@ -88,22 +76,22 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         say(review_words(result.training.labels))
     if verbose:
         print_tables(
-            label_table(result),
-            *class_tables(result),
-            performance_table(result),
-            review_table(result),
-            candidate_table(result),
+            tables.label_table(result),
+            *tables.class_tables(result),
+            tables.performance_table(result),
+            tables.review_table(result),
+            tables.candidate_table(result),
         )
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
-    say(trained_words(result))
+    say(tables.trained_words(result))
     answers = training_answers(result, read_notes(result).objects)
-    for line in (*answer_lines(answers), *grouping_lines(result)):
+    for line in (*answer_lines(answers), *tables.grouping_lines(result)):
         say(line)
     if result.path:
         say(f"Model, card and report: {result.path}")
     if result.history:
-        print_tables(decision_table(result.history))
+        print_tables(tables.decision_table(result.history))
     if result.champion not in (None, result.version):
         champion = f"{result.name}@{result.champion}"
         say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
@@ -119,7 +107,7 @@ def _show_plan(plan: TrainingPlan) -> None:
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
     rows = [(c, f"{n:,}", f"{h:,}") for c, n, h in counts]
     print_table("Labelled objects", ("class", "training", "held out"), rows)
-    say(f"Held out by a salted hash {split_words(plan.training.split)}")
+    say(f"Held out by a salted hash {tables.split_words(plan.training.split)}")
 
 
 def run_show(*, reference: str, store: Path, json: bool) -> None:
@@ -154,8 +142,8 @@ def run_promote(
 
 def _show_promoted(result: PromotionResult) -> None:
     if result.status == "planned" and result.comparison is not None:
-        print_tables(*comparison_tables(result.comparison))
-    say(promotion_words(result))
+        print_tables(*tables.comparison_tables(result.comparison))
+    say(tables.promotion_words(result))
 
 
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:

@@ -20,18 +20,8 @@ from flows.orchestration.settings import AutomationsResult
 from flows.reports.catalogue_page import Explanation
 from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
+from flows.runs import results
 from flows.runs.manifest import FolderStatus, Manifest
-from flows.runs.results import (
-    CensusResult,
-    Checked,
-    ClassificationResult,
-    MapResult,
-    ReleaseResult,
-    ReleaseState,
-    ReplayResult,
-    Summary,
-    Verified,
-)
 
 VERSION: Final = 1
 """Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""
@@ -39,32 +29,32 @@ VERSION: Final = 1
 DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "train": TrainingResult,
-        "classify": ClassificationResult,
-        "reprocess": ReleaseResult,
+        "classify": results.ClassificationResult,
+        "reprocess": results.ReleaseResult,
         "review": ReviewResult,
         "explain": Explanation,
         "audit-draw": AuditDraw,
         "audit-estimate": Audit,
         "status": FolderStatus,
-        "map": MapResult,
-        "census": CensusResult,
+        "map": results.MapResult,
+        "census": results.CensusResult,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,
         "models-list": ModelListing,
         "models-show": ModelDescription,
         "models-promote": PromotionResult,
-        "release-draft": ReleaseState,
-        "release-check": Checked,
-        "release-sign": ReleaseState,
-        "release-publish": ReleaseState,
-        "release-rollback": ReleaseState,
-        "release-patch": ReleaseState,
-        "release-verify": Verified,
-        "release-replay": ReplayResult,
+        "release-draft": results.ReleaseState,
+        "release-check": results.Checked,
+        "release-sign": results.ReleaseState,
+        "release-publish": results.ReleaseState,
+        "release-rollback": results.ReleaseState,
+        "release-patch": results.ReleaseState,
+        "release-verify": results.Verified,
+        "release-replay": results.ReplayResult,
         "deployments-automate": AutomationsResult,
         "demo": DemoResult,
-        "summary": Summary,
+        "summary": results.Summary,
         "manifest": Manifest,
         "audit": Audit,
         "audit-design": AuditDesign,

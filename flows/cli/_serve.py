@@ -13,30 +13,17 @@ from pathlib import Path
 from types import FrameType
 
 from flows.errors import FlowError, UsageError
-from flows.orchestration.settings import (
-    FILE,
-    SERVER_LOG,
-    AutomationsResult,
-    configured_server,
-    connect,
-    deployments,
-    deployments_text,
-    prefect_environment,
-    prefect_home,
-    start_home_server,
-    stop_server,
-    without_credentials,
-)
+from flows.orchestration import settings
 
 
 def run_deployments(out: Path | None) -> None:
     """Print our `prefect.yaml`, or write it where it is missing."""
     if out is None:
-        sys.stdout.write(deployments_text())
+        sys.stdout.write(settings.deployments_text())
         return
     try:
         with out.open("x", encoding="utf-8") as file:
-            file.write(deployments_text())
+            file.write(settings.deployments_text())
     except FileExistsError:
         raise UsageError(
             f"{out}: got a file that exists already, expected a new name; remove the file, or choose another "
@@ -49,7 +36,7 @@ def run_deployments(out: Path | None) -> None:
 
 def run_automate(*, notify: str, idle_days: int, dry_run: bool, json: bool) -> None:
     """Create or update the automations that alert a team, on the server that is configured or that `blr serve` runs."""
-    if connect(console_level="CRITICAL") is None:
+    if settings.connect(console_level="CRITICAL") is None:
         raise UsageError(
             "got no Prefect server, which runs the automations; start `blr serve` in another terminal, "
             "or set PREFECT_API_URL"
@@ -61,7 +48,7 @@ def run_automate(*, notify: str, idle_days: int, dry_run: bool, json: bool) -> N
     show(result, _show_automations, json=json)
 
 
-def _show_automations(result: AutomationsResult) -> None:
+def _show_automations(result: settings.AutomationsResult) -> None:
     from flows.cli._printing import print_table
 
     words = {"created": "to be created", "updated": "to be updated"} if result.status == "planned" else {}
@@ -76,12 +63,12 @@ def _show_automations(result: AutomationsResult) -> None:
 
 def run_serve(*, file: Path, limit: int, port: int | None) -> None:
     """Serve the deployments until Ctrl-C."""
-    deployments(file)  # Errors in the file are reported before a server starts.
-    if configured_server() is not None:
-        _say(prefect_environment(console_level="INFO"))
+    settings.deployments(file)  # Errors in the file are reported before a server starts.
+    if settings.configured_server() is not None:
+        _say(settings.prefect_environment(console_level="INFO"))
         _serve(file, limit)
         return
-    line, url, process = start_home_server(port, console_level="INFO")
+    line, url, process = settings.start_home_server(port, console_level="INFO")
     _say(f"{line}\nits pages: {url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
     ended = threading.Event()
 
@@ -96,26 +83,25 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
     finally:
         ended.set()
         if process.poll() is not None:
-            raise FlowError(
-                f"Prefect's server has ended: the end of {prefect_home() / SERVER_LOG} tells why; run `blr serve` again"
-            )
+            log = settings.prefect_home() / settings.SERVER_LOG
+            raise FlowError(f"Prefect's server has ended: the end of {log} tells why; run `blr serve` again")
 
 
 def _serve(file: Path, limit: int) -> None:
     from flows.orchestration.deployments import serve
 
-    source = str(file) if file.exists() else f"no {FILE} here: ours"
-    _say(f"serving {', '.join(d['name'] for d in deployments(file))}  ({source})")
+    source = str(file) if file.exists() else f"no {settings.FILE} here: ours"
+    _say(f"serving {', '.join(d['name'] for d in settings.deployments(file))}  ({source})")
     serve(file, limit=limit)
 
 
 def run_ui(*, opened: bool, port: int | None = None) -> None:
     """Show the pages of the database that runs are kept in, until Ctrl-C; those of a server that is up, at once."""
-    line = connect()
+    line = settings.connect()
     if line is not None:
-        _show(line, str(configured_server()).removesuffix("/api"), opened=opened)
+        _show(line, str(settings.configured_server()).removesuffix("/api"), opened=opened)
         return
-    line, url, process = start_home_server(port)
+    line, url, process = settings.start_home_server(port)
     _show(line, url, opened=opened)
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
@@ -125,11 +111,11 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
     try:
         process.wait()
     except KeyboardInterrupt:
-        stop_server(process)
+        settings.stop_server(process)
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:
-    _say(f"{line}\nits pages: {without_credentials(url)}")
+    _say(f"{line}\nits pages: {settings.without_credentials(url)}")
     if opened:
         webbrowser.open(url)
 

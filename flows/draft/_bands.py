@@ -20,13 +20,7 @@ from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.quality import about_a_flux, about_an_error, is_magnitude
-from catalogs.sky.photometry import (
-    ZERO_POINT,
-    asinh_magnitude,
-    error_from_inverse_variance,
-    magnitude,
-    softening_of,
-)
+from catalogs.sky import photometry
 from flows.features.columns import flux_unit
 
 MISSING = 0.2
@@ -161,13 +155,13 @@ MOSTLY = 0.9
 
 def magnitudes_of(flux: Column, error: str | None, rows: Mapping[str, Floats]) -> Floats:
     """Return the magnitudes (n,) of a flux, on the scale that the table of its band asks for."""
-    values, zero = rows[flux.name], ZERO_POINT[str(flux_unit(flux.unit))]
+    values, zero = rows[flux.name], photometry.ZERO_POINT[str(flux_unit(flux.unit))]
     sigma = None if error is None else rows.get(error)
     if sigma is not None and error is not None and is_inverse_variance(error):
-        sigma = error_from_inverse_variance(sigma)
+        sigma = photometry.error_from_inverse_variance(sigma)
     if sigma is None or not (np.isfinite(sigma) & (sigma > 0)).any():
-        return np.asarray(magnitude(values, zero))
-    return asinh_magnitude(values, softening_of(sigma, zero), zero)
+        return np.asarray(photometry.magnitude(values, zero))
+    return photometry.asinh_magnitude(values, photometry.softening_of(sigma, zero), zero)
 
 
 def is_inverse_variance(error: str) -> bool:

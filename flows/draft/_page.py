@@ -12,13 +12,8 @@ from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief, counted
 from catalogs.formats import all_suffixes
+from catalogs.profile import quality
 from catalogs.profile.columns import Profile, suspected_texts
-from catalogs.profile.quality import (
-    naming_column,
-    repeating_column,
-    suspected_identifiers,
-    suspected_sentinels,
-)
 from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import vector_name
@@ -218,8 +213,8 @@ def page_lines(
 
 def _named_columns(seen: Profile, identifier: str | None, place: PositionSummary | None) -> Iterator[str]:
     """Yield the columns of names and positions under [catalog]; `identifier` is the one of names that splits."""
-    stated = identifier or naming_column(seen) or repeating_column(seen)
-    for name, why in suspected_identifiers(seen):
+    stated = identifier or quality.naming_column(seen) or quality.repeating_column(seen)
+    for name, why in quality.suspected_identifiers(seen):
         comment = f"id = {toml_text(name)}  # {comment_text(why)}"
         yield comment if name == stated else f"# {comment}"
     if place is None:
@@ -233,7 +228,7 @@ def _named_columns(seen: Profile, identifier: str | None, place: PositionSummary
 
 
 def _sentinels(seen: Profile, label: str) -> Iterator[str]:
-    marks = {n: suspected_sentinels(seen, n) for n in seen.columns if n != label}
+    marks = {n: quality.suspected_sentinels(seen, n) for n in seen.columns if n != label}
     texts = {n: suspected_texts(seen, n) for n in seen.columns if n != label}
     marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
     if not marked:

@@ -28,6 +28,7 @@ from catalogs.catalog.catalog import Catalog, Column, element_columns, verified
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import CatalogError, NameClashError, nearest
 from catalogs.formats import TableChoice
+from catalogs.profile import quality
 from catalogs.profile.columns import (
     ColumnProfile,
     Profile,
@@ -39,14 +40,6 @@ from catalogs.profile.columns import (
     uneven_presence,
 )
 from catalogs.profile.leaks import Leak
-from catalogs.profile.quality import (
-    Suspected,
-    bookkeeping,
-    find_other_position,
-    goes_round,
-    suspected_identifiers,
-    suspected_sentinels,
-)
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.text.table import commented_out
@@ -85,7 +78,7 @@ class ColumnSummary:
     maximum: float | None
     distinct: int | None
     constant: bool
-    sentinels: tuple[Suspected, ...]
+    sentinels: tuple[quality.Suspected, ...]
     texts: Mapping[str, int]
     not_numbers: str | None
 
@@ -224,7 +217,7 @@ def inspect_catalog(
         files=len(catalog.partitions),
         columns=tuple(_column(c, seen, catalog.names) for c in catalog.columns),
         identifiers=tuple(
-            IdentifierSummary(column=name, why=why) for name, why in suspected_identifiers(seen)
+            IdentifierSummary(column=name, why=why) for name, why in quality.suspected_identifiers(seen)
         ),
         position=described_positions(catalog, seen),
         commented_out=commented_out(catalog),
@@ -302,7 +295,7 @@ def _values(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
         "maximum": maximum,
         "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
         "constant": counts.constant,
-        "sentinels": tuple(suspected_sentinels(seen, counts.name)),
+        "sentinels": tuple(quality.suspected_sentinels(seen, counts.name)),
         "texts": texts,
         "not_numbers": None if texts else not_numbers(seen, counts.name),
     }
@@ -312,8 +305,8 @@ def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | No
     """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
     pair = find_position_columns(catalog)
     if pair is None:  # in other columns than two, which a specification cannot name as they are
-        other = find_other_position(catalog)
-        if other is None or not all(goes_round(seen, name) for name in other[0]):
+        other = quality.find_other_position(catalog)
+        if other is None or not all(quality.goes_round(seen, name) for name in other[0]):
             return None
         return PositionSummary(ra=None, dec=None, unit=None, columns=other[0], remarks=(other[1],))
     ra, dec = pair
@@ -357,7 +350,7 @@ def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) ->
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
     uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
-    named = dict(suspected_identifiers(seen))
+    named = dict(quality.suspected_identifiers(seen))
     return LabelSummary(
         column=label,
         sampled=len(texts),
@@ -369,7 +362,9 @@ def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) ->
         leaks=tuple(leaks),
         gains={name: max(0.0, gains[name]) for name in order},
         presence=uneven,
-        bookkeeping=tuple(n for n in order if gains[n] > 0.05 and n not in named and bookkeeping(seen, n)),
+        bookkeeping=tuple(
+            n for n in order if gains[n] > 0.05 and n not in named and quality.bookkeeping(seen, n)
+        ),
     )
 
 
