@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from flows.cli._printing import files_words, print_table, say
 
 if TYPE_CHECKING:
-    from flows.reviews.audit_draw import Audit, AuditDraw, AuditedClass, AuditedInterval, AuditedSets
+    from flows.reviews.audit_draw import AuditDraw
+    from flows.reviews.audit_estimate import Audit, AuditedClass, AuditedInterval, AuditedSets
 
 
 def show_drawn(result: AuditDraw) -> None:

@@ -10,15 +10,7 @@ from typing import Any
 from catalogs.errors import counted
 from catalogs.profile.leaks import Leak
 from flows.cli._printing import print_table, say, say_next, show, shown_progress
-from flows.draft.inspection import (
-    MOST_LABELS,
-    CatalogueSummary,
-    ColumnSummary,
-    LabelSummary,
-    PositionSummary,
-    StartedSpecification,
-    inspect_file,
-)
+from flows.draft import inspection
 from flows.request import InitRequest, InspectRequest
 
 MOST_CLASSES = 12
@@ -28,8 +20,10 @@ MOST_CLASSES = 12
 def run_inspect(request: InspectRequest, *, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        result = inspect_file(request.file, limit=request.limit, label=request.label, table=request.table)
-    if isinstance(result, CatalogueSummary):
+        result = inspection.inspect_file(
+            request.file, limit=request.limit, label=request.label, table=request.table
+        )
+    if isinstance(result, inspection.CatalogueSummary):
         show(result, partial(_show_catalogue, table=request.table), json=json, kind="catalogue")
     else:
         from flows.cli._models import show_model
@@ -46,7 +40,7 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     show(start, _show_started, json=json)
 
 
-def _show_started(result: StartedSpecification) -> None:
+def _show_started(result: inspection.StartedSpecification) -> None:
     if result.path is None:
         say(result.text.rstrip("\n"))
         return
@@ -59,14 +53,14 @@ def _show_started(result: StartedSpecification) -> None:
     say_next("blr", "train", result.path)
 
 
-def _show_catalogue(result: CatalogueSummary, table: str | None) -> None:
+def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> None:
     say(
         f"{result.path}: {result.format}, {counted(result.n_rows, 'row')}, {counted(len(result.columns), 'column')}"
     )
     if result.n_seen < result.n_rows:
         say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown: list[ColumnSummary] = []
+    shown: list[inspection.ColumnSummary] = []
     for column in result.columns:
         shown += [column, *column.elements]
     rows = [
@@ -94,7 +88,7 @@ def _show_catalogue(result: CatalogueSummary, table: str | None) -> None:
     say_next("blr", "init", result.path, *chosen, "--label", label, "--out", "spec.toml")
 
 
-def _show_position(place: PositionSummary | None) -> None:
+def _show_position(place: inspection.PositionSummary | None) -> None:
     if place is None:
         say("No columns of positions were recognised")
         return
@@ -105,9 +99,9 @@ def _show_position(place: PositionSummary | None) -> None:
         say(f"  {remark}")
 
 
-def _show_label(label: LabelSummary) -> None:
+def _show_label(label: inspection.LabelSummary) -> None:
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
-    which = f"The {len(rows)} most frequent labels" if len(rows) == MOST_LABELS else "Labels"
+    which = f"The {len(rows)} most frequent labels" if len(rows) == inspection.MOST_LABELS else "Labels"
     print_table(f"{which} in {label.column}", ("label", "rows"), rows)
     shown = [f"{name} ({c['rows']:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
     if shown:
@@ -134,7 +128,7 @@ def _kind(leak: Leak) -> str:
     return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
 
 
-def _remark(column: ColumnSummary, files: int) -> str:
+def _remark(column: inspection.ColumnSummary, files: int) -> str:
     marks = [f"absent in {column.absent:,} of {files:,} files"] if column.absent else []
     marks += [f"{_cell(s.value)} in {s.count:,} rows: a mark for 'no value'?" for s in column.sentinels]
     marks += [

@@ -18,7 +18,8 @@ from flows.models.promotion import PromotionResult
 from flows.models.store import ModelListing
 from flows.orchestration.settings import AutomationsResult
 from flows.reports.catalogue_page import Explanation
-from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
+from flows.reviews.audit_draw import AuditDesign, AuditDraw
+from flows.reviews.audit_estimate import Audit
 from flows.reviews.selection import ReviewResult
 from flows.runs import results
 from flows.runs.manifest import FolderStatus, Manifest

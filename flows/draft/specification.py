@@ -28,29 +28,12 @@ from catalogs.profile.columns import Profile, as_numbers, shares_of_one, suspect
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
+from flows.draft import _page as page
+from flows.draft import inspection
 from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason_against_copy, same_order
-from flows.draft._page import (
-    LEAST_OF_TARGET,
-    Split,
-    alike_groups,
-    comment_text,
-    page_lines,
-    split_by,
-    summary_lines,
-)
-from flows.draft.inspection import (
-    LONGEST_NAME,
-    PositionSummary,
-    StartedSpecification,
-    StartingClasses,
-    check_label,
-    described_positions,
-    fewest_rows,
-    leaking_column,
-    seen_profile,
-    starting_classes,
-)
+from flows.draft._page import Split
+from flows.draft.inspection import LONGEST_NAME, PositionSummary, StartedSpecification, StartingClasses
 from flows.errors import OutputFolderError, TrainingError
 from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together
@@ -131,13 +114,13 @@ def starting_specification(
 
     `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
     """
-    check_label(catalog, label)
+    inspection.check_label(catalog, label)
     if catalog.n_rows == 0:
         raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
-    seen, counts = seen_profile(catalog, label, limit=limit)
+    seen, counts = inspection.seen_profile(catalog, label, limit=limit)
     texts = plain_texts(seen.chosen[label])
-    place = described_positions(catalog, seen)
-    classes = _enough(starting_classes(counts), counts, label)
+    place = inspection.described_positions(catalog, seen)
+    classes = _enough(inspection.starting_classes(counts), counts, label)
     by, classes = _split(seen, label, classes.named(texts), place, classes)
     classes = _enough(classes, counts, label)
     chosen, bare = _chosen(catalog, seen, label, classes.named(texts))
@@ -162,12 +145,12 @@ def starting_specification(
             "[label]"
         )
     unlabelled = counts[""] + sum(classes.doubtful.values())
-    summary = tuple(summary_lines(seen, label, chosen, classes, notes, unlabelled))
+    summary = tuple(page.summary_lines(seen, label, chosen, classes, notes, unlabelled))
     path = url or Path(os.path.relpath(catalog.path.resolve(), folder.resolve())).as_posix()
-    lines = page_lines(
+    lines = page.page_lines(
         catalog, seen, label, chosen, classes, by, place, notes, path=path, table=table, unlabelled=unlabelled
     )
-    text = "".join(f"{line}\n" for line in chain((f"# {comment_text(said)}" for said in summary), lines))
+    text = "".join(f"{line}\n" for line in chain((f"# {page.comment_text(said)}" for said in summary), lines))
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
         status="printed",
@@ -175,7 +158,7 @@ def starting_specification(
         columns_file=None,
         text=text,
         classes=classes.rows,
-        groups=alike_groups(chosen, classes),
+        groups=page.alike_groups(chosen, classes),
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=left_out,
         suspects=chosen.suspects,
@@ -187,8 +170,9 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
     if len(classes.kept) < 2:
         some = ((t, n) for t, n in Counter(counts).most_common() if t and t not in classes.doubtful)
         shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in islice(some, 6)) or "none"
+        rows = inspection.fewest_rows(counts)
         raise TrainingError(
-            f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with {rows} "
             f"rows or more, printable and of {LONGEST_NAME} letters at most; choose the column of the class, or name "
             'the classes in your own specification, as classes = { name = ["label"] } under [label]'
         )
@@ -226,7 +210,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         identifiers=[name for name, _ in suspected_identifiers(seen)],
         ours=annotated_names(catalog.metadata),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
-        derived=leaking_column(leaks),
+        derived=inspection.leaking_column(leaks),
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
         with_label=_of_labelled_rows(seen, label, numbers),
@@ -255,36 +239,36 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
 def _of_labelled_rows(seen: Profile, label: str, numbers: Sequence[str]) -> set[str]:
     """Return the columns that hardly any row without a label has, in a file of many such rows."""
     known, every = plain_texts(seen.sample[label]) != "", replace(seen, chosen=seen.sample)
-    if not (~known).sum() > LEAST_OF_TARGET * known.sum():
+    if not (~known).sum() > page.LEAST_OF_TARGET * known.sum():
         return set()
     present = {name: np.isfinite(as_numbers(without_sentinels(every, name))) for name in numbers}
     return {name for name, x in present.items() if x[~known].mean() < FEW_OTHERS * x[known].mean()}
 
 
 def _split(
-    seen: Profile, label: str, labels: Any, place: PositionSummary | None, classes: StartingClasses
+    seen: Profile,
+    label: str,
+    labels: Any,
+    place: PositionSummary | None,
+    classes: StartingClasses,
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
-    options = _options(seen, label, place)
-    if classes.n_rows < HELD_OUT_FROM:  # none is held out
-        together: list[tuple[int, Split]] = []
-        for option, keys in options:
+    tried: list[tuple[int, Split, set[str]]] = []
+    for option, keys in _options(seen, label, place):
+        untaught: set[str] = set()
+        if classes.n_rows < HELD_OUT_FROM:  # none is held out
             # Of a class whose rows are all in one group, a fit without it would know nothing.
-            together.append((sum(len({*keys[labels == name]}) < 2 for name in classes.kept), option))
-            if not together[-1][0]:
-                break
-        return min(together, key=lambda one: one[0])[1], classes
-    tried = []
-    for option, keys in options:
-        held_out = split.held_out_keys(keys, HELD_OUT)
-        held, taught = (Counter(labels[side].tolist()) for side in (held_out, ~held_out))
-        n_missed = sum(min(held[name], taught[name]) < FEWEST for name in classes.kept)
-        untaught = {n for n in classes.kept if not taught[n] or (not held[n] and taught[n] >= RARE)}
+            n_missed = sum(len({*keys[labels == name]}) < 2 for name in classes.kept)
+        else:
+            held_out = split.held_out_keys(keys, HELD_OUT)
+            held, taught = (Counter(labels[side].tolist()) for side in (held_out, ~held_out))
+            n_missed = sum(min(held[name], taught[name]) < FEWEST for name in classes.kept)
+            untaught = {n for n in classes.kept if not taught[n] or (not held[n] and taught[n] >= RARE)}
         tried.append((n_missed, option, untaught))
         if not n_missed:
             break
-    n_missed, option, untaught = min(tried, key=lambda one: one[0])
-    return option, classes.without(untaught) if n_missed else classes
+    _, option, untaught = min(tried, key=lambda one: one[0])
+    return option, classes.without(untaught)
 
 
 MOST_OF_SPLIT = 4
@@ -304,17 +288,19 @@ def _options(
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
         is_id = named is None or repeating == "id"
-        option = split_by("id", remark, identifier=repeating) if is_id else split_by(repeating, remark)
+        option = (
+            page.split_by("id", remark, identifier=repeating) if is_id else page.split_by(repeating, remark)
+        )
         yield option, split.name_keys([seen.chosen[repeating]])
     if named is not None:
-        yield split_by("id", identifier=named), split.name_keys([seen.chosen[named]])
+        yield page.split_by("id", identifier=named), split.name_keys([seen.chosen[named]])
     better = named is not None or (repeating is not None and repeating != label)
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         order, shares = split.split_by_pixels(pixels, HELD_OUT)
-        by_pixels = split_by("healpix", remark, order=order), split.healpix_keys(pixels, order)
+        by_pixels = page.split_by("healpix", remark, order=order), split.healpix_keys(pixels, order)
         if split.is_about(shares[order], HELD_OUT):
             better = True
             yield by_pixels
@@ -335,5 +321,5 @@ def _options(
             keys = split.name_keys([seen.chosen[name] for name in names])
             if len(np.unique(keys)) >= TOLD_APART * len(keys):
                 break
-        yield split_by(names[0] if len(names) == 1 else names, remark), keys
+        yield page.split_by(names[0] if len(names) == 1 else names, remark), keys
     yield from few_places

@@ -64,7 +64,6 @@ NOTHING = np.zeros(0, differences.ROW)
 Faults = tuple[str, str | None, str, Any]
 EXACT = 2**53  # largest whole number up to which doubles have all digits
 MOST_ELEMENTS = 16  # most elements of a vector for them to be compared with the last release
-WHOLE = re.compile(r"u?int")
 CONTROL_BATCHES = 8  # batches of which rows are kept for negative controls
 
 
@@ -134,6 +133,7 @@ class _Pass:
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for scorer in scorers for name in scorer.reader.read))
+        self.promised = {c.name: c for c in contract.columns}
         self.columns: dict[str, ColumnRange] = {}
         self.by_file: dict[str, Counter[str]] = {}
         # Rows by HEALPix cell, those without one first: all, those with flags, and those of each class.
@@ -145,7 +145,7 @@ class _Pass:
         compared = {c.name: c for c in contract.columns if c.name not in left}
         sizes = {name: math.prod(c.shape) for name, c in compared.items() if NUMBERS.match(c.datatype)}
         self.sizes = {name: size for name, size in sizes.items() if size <= MOST_ELEMENTS}
-        whole = {name for name, c in compared.items() if WHOLE.match(c.datatype)}
+        whole = {name for name, c in compared.items() if differences.WHOLE.match(c.datatype)}
         self.seen = {} if last is None else last.profile.columns
         long = {name for name in whole & self.seen.keys() if (self.seen[name].maximum or 0) > EXACT}
         texts = {c.name for c in contract.columns if c.datatype in TEXTS | BINARY} & {contract.id, *compared}
@@ -157,7 +157,7 @@ class _Pass:
         self.found: differences.Differences | None = None
         self.before: dict[str, Iterator[Array]] = {}
         if last is not None and contract.id is not None:
-            self.found = differences.Differences(self.files, last, frozenset(whole), self.findings, scratch)
+            self.found = differences.Differences(self.files, contract, last, self.findings, scratch)
             known = {o.name for o in without_margins(last.manifest.outputs)}
             files = enumerate(self.found.old_files)
             self.before = {name: self._rows_of_last(last, k) for k, name in files if name in known}
@@ -233,9 +233,7 @@ class _Pass:
 
     def profile(self) -> Profile:
         """Return what the release holds."""
-        total: Counter[str] = Counter()
-        for name in self.counted:
-            total.update(self.by_file.get(name, {}))
+        total = sum((self.by_file.get(name, Counter()) for name in self.counted), Counter[str]())
         return Profile(
             n_rows=total["rows"],
             columns=self.columns,
@@ -283,7 +281,7 @@ class _Pass:
             for rows in unread:
                 found.compare(NOTHING, rows)
         found.compare_others(self.ledger)
-        counts = found.report(contract.classes)
+        counts = found.report()
         new, old = self.sample.rows(), self.old_sample.rows()
         numbers = [name for name in self.sample.numbers if name not in self.positions]
         found.same_objects(new, old, numbers, self.positions)
@@ -571,7 +569,7 @@ class _File:
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
         for name, seen in self.columns.items():
             work.columns[name] = work.columns.get(name, ColumnRange()) + seen
-            promised, before = contract.column(name), work.seen.get(name, seen)
+            promised, before = work.promised.get(name), work.seen.get(name, seen)
             if promised is None or name == contract.id:
                 continue
             if seen.infinite and (name in contract.made or not before.infinite):

@@ -100,7 +100,8 @@ class Findings:
     def __init__(self) -> None:
         self.found: list[Check] = []
         self.done: dict[str, Check] = {}
-        self.counts: Counter[tuple[str, Verdict]] = Counter()
+        self.kept: Counter[tuple[str, Verdict]] = Counter()
+        self.left_out: Counter[tuple[str, Verdict]] = Counter()
 
     def ran(self, *names: str, **numbers: Any) -> None:
         """Note that checks were made; their numbers are said of those that pass."""
@@ -115,10 +116,12 @@ class Findings:
         about = dict(zip(("file", "field", "number", "limit", "source"), where, strict=False))
         about |= {k: float(about[k]) for k in ("number", "limit") if about.get(k) is not None}
         check = check_of(name, verdict, found, **about, rows=tuple(rows)[:MOST_ROWS])
-        self.counts[name, verdict] += 1
         known = any((c.name, c.verdict, c.field) == (name, verdict, check.field) for c in self.found)
-        if self.counts[name, verdict] <= MOST_PLACES or not known:
-            self.found.append(check)
+        if self.kept[name, verdict] >= MOST_PLACES and known:
+            self.left_out[name, verdict] += 1
+            return
+        self.kept[name, verdict] += 1
+        self.found.append(check)
 
     def stop(self, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
         """Note a fault."""
@@ -139,9 +142,7 @@ class Findings:
     def checks(self) -> tuple[Check, ...]:
         """Return all checks, the worst first."""
         bad = {check.name for check in self.found}
-        named = Counter((check.name, check.verdict) for check in self.found)
-        left = {key: n - named[key] for key, n in self.counts.items() if n > named[key]}
-        more = [check_of(*key, f"{n:,} more places") for key, n in left.items()]
+        more = [check_of(*key, f"{n:,} more places") for key, n in self.left_out.items()]
         good = [check for name, check in self.done.items() if name not in bad]
         return tuple(sorted([*self.found, *more, *good], key=lambda c: ORDER.index(c.verdict)))
 
@@ -182,10 +183,6 @@ class Contract:
     position_unit: str | None = None
     companions: tuple[str, ...] = ()
     last: str | None = None
-
-    def column(self, name: str) -> ContractColumn | None:
-        """Return a column; None where the contract has none of that name."""
-        return next((c for c in self.columns if c.name == name), None)
 
 
 def _contract_column(column: Column | NewColumn, source: str) -> ContractColumn:

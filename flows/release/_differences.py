@@ -8,6 +8,7 @@ tests.  Shapes: n rows, G groups (files or HEALPix cells).
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from flows.release._contract import MOST_ROWS, Contract, Findings, Opened
 from flows.runs.results import CELL_ORDER, MovedObject, Profile, Transition, Verdict
 
 BUCKETS = 32
+WHOLE = re.compile(r"u?int")
 IN_MEMORY = 1_000_000  # rows of a ledger in memory, some 30 MB; more go to the disk
 SAMPLE_ROWS = 40_000  # objects whose values are compared, about
 ARCSECONDS = 3.0  # separation from which an identifier has another position
@@ -251,22 +253,24 @@ Groups = tuple[str, Floats, Floats, Array]
 
 
 class Differences:
-    """What differs from the last release, by file of the new one or of the old one; `whole` are columns of integers.
+    """What differs from the last release, by file of the new one or of the old one.
 
-    `examples` are those whose probability changed most among the objects with another class: file, row, the classes
-    before and now by number, and the change.
+    `whole` are columns of integers; `examples` are those of the objects with another class whose probability changed
+    most.
     """
 
     def __init__(
-        self, files: Sequence[str], last: Opened, whole: frozenset[str], findings: Findings, scratch: Path
+        self, files: Sequence[str], contract: Contract, last: Opened, findings: Findings, scratch: Path
     ) -> None:
-        self.files, self.whole, self.findings, self.source = files, whole, findings, f"release {last.version}"
+        self.files, self.findings, self.source = files, findings, f"release {last.version}"
+        self.whole = {c.name for c in contract.columns if WHOLE.match(c.datatype)}
         self.old_files = [output.name for output in last.manifest.outputs]
         # Rows that were found nowhere so far.
         self.new, self.old = Ledger(scratch / "new"), Ledger(scratch / "old")
         self.compared = 0
         self.transitions: Counter[tuple[int, int]] = Counter()
-        self.examples: list[tuple[int, int, int, int, float]] = []
+        self.examples: list[MovedObject] = []
+        self.classes = ("", *contract.classes, "another text")  # which has the number -1
         self.seen, self.changed = np.zeros(len(files)), dict[tuple[str, str, str], Array]()
         self.moved: dict[int, tuple[int, float, list[int]]] = {}
         self.shifts = np.zeros((4, len(files)))  # in right ascension and declination, their squares, how many
@@ -314,20 +318,21 @@ class Differences:
         flips = np.flatnonzero(a["class"] != b["class"])
         changes = {("class changes", "", "objects have another class"): a["file"][flips]}
         other = np.flatnonzero(a["flags"] != b["flags"])
-        files, now, was = a["file"][other], a["flags"][other], b["flags"][other]
+        files, mine, theirs = a["file"][other], a["flags"][other], b["flags"][other]
         for flag in FLAG_MEANINGS:
-            for verb, mine in (("gained", now & ~was), ("lost", was & ~now)):
+            for verb, bits in (("gained", mine & ~theirs), ("lost", theirs & ~mine)):
                 key = ("flag changes", str(flag.name), f"objects {verb} the flag {flag.name}")
-                changes[key] = files[mine & int(flag) > 0]
+                changes[key] = files[bits & int(flag) > 0]
         for key, of in changes.items():
             self.changed[key] = self.changed.get(key, 0) + np.bincount(of, minlength=G)
-        before, after = b["class"][flips].tolist(), a["class"][flips].tolist()
-        self.transitions.update(zip(before, after, strict=True))
+        self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
         moved = np.abs(np.nan_to_num(a["p"][flips] - b["p"][flips]).astype(float))
-        for k in np.argsort(-moved, kind="stable")[:MOST_EXAMPLES].tolist():
-            place = (int(a["file"][flips[k]]), int(a["row"][flips[k]]))
-            self.examples.append((*place, before[k], after[k], round(float(moved[k]), 4)))
-        self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
+        most = np.argsort(-moved, kind="stable")[:MOST_EXAMPLES]
+        for k, change in zip(flips[most].tolist(), moved[most].tolist(), strict=True):
+            was, now = self.classes[b["class"][k]], self.classes[a["class"][k]]
+            file, place = self.files[a["file"][k]], f"row {a['row'][k]}"
+            self.examples.append(MovedObject(file=file, id=place, was=was, now=now, moved=round(change, 4)))
+        self.examples = sorted(self.examples, key=lambda one: -one["moved"])[:MOST_EXAMPLES]
         self._count_positions(a, b)
 
     def _count_positions(self, a: Array, b: Array) -> None:
@@ -408,7 +413,7 @@ class Differences:
                 group = ("file", shares, n, files)
                 self._unlike("values", said, name, group, some, middle + CHANGED, verdict)
 
-    def report(self, classes: Sequence[str]) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""
         n, findings, source, changed = self.compared, self.findings, self.source, self.transitions.total()
         findings.ran("positions")
@@ -430,16 +435,11 @@ class Differences:
             findings.add(verdict, "objects", said, self.files[g], "", shares[g], 0.05, source)
         if n:
             findings.ran("class changes", "flag changes", n=n, changed=changed, share=changed / n)
-            self._report_changes(classes)
+            self._report_changes()
         else:
             findings.look("objects", "no object of the last release is here", "", "", 0, 0, source)
-        names = ("", *classes, "another text")  # which has the number -1
-        moves = Counter({(names[was], names[now]): k for (was, now), k in self.transitions.items()})
-        examples = (
-            MovedObject(file=self.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
-            for file, row, was, now, moved in self.examples
-        )
-        found = {"transitions": transitions_of(moves), "examples": tuple(examples)}
+        moves = Counter({(self.classes[a], self.classes[b]): k for (a, b), k in self.transitions.items()})
+        found = {"transitions": transitions_of(moves), "examples": tuple(self.examples)}
         return found | {"compared": n, "class_changed": changed}
 
     def _report_shifts(self) -> None:
@@ -455,9 +455,9 @@ class Differences:
             said = f"{{n:,.0f}} objects moved by {{x:+.2f}}″ in {what}, elsewhere {middle:+.2f}″"
             self._unlike("positions", said, "", ("file", shifts, n, known), far, SHIFT)
 
-    def _report_changes(self, classes: Sequence[str]) -> None:
+    def _report_changes(self) -> None:
         """Report changes of classes and flags, in the whole release and in files that are unlike the others."""
-        n, names = self.compared, ("no class", *classes, "another text")
+        n, names = self.compared, ("no class", *self.classes[1:])
         moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in self.transitions.most_common(4))
         known = np.flatnonzero(self.seen >= 5)
         for (check, flag, words), counts in self.changed.items():

@@ -36,19 +36,11 @@ from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
-from flows.documents import from_document, read_document, to_document, utc_now, write_document
+from flows.documents import from_json, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.release._check import check_release
-from flows.release._contract import (
-    CONTRACT,
-    DATA,
-    MODEL,
-    PROFILE,
-    SETTINGS,
-    Opened,
-    derived_contract,
-)
+from flows.release._contract import CONTRACT, DATA, MODEL, PROFILE, SETTINGS, Opened, derived_contract
 from flows.release.replay import Truth
 from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
@@ -224,8 +216,7 @@ class Series:
         """Return the log, and what has to be there still when it is replaced."""
         if self.store is not None:
             stored = self.store.read(LOG)
-            text = "{}" if stored is None else stored.content.decode()
-            return from_document(ReleaseLog, json.loads(text), source=LOG), stored
+            return from_json(ReleaseLog, b"{}" if stored is None else stored.content, source=LOG), stored
         path = self.folder / LOG
         check_links(path, self.folder)
         return (read_document(ReleaseLog, path) if path.is_file() else ReleaseLog()), None
@@ -308,13 +299,10 @@ class Series:
 
     def record(self, version: str, log: ReleaseLog, **more: Any) -> None:
         """Write the record of a draft."""
-        about: dict[str, Any] = {
-            "name": self.name,
-            "version": version,
-            "drafted": utc_now(),
-            "events": len(log.events),
-        }
-        write_document(self.draft(version) / RECORD, ReleaseRecord(**about, **more))
+        record = ReleaseRecord(
+            name=self.name, version=version, drafted=utc_now(), events=len(log.events), **more
+        )
+        write_document(self.draft(version) / RECORD, record)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

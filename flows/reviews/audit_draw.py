@@ -1,51 +1,31 @@
-"""An audit: what it leaves, how its objects are drawn by stratum, at random, and the answers of people.
+"""An audit's design, in `audit_design.json`: how its objects are drawn by stratum, at random.
 
-`audit_design.json` has the design, and `audit.json` the estimates.  Classes and bins are named; a stratum is known by
-its place in the design.  Intervals have the stated level.
+Classes and bins are named; a stratum is known by its place in the design.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NotRequired
+from typing import Final, Literal
 
 import numpy as np
 from typing_extensions import TypedDict
 
-import catalogs
 from blr.arrays import Floats, Places
 from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
-from blr.census.results import Census
-from catalogs.arrays import batch_values, plain_texts
-from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.labels.reader import MARK, is_doubtful, listed_name, plain, plain_number, require_exact
 from flows.request import AuditDrawRequest
-from flows.reviews._lists import (
-    ALL,
-    AUDIT_LIST,
-    ListedObject,
-    ObjectRows,
-    ObjectTable,
-    ValueSample,
-    audit_title,
-    bins_of,
-    check_unanswered,
-    object_tables,
-    write_list,
-)
+from flows.reviews import _lists as lists
 from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.release_store import output_folder
 
 DESIGN: Final = "audit_design.json"
-AUDIT: Final = "audit.json"
 
 
 class AuditStratum(TypedDict):
@@ -116,200 +96,6 @@ class AuditDraw:
     files: tuple[Path, ...]
 
 
-class AuditedInterval(TypedDict):
-    """An estimate with its interval; the estimate is None where no object was seen that could tell."""
-
-    value: float | None
-    low: float
-    high: float
-
-
-class ModelComparison(TypedDict):
-    """The model's count of a class, with its interval, and whether the audit rejects it; None where it has no count."""
-
-    count: float
-    low: float
-    high: float
-    differs: bool | None
-
-
-class AuditedClass(TypedDict):
-    """A class: its count, the purity and the completeness of the objects that it was given to, by intervals.
-
-    `assigned` is how many that are.  `model` is what the model says of the count; a bin has none.
-    """
-
-    assigned: int
-    count: AuditedInterval
-    purity: AuditedInterval
-    completeness: AuditedInterval
-    model: NotRequired[ModelComparison]
-
-
-class AuditedBin(TypedDict):
-    """The classes of the objects of a bin; `n_answered` of them were looked at."""
-
-    n_rows: int
-    n_answered: int
-    classes: Mapping[str, AuditedClass]
-
-
-class AuditedSelection(Selection):
-    """The purity and the completeness of a selection."""
-
-    purity: AuditedInterval
-    completeness: AuditedInterval
-
-
-class AuditedSetRule(TypedDict):
-    """When a class is in a prediction set: where its probability is at least `least`, 0 for always.
-
-    `rows` answers are of the class, and count as `effective` ones with their weights.  `spread` is the standard
-    deviation of the share of the class's objects that keep it, from one audit to another.
-    """
-
-    least: float
-    rows: int
-    effective: float
-    spread: float
-
-
-class AuditedSets(TypedDict):
-    """Prediction sets learnt from the answers: `level` is the share of a class's objects that keep it, on average."""
-
-    level: float
-    classes: Mapping[str, AuditedSetRule]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """What an audit says of a release.
-
-    Of the `n_drawn` objects, `n_answered` have an answer, `n_undecided` one that says that nobody can tell, and
-    `n_unanswered` none.  `n_other` of the answered ones are of no class of the model.  `joined` counts strata that had
-    too few answers, and were joined with a neighbour.  `model_census` is the census of the model, which the audit's
-    replaces in `summary.json`.  `sets` is None where no prediction sets were asked for.
-    """
-
-    status: Literal["planned", "done"]
-    model: str
-    release: int
-    outputs: str
-    out: Path
-    level: float
-    n_rows: int
-    n_drawn: int
-    n_answered: int
-    n_undecided: int
-    n_unanswered: int
-    n_other: int
-    joined: int
-    classes: Mapping[str, AuditedClass]
-    by: str | None
-    bins: Mapping[str, AuditedBin]
-    selections: tuple[AuditedSelection, ...]
-    census: Census
-    model_census: Census | None
-    sets: AuditedSets | None = None
-    remarks: tuple[str, ...]
-    files: tuple[Path, ...]
-
-
-OTHER = -1
-"""The place of the answer "other": of no class of the model."""
-UNDECIDED = -2
-"""The place of an answer that says that nobody can tell."""
-COLUMNS = ("label", "class")
-"""Columns that may hold the answer."""
-SHOWN = 5
-
-
-def read_answers(
-    paths: Sequence[Path], identifier: str, drawn: Sequence[str], classes: Sequence[str], asked: str
-) -> dict[str, int]:
-    """Return, by the objects' names, the answers in tables to objects that were drawn; what is blank is no answer.
-
-    An answer is the place of the class, `OTHER` or `UNDECIDED`.  `asked` is the hash of the list that asked; rows
-    that bear the mark of a list bear that of this one.
-
-    UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
-    """
-    times, folded = Counter(drawn), Counter(name.casefold() for name in classes)
-    exact = {name: k for k, name in enumerate(classes)}
-    # In any case of letters an answer counts where it fits one class alone.
-    alike = {"other": OTHER} | {
-        name.casefold(): k for name, k in exact.items() if folded[name.casefold()] == 1
-    }
-    places: dict[str, int] = {}
-    for path in paths:
-        texts = _texts(path, identifier, tuple(times), asked)
-        strange = [name for name, _ in texts if name not in times]
-        if strange:
-            shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
-            raise UsageError(
-                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected answers to the "
-                "objects of the list only; remove their rows"
-            )
-        for name, count in Counter(name for name, _ in texts).items():
-            if count > times[name]:
-                raise UsageError(
-                    f"{path}: got {count} answers to '{brief(name)}', expected one for each row of the list; "
-                    "remove the others, even if they agree"
-                )
-        for name, text in texts:
-            place = exact.get(text, alike.get(text.casefold()))
-            if place is None and is_doubtful(text):
-                place = UNDECIDED
-            if place is None:
-                raise UsageError(
-                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, 'other' for an "
-                    f"object of no class, or '?' for one that cannot be decided; {nearest(text, classes)}"
-                )
-            if places.setdefault(name, place) != place:
-                raise UsageError(
-                    f"{path}: got '{brief(text)}' for '{brief(name)}', but a different answer in an earlier "
-                    "row, expected one answer for each object; make them equal, or answer '?'"
-                )
-    return places
-
-
-def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:
-    """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
-    table = catalogs.open(path)
-
-    def column(names: Sequence[str], holds: str) -> str:
-        found = next((name for name in names if name in table.names), None)
-        if found is None:
-            raise UsageError(
-                f"{path}: got a table without the column '{names[0]}', which {holds}; {nearest(names[0], table.names)}"
-            )
-        return found
-
-    key, answer = column((identifier, "id"), "names the objects"), column(COLUMNS, "holds the answers")
-    texts: list[tuple[str, str]] = []
-    # A program that read 007 as a number has written 7.
-    by_number = {plain_number(name): name for name in reversed(drawn)}
-    marked = [MARK] if MARK in table.names else []
-    for batch in table.batches([key, answer, *marked]):
-        values = batch_values(batch, [key, answer, *marked])
-        require_exact(values[key], str(path), key)
-        numbered = values[key].dtype.kind in "iuf"
-        names = plain_texts(values[key]).tolist()
-        marks = plain_texts(values[MARK]).tolist() if marked else [""] * len(names)
-        for read, text, mark in zip(names, plain_texts(values[answer]).tolist(), marks, strict=True):
-            if not (read and text):
-                continue
-            known = by_number.get(plain_number(read), read) if numbered else read
-            name = listed_name(known, mark) if marked else known
-            if name is None or (mark and not mark.startswith(f"{asked}-")):
-                raise UsageError(
-                    f"{path}: got an answer to '{brief(read)}' of another list or object than its '{MARK}' names, "
-                    "expected answers to the list that was drawn last, each beside its object; copy them into that list"
-                )
-            texts.append((name, plain(text) if marked else text))
-    return texts
-
-
 # Two passes over the catalogues: one finds the strata, one draws.  Shapes: K classes, G levels, H strata, n rows.
 
 PER_STRATUM = 16
@@ -341,7 +127,7 @@ class _Strata:
 
     def __init__(
         self,
-        tables: Sequence[ObjectTable],
+        tables: Sequence[lists.ObjectTable],
         request: AuditDrawRequest,
         by: Expression | None,
         selections: Sequence[Selection],
@@ -349,7 +135,7 @@ class _Strata:
         self.classes = classes = tables[0].classes
         self.edges = level_edges(sorted({s["threshold"] for s in selections}))
         K, G = len(classes), len(self.edges) + 1
-        tally, sample = _Tally(K * G, K), ValueSample(np.random.default_rng([request.seed, 1]))
+        tally, sample = _Tally(K * G, K), lists.ValueSample(np.random.default_rng([request.seed, 1]))
         for table in tables:
             for rows in table.rows(by=by):
                 tally.add(rows.given * G + self._levels(rows), rows.probability)
@@ -360,7 +146,7 @@ class _Strata:
             raise UsageError(
                 "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
             )
-        self.bins = ALL if by is None else bins_of(by.text, sample, request.bins, request.edges)
+        self.bins = lists.ALL if by is None else lists.bins_of(by.text, sample, request.bins, request.edges)
         self.share = np.maximum(tally.sums.sum(axis=0) / counts.sum(), 1 / request.n)
         deviation = uncertainty(tally.sums / np.maximum(counts, 1)[:, None], self.share).reshape(K, G)
         begins = np.zeros((K, G), dtype=bool)
@@ -371,11 +157,11 @@ class _Strata:
         self.piece = cut_levels(counts.reshape(K, G), deviation, wanted, begins)
         self.n_pieces = int(self.piece.max()) + 1
 
-    def _levels(self, rows: ObjectRows) -> Places:
+    def _levels(self, rows: lists.ObjectRows) -> Places:
         given = rows.probability[np.arange(len(rows.given)), rows.given]
         return np.searchsorted(self.edges, given, side="right")
 
-    def places(self, rows: ObjectRows) -> Places:
+    def places(self, rows: lists.ObjectRows) -> Places:
         """Return the place (n,) of each row's stratum, of K B P."""
         within = self.piece[rows.given, self._levels(rows)]
         return (rows.given * len(self.bins.names) + rows.places(self.bins)) * self.n_pieces + within
@@ -397,7 +183,7 @@ class _Strata:
 
 
 def _drawn_rows(
-    tables: Sequence[ObjectTable], n: int, seed: int, by: Expression | None, cuts: _Strata
+    tables: Sequence[lists.ObjectTable], n: int, seed: int, by: Expression | None, cuts: _Strata
 ) -> tuple[list[AuditStratum], list[tuple[int, DrawnRow]]]:
     """Return the strata, and `n` rows drawn from them in random order, each with its stratum's place.
 
@@ -451,7 +237,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     _check_free(folder, overwrite=request.overwrite)
     classes = tuple(manifest.classes)
     selections = selections_of(request.threshold or (), classes)
-    tables = object_tables(folder, manifest, request.identifier)
+    tables = lists.object_tables(folder, manifest, request.identifier)
     if not tables:
         raise UsageError(
             f"{folder}: got a folder without annotated catalogues; classify a catalogue into it first"
@@ -477,7 +263,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     )
     files: list[Path] = []
     if not dry_run:
-        listed: list[ListedObject] = []
+        listed: list[lists.ListedObject] = []
         for h, (name, ra, dec, _) in drawn:
             share = strata[h]["n_drawn"] / strata[h]["n_rows"]
             row = {"name": name, "ra": ra, "dec": dec, "stratum": h}
@@ -485,7 +271,8 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
         with exclusive(folder):
             _check_free(folder, overwrite=request.overwrite)
             write_document(folder / DESIGN, design)
-            files = write_list(AUDIT_LIST, listed, folder, identifier, classes, audit_title(manifest.model))
+            title = lists.audit_title(manifest.model)
+            files = lists.write_list(lists.AUDIT_LIST, listed, folder, identifier, classes, title)
             files.append(folder / DESIGN)
     return AuditDraw(
         status="planned" if dry_run else "done",
@@ -518,10 +305,10 @@ def outputs_hash(manifest: Manifest) -> str:
 
 def _check_free(folder: Path, *, overwrite: bool) -> None:
     """Raise UsageError where a list would be lost: an earlier one, or one with answers whatever the options."""
-    there = [folder / name for name in (f"{AUDIT_LIST}.csv", DESIGN) if (folder / name).exists()]
+    there = [folder / name for name in (f"{lists.AUDIT_LIST}.csv", DESIGN) if (folder / name).exists()]
     if there and not overwrite:
         raise UsageError(
             f"{there[0]}: an audit was drawn here already; estimate from it (`blr audit estimate`), "
             "or draw another with --overwrite, after which the answers to this one no longer count"
         )
-    check_unanswered(folder, AUDIT_LIST)
+    lists.check_unanswered(folder, lists.AUDIT_LIST)

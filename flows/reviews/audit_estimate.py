@@ -1,51 +1,243 @@
-"""What an audit's answers say: purity, completeness and class shares of the annotated files, with intervals.
+"""What people's answers say, in `audit.json`: purity, completeness and counts of classes, with intervals.
 
-Shapes: n objects with an answer, H strata of the design, J groups of them, K classes.
+Intervals have the stated level.  Shapes: n objects with an answer, H strata of the design, J groups of them, K classes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Literal, NotRequired
 
 import numpy as np
 from scipy.special import ndtri
+from typing_extensions import TypedDict
 
+import catalogs
 from blr.arrays import Mask
 from blr.census.audit import Possible, audited_share, joined_strata
 from blr.census.prediction_sets import learn_sets
 from blr.census.results import Census, ClassCensus, SelectionQuality
+from catalogs.arrays import batch_values, plain_texts
+from catalogs.errors import brief, nearest
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
-from flows.labels.reader import list_hash
+from flows.labels.reader import (
+    MARK,
+    is_doubtful,
+    list_hash,
+    listed_name,
+    plain,
+    plain_number,
+    require_exact,
+)
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import AuditEstimateRequest
 from flows.reviews._lists import audit_title
-from flows.reviews.audit_draw import (
-    AUDIT,
-    DESIGN,
-    OTHER,
-    UNDECIDED,
-    Audit,
-    AuditDesign,
-    AuditedBin,
-    AuditedClass,
-    AuditedInterval,
-    AuditedSelection,
-    AuditedSetRule,
-    AuditedSets,
-    ModelComparison,
-    Selection,
-    outputs_hash,
-    read_answers,
-    selections_of,
-)
+from flows.reviews.audit_draw import DESIGN, AuditDesign, Selection, outputs_hash, selections_of
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
 from flows.runs.results import Summary
+
+AUDIT: Final = "audit.json"
+
+
+class AuditedInterval(TypedDict):
+    """An estimate with its interval; the estimate is None where no object was seen that could tell."""
+
+    value: float | None
+    low: float
+    high: float
+
+
+class ModelComparison(TypedDict):
+    """The model's count of a class, with its interval, and whether the audit rejects it; None where it has no count."""
+
+    count: float
+    low: float
+    high: float
+    differs: bool | None
+
+
+class AuditedClass(TypedDict):
+    """A class: its count, the purity and the completeness of the objects that it was given to, by intervals.
+
+    `assigned` is how many that are.  `model` is what the model says of the count; a bin has none.
+    """
+
+    assigned: int
+    count: AuditedInterval
+    purity: AuditedInterval
+    completeness: AuditedInterval
+    model: NotRequired[ModelComparison]
+
+
+class AuditedBin(TypedDict):
+    """The classes of the objects of a bin; `n_answered` of them were looked at."""
+
+    n_rows: int
+    n_answered: int
+    classes: Mapping[str, AuditedClass]
+
+
+class AuditedSelection(Selection):
+    """The purity and the completeness of a selection."""
+
+    purity: AuditedInterval
+    completeness: AuditedInterval
+
+
+class AuditedSetRule(TypedDict):
+    """When a class is in a prediction set: where its probability is at least `least`, 0 for always.
+
+    `rows` answers are of the class, and count as `effective` ones with their weights.  `spread` is the standard
+    deviation of the share of the class's objects that keep it, from one audit to another.
+    """
+
+    least: float
+    rows: int
+    effective: float
+    spread: float
+
+
+class AuditedSets(TypedDict):
+    """Prediction sets learnt from the answers: `level` is the share of a class's objects that keep it, on average."""
+
+    level: float
+    classes: Mapping[str, AuditedSetRule]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit says of a release.
+
+    Of the `n_drawn` objects, `n_answered` have an answer, `n_undecided` one that says that nobody can tell, and
+    `n_unanswered` none.  `n_other` of the answered ones are of no class of the model.  `joined` counts strata that had
+    too few answers, and were joined with a neighbour.  `model_census` is the census of the model, which the audit's
+    replaces in `summary.json`.  `sets` is None where no prediction sets were asked for.
+    """
+
+    status: Literal["planned", "done"]
+    model: str
+    release: int
+    outputs: str
+    out: Path
+    level: float
+    n_rows: int
+    n_drawn: int
+    n_answered: int
+    n_undecided: int
+    n_unanswered: int
+    n_other: int
+    joined: int
+    classes: Mapping[str, AuditedClass]
+    by: str | None
+    bins: Mapping[str, AuditedBin]
+    selections: tuple[AuditedSelection, ...]
+    census: Census
+    model_census: Census | None
+    sets: AuditedSets | None = None
+    remarks: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+OTHER = -1
+"""The place of the answer "other": of no class of the model."""
+UNDECIDED = -2
+"""The place of an answer that says that nobody can tell."""
+COLUMNS = ("label", "class")
+"""Columns that may hold the answer."""
+SHOWN = 5
+
+
+def read_answers(
+    paths: Sequence[Path], identifier: str, drawn: Sequence[str], classes: Sequence[str], asked: str
+) -> dict[str, int]:
+    """Return, by the objects' names, the answers in tables to objects that were drawn; what is blank is no answer.
+
+    An answer is the place of the class, `OTHER` or `UNDECIDED`.  `asked` is the hash of the list that asked; rows
+    that bear the mark of a list bear that of this one.
+
+    UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
+    """
+    times, folded = Counter(drawn), Counter(name.casefold() for name in classes)
+    exact = {name: k for k, name in enumerate(classes)}
+    # In any case of letters an answer counts where it fits one class alone.
+    alike = {"other": OTHER} | {
+        name.casefold(): k for name, k in exact.items() if folded[name.casefold()] == 1
+    }
+    places: dict[str, int] = {}
+    for path in paths:
+        texts = _texts(path, identifier, tuple(times), asked)
+        strange = [name for name, _ in texts if name not in times]
+        if strange:
+            shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
+            raise UsageError(
+                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected answers to the "
+                "objects of the list only; remove their rows"
+            )
+        for name, count in Counter(name for name, _ in texts).items():
+            if count > times[name]:
+                raise UsageError(
+                    f"{path}: got {count} answers to '{brief(name)}', expected one for each row of the list; "
+                    "remove the others, even if they agree"
+                )
+        for name, text in texts:
+            place = exact.get(text, alike.get(text.casefold()))
+            if place is None and is_doubtful(text):
+                place = UNDECIDED
+            if place is None:
+                raise UsageError(
+                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, 'other' for an "
+                    f"object of no class, or '?' for one that cannot be decided; {nearest(text, classes)}"
+                )
+            if places.setdefault(name, place) != place:
+                raise UsageError(
+                    f"{path}: got '{brief(text)}' for '{brief(name)}', but a different answer in an earlier "
+                    "row, expected one answer for each object; make them equal, or answer '?'"
+                )
+    return places
+
+
+def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:
+    """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
+    table = catalogs.open(path)
+
+    def column(names: Sequence[str], holds: str) -> str:
+        found = next((name for name in names if name in table.names), None)
+        if found is None:
+            raise UsageError(
+                f"{path}: got a table without the column '{names[0]}', which {holds}; {nearest(names[0], table.names)}"
+            )
+        return found
+
+    key, answer = column((identifier, "id"), "names the objects"), column(COLUMNS, "holds the answers")
+    texts: list[tuple[str, str]] = []
+    # A program that read 007 as a number has written 7.
+    by_number = {plain_number(name): name for name in reversed(drawn)}
+    marked = [MARK] if MARK in table.names else []
+    for batch in table.batches([key, answer, *marked]):
+        values = batch_values(batch, [key, answer, *marked])
+        require_exact(values[key], str(path), key)
+        numbered = values[key].dtype.kind in "iuf"
+        names = plain_texts(values[key]).tolist()
+        marks = plain_texts(values[MARK]).tolist() if marked else [""] * len(names)
+        for read, text, mark in zip(names, plain_texts(values[answer]).tolist(), marks, strict=True):
+            if not (read and text):
+                continue
+            known = by_number.get(plain_number(read), read) if numbered else read
+            name = listed_name(known, mark) if marked else known
+            if name is None or (mark and not mark.startswith(f"{asked}-")):
+                raise UsageError(
+                    f"{path}: got an answer to '{brief(read)}' of another list or object than its '{MARK}' names, "
+                    "expected answers to the list that was drawn last, each beside its object; copy them into that list"
+                )
+            texts.append((name, plain(text) if marked else text))
+    return texts
+
 
 LEVEL = 0.95
 SINGLE = 1 - 1e-6

@@ -24,20 +24,7 @@ from blr.explanation import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Bins, Expression, parse
 from flows.request import ReviewRequest
-from flows.reviews._lists import (
-    ALL,
-    OUTLIERS,
-    REVIEW,
-    ListedObject,
-    ObjectRows,
-    ObjectTable,
-    RandomSample,
-    ValueSample,
-    bins_of,
-    check_unanswered,
-    object_tables,
-    write_list,
-)
+from flows.reviews import _lists as lists
 from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
 
@@ -61,9 +48,9 @@ class OutlierSearch:
 
     def __init__(self, n: int, radius: float, rng: np.random.Generator) -> None:
         self._n, self._most, self._radius, self._rng = n, n * SPARE, radius, rng
-        self._rows: list[ListedObject] = []
+        self._rows: list[lists.ListedObject] = []
         self._points = np.empty((0, 0))
-        self._sampled, self._n_rows = RandomSample(MOST_COMPARED, rng), 0
+        self._sampled, self._n_rows = lists.RandomSample(MOST_COMPARED, rng), 0
         self._tree: scipy.spatial.cKDTree | None = None
 
     def sample(self, points: Floats) -> None:
@@ -71,7 +58,7 @@ class OutlierSearch:
         self._n_rows += len(points)
         self._sampled.add(points)
 
-    def add(self, rows: ObjectRows, points: Floats, nearest_labelled: NearestLabelled) -> None:
+    def add(self, rows: lists.ObjectRows, points: Floats, nearest_labelled: NearestLabelled) -> None:
         """Take the rows of a batch, with their points (n, D)."""
         looked_at = np.flatnonzero(self._rng.random(len(points)) * self._n_rows < SEARCHED)
         if not looked_at.size:
@@ -98,9 +85,9 @@ class OutlierSearch:
             kept = ranked[apart(joined[ranked], self._radius, self._most)]
             self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
 
-    def found(self, listed: set[str]) -> list[ListedObject]:
+    def found(self, listed: set[str]) -> list[lists.ListedObject]:
         """Return the outliers, the most unlike first, each object once; those that are `listed` are left out."""
-        once: dict[str, ListedObject] = {}
+        once: dict[str, lists.ListedObject] = {}
         for row in self._rows:
             if row["name"] not in listed:
                 once.setdefault(row["name"], row)
@@ -131,12 +118,12 @@ NO_SPACE = (
 )
 
 
-Drawn = tuple[list[ListedObject], list[ListedObject], int, tuple[str, ...]]
+Drawn = tuple[list[lists.ListedObject], list[lists.ListedObject], int, tuple[str, ...]]
 """The list in random order, the outliers, the farthest first, the number of rows to choose from, and remarks."""
 
 
 def _budget_drawn(
-    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space
+    tables: Sequence[lists.ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space
 ) -> Drawn:
     """Return objects that are drawn where labels help most, and spread over the features.
 
@@ -157,7 +144,7 @@ def _budget_drawn(
         search = OutlierSearch(request.outliers, NEAR, rng)
     kinds = len(bins.names)
 
-    def stratum(rows: ObjectRows) -> Places:
+    def stratum(rows: lists.ObjectRows) -> Places:
         """Return the bin (n,) of each row, or its class and bin."""
         place = rows.places(bins)
         return np.asarray(rows.probability.argmax(axis=1) * kinds + place) if request.per_class else place
@@ -176,7 +163,7 @@ def _budget_drawn(
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
     passed = rng.random(n_strata)
-    pool: list[ObjectRows] = []
+    pool: list[lists.ObjectRows] = []
     # Of the pool: size, first probability, point, stratum.
     parts: list[tuple[Floats, Floats, Floats, Places]] = []
     for table, there in zip(tables, scorers, strict=True):
@@ -195,23 +182,26 @@ def _budget_drawn(
     return chosen, outliers, int(count.sum()), remarks
 
 
-def _points(rows: ObjectRows, scorer: Scorer | None) -> Floats:
+def _points(rows: lists.ObjectRows, scorer: Scorer | None) -> Floats:
     """Return rows as points (n, D) in the space of the features, or in that of the probabilities."""
     return np.log(np.maximum(rows.probability, LEAST_P)) if scorer is None else scorer.points(rows.rest)
 
 
 def _bins(
-    tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest, rng: np.random.Generator
+    tables: Sequence[lists.ObjectTable],
+    labelled: pa.Array | None,
+    request: ReviewRequest,
+    rng: np.random.Generator,
 ) -> tuple[Expression | None, Bins]:
     """Return the expression and its bins, from a pass of their own; one bin without it."""
     if request.by is None:
-        return None, ALL
-    by, sample = parse(request.by), ValueSample(rng)
+        return None, lists.ALL
+    by, sample = parse(request.by), lists.ValueSample(rng)
     for table in tables:
         for rows in table.rows(by=by, labelled=labelled):
             if rows.by is not None:
                 sample.add(rows.by)
-    return by, bins_of(by.text, sample, request.bins, request.edges)
+    return by, lists.bins_of(by.text, sample, request.bins, request.edges)
 
 
 def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
@@ -244,11 +234,11 @@ def _taken(place: Places, first: Floats, passed: Floats) -> Mask:
 
 
 def _drawn_within(
-    pool: Sequence[ObjectRows],
+    pool: Sequence[lists.ObjectRows],
     parts: Sequence[tuple[Floats, Floats, Floats, Places]],
     quota: Places,
     rng: np.random.Generator,
-) -> list[ListedObject]:
+) -> list[lists.ListedObject]:
     """Return the objects of the list in random order, so that its beginning is a random sample too."""
     if not pool:
         return []
@@ -306,10 +296,10 @@ def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
 
 
 def _reviewed(request: ReviewRequest, folder: Path, *, dry_run: bool) -> ReviewResult:
-    for name in (REVIEW, OUTLIERS) if request.budget is not None else (REVIEW,):
-        check_unanswered(folder, name)
+    for name in (lists.REVIEW, lists.OUTLIERS) if request.budget is not None else (lists.REVIEW,):
+        lists.check_unanswered(folder, name)
     manifest, labelled = annotated_manifest(folder), read_labelled_names(folder)
-    tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
+    tables, classes = lists.object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
     if request.budget is None:
         chosen, outliers, n_rows, more = _chosen(tables, labelled, request)
     else:
@@ -329,9 +319,9 @@ def _reviewed(request: ReviewRequest, folder: Path, *, dry_run: bool) -> ReviewR
     files: list[Path] = []
     if not dry_run:
         key, model = identity or "id", manifest.model
-        files = write_list(REVIEW, chosen, folder, key, classes, f"Review of {model}")
+        files = lists.write_list(lists.REVIEW, chosen, folder, key, classes, f"Review of {model}")
         if request.budget is not None:
-            files += write_list(OUTLIERS, outliers, folder, key, classes, f"Outliers of {model}")
+            files += lists.write_list(lists.OUTLIERS, outliers, folder, key, classes, f"Outliers of {model}")
     how = Counter(row["how"] for row in chosen)
     return ReviewResult(
         status="planned" if dry_run else "done",
@@ -347,9 +337,9 @@ def _reviewed(request: ReviewRequest, folder: Path, *, dry_run: bool) -> ReviewR
     )
 
 
-def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:
+def _chosen(tables: Sequence[lists.ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:
     """Return the least certain flagged objects; no outliers."""
-    best: list[tuple[float, int, ListedObject]] = []
+    best: list[tuple[float, int, lists.ListedObject]] = []
     n = 0
     for table in tables:
         for rows in table.rows(labelled=labelled):

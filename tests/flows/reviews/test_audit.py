@@ -20,7 +20,8 @@ from flows.cli.app import run
 from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
 from flows.reviews._lists import ValueSample, bins_of
-from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
+from flows.reviews.audit_draw import AuditDesign, AuditDraw
+from flows.reviews.audit_estimate import Audit
 from flows.runs.manifest import Manifest
 from flows.runs.results import Summary
 from tests.flows.verbs import classify
