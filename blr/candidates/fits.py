@@ -595,5 +595,5 @@ def _row(
     )
 
 
-def _finite(x: float) -> float | None:
-    return float(x) if np.isfinite(x) else None
+def _finite(x: float | None) -> float | None:
+    return None if x is None or not np.isfinite(x) else float(x)

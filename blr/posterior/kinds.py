@@ -268,7 +268,8 @@ class Posterior:
     @property
     def second_order(self) -> float:
         """Second-order term to add to the log evidence, in nats; see `trust.second_order_holds`."""
-        return self.laplace.trust.numbers["second_order"]
+        second_order = self.laplace.trust.numbers["second_order"]
+        return np.nan if second_order is None else second_order
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
         """Return mean and variance of each row's activation, (N,) each.

@@ -307,19 +307,24 @@ class Trust:
     Numbers: `mean_error` and `largest_error` of probabilities; and of a Laplace fit `shift` (posterior sd),
     `second_order` (nats), `evidence_left` beyond it (nats), `k_hat`, `effective_draws` (a share), `separation` (0 none,
     1 quasi, 2 complete, -1 too large to tell), `redundant_columns`, `jitter`, `condition` of A scaled to unit diagonal.
+    In a stored model, a number that is not finite is None.
     """
 
     verdict: str
     reasons: tuple[str, ...]
-    numbers: Mapping[str, float]
+    numbers: Mapping[str, float | None]
     answers: tuple[TrustAnswer, ...] = ()
 
     @classmethod
-    def of(cls, findings: list[Finding], numbers: Mapping[str, float]) -> Trust:
+    def of(cls, findings: list[Finding], numbers: Mapping[str, float | None]) -> Trust:
         """Return the verdict of the worst finding, the worst findings first."""
         ordered = sorted(findings, key=lambda f: -_LEVELS.index(f[0]))
         verdict = ordered[0][0] if ordered else "green"
         return cls(verdict, tuple(text for _, text in ordered), dict(numbers))
+
+    def answer(self, name: str) -> TrustAnswer:
+        """Return the answer of a name: "computed", "calibrated" or "known"."""
+        return next(one for one in self.answers if one.name == name)
 
     @property
     def second_order_holds(self) -> bool:

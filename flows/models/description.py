@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
-from blr.trust.verdict import TrustAnswer
+from blr.trust.verdict import Trust
 from catalogs.profile.columns import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
@@ -140,20 +140,6 @@ class RiskCurve(TypedDict):
     reviewed: tuple[float, ...]
     moderated: tuple[float, ...]
     plugin: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustSummary:
-    """The verdict on the probabilities that a model serves: the worst of its answers."""
-
-    verdict: str  # "green", "amber" or "red"
-    reasons: tuple[str, ...]  # the sentences that decide, and what to do
-    numbers: Mapping[str, float | None]  # of the answers; None where one is not known
-    answers: tuple[TrustAnswer, ...]  # "computed", "calibrated" and "known"
-
-    def answer(self, name: str) -> TrustAnswer:
-        """Return the answer of a name."""
-        return next(one for one in self.answers if one.name == name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +277,7 @@ class ModelDescription:
     candidates: tuple[CandidateRow, ...]  # the evidence table
     selected: int  # index of its row that became the model, or the largest part of the model
     selected_by: str  # the specification's select.by
-    trust: TrustSummary
+    trust: Trust
     metrics: Metrics
     training: TrainingDescription
     seed: int  # of the random numbers

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from blr.arrays import html_table
 from blr.candidates.candidate import CandidateRow
 from blr.classifier import Classifier
+from blr.trust.verdict import Trust
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import counted
 from catalogs.files import atomic_path, open_bytes
 from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
-from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
+from flows.models.description import Metrics, ModelDescription, TrainingDescription
 from flows.models.store import BEGIN
 from flows.runs.references import VERSION_LENGTH, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash
@@ -62,7 +63,7 @@ class Model:
     classifier: Classifier
     candidates: tuple[CandidateRow, ...]
     selected: int
-    trust: TrustSummary
+    trust: Trust
     metrics: Metrics
     training: TrainingDescription
     columns: Mapping[str, ColumnMetadata]
@@ -191,7 +192,7 @@ class Model:
             classifier=Classifier.from_dict(tree["classifier"]),
             candidates=tuple(from_document(CandidateRow, row, source=source) for row in tree["candidates"]),
             selected=tree["selected"],
-            trust=from_document(TrustSummary, tree["trust"], source=source),
+            trust=from_document(Trust, tree["trust"], source=source),
             metrics=from_document(Metrics, tree["metrics"], source=source),
             training=from_document(TrainingDescription, tree["training"], source=source),
             columns={name: from_document(ColumnMetadata, column, source=source) for name, column in columns},

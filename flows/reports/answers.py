@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 
 from blr.calibration import share_interval
+from blr.trust.verdict import Trust
 from catalogs.errors import brief, counted
 from flows.models.description import (
     TOLD_APART,
@@ -20,7 +21,6 @@ from flows.models.description import (
     Metrics,
     ModelDescription,
     TrainingDescription,
-    TrustSummary,
 )
 from flows.reports.data import NotableObject, leak_words, likeness_words
 from flows.reports.report_table import ReportTable
@@ -78,7 +78,7 @@ LEVELS: Final[dict[str, Level]] = {"green": "good", "amber": "care", "red": "bad
 HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 
 
-def probability_answers(trust: TrustSummary) -> Iterator[Answer]:
+def probability_answers(trust: Trust) -> Iterator[Answer]:
     """Yield whether probabilities are computed rightly, and whether they are those seen on objects that no fit saw."""
     for name, question in (
         ("computed", "Are its probabilities computed rightly?"),
@@ -97,7 +97,7 @@ def probability_answers(trust: TrustSummary) -> Iterator[Answer]:
         )
 
 
-def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
+def known_finding(metrics: Metrics, trust: Trust, objects: str, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     base, skill, simple = metrics.log_loss_baseline, metrics.skill, metrics.log_loss_logistic
     skilled, than = trust.answer("known").colour == "green", "to predict better than the class shares alone"

@@ -15,11 +15,12 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from blr.census.results import Census
+from blr.trust.verdict import Trust
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
-from flows.models.description import Metrics, TrustSummary
+from flows.models.description import Metrics
 from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
 from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_sky
 from flows.reports import tables
@@ -64,7 +65,7 @@ class ClassificationReport:
 
     catalogue: str
     summary: Summary
-    trust: TrustSummary
+    trust: Trust
     metrics: Metrics
     made: Made
     release: int

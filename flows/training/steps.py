@@ -54,7 +54,6 @@ from flows.models.description import (
     Review,
     RiskCurve,
     TrainingPlan,
-    TrustSummary,
 )
 from flows.models.model import Model, make_version, write_tree
 from flows.models.row_files import row_keys, write_rows
@@ -334,6 +333,7 @@ def save_model(
     classifier, share, noted = trained.classifier, trained.class_share, described.training
     judged = classifier if trained.judged is None else trained.judged
     shift = _target.corrected(noted.shift, specification, classifier, trained.class_share_kept)
+    known = {n: float(x) for n, x in trained.trust.numbers.items() if x is not None and np.isfinite(x)}
     shift = _target.judged_as_target(shift, judged, rows, _places(training, judged), share, ratio)
     model = Model(
         name=specification.name,
@@ -344,12 +344,7 @@ def save_model(
         classifier=classifier,
         candidates=trained.candidates,
         selected=trained.selected,
-        trust=TrustSummary(
-            verdict=trained.trust.verdict,
-            reasons=tuple(trained.trust.reasons),
-            numbers={n: float(x) if np.isfinite(x) else None for n, x in trained.trust.numbers.items()},
-            answers=trained.trust.answers,
-        ),
+        trust=replace(trained.trust, numbers={n: known.get(n) for n in trained.trust.numbers}),
         metrics=evaluate(
             trained.probability,
             trained.plugin,

@@ -19,7 +19,7 @@ from rich.console import Console
 from scipy.special import softmax
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
-from blr.trust.verdict import TrustAnswer
+from blr.trust.verdict import Trust, TrustAnswer
 from catalogs.profile.split import SplitSummary
 from flows.models.description import (
     InputFile,
@@ -31,7 +31,6 @@ from flows.models.description import (
     RiskCurve,
     TargetShift,
     TrainingDescription,
-    TrustSummary,
     WrongLabels,
 )
 from flows.models.store import SkillSummary
@@ -62,7 +61,7 @@ def make_picture(n_classes: int, rng: np.random.Generator) -> BoundaryPicture:
     )
 
 
-def verdict(colour: str, *reasons: str, known: str = "green") -> TrustSummary:
+def verdict(colour: str, *reasons: str, known: str = "green") -> Trust:
     """Return a verdict whose first answer has the colour, and whose last is the `known` one."""
     said = {
         "computed": (colour, "probabilities err by 0.020 ± 0.005 on average"),
@@ -74,7 +73,7 @@ def verdict(colour: str, *reasons: str, known: str = "green") -> TrustSummary:
         TrustAnswer(name=name, colour=of, **numbers, says=says, advice=advice.get(of, "label more objects"))
         for name, (of, says) in said.items()
     )
-    return TrustSummary(verdict=colour, reasons=reasons, numbers={}, answers=answers)
+    return Trust(verdict=colour, reasons=reasons, numbers={}, answers=answers)
 
 
 def make_model(classes: tuple[str, ...] = ("early", "late")) -> ModelDescription:
