@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 from catalogs.files import StorageError, check_links
@@ -13,9 +12,9 @@ from flows.models.store import (
     ModelListing,
     Store,
     StoredModel,
-    read_description,
     standing_vetoes,
     veto_words,
+    with_description,
 )
 
 
@@ -46,12 +45,7 @@ def _listed(store: Store, stored: StoredModel) -> ListedModel:
         check_links(stored.folder, store.root, inside=True)
     except StorageError:
         return line
-    size = stored.path.stat().st_size
-    found = read_description(stored.folder, stored.label, size=size)
-    if found is None:
-        return line
-    known = {field.name for field in fields(line)} & vars(found).keys()
-    return replace(line, **{name: getattr(found, name) for name in known})
+    return with_description(line, stored.folder, size=stored.path.stat().st_size)
 
 
 def show_models(listing: ModelListing) -> None:

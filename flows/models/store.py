@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
 from catalogs.files import atomic_write_text, check_links, own_folder
-from flows.documents import read_document, utc_now, write_document
+from flows.documents import from_document, to_document, utc_now
 from flows.errors import DocumentError, ModelError
 from flows.runs.references import check_inside, check_name, check_output, check_version, name_and_version
 
@@ -142,26 +142,7 @@ def skill_words(skill: SkillSummary, rows: str = "held-out") -> str:
     return f"{begin}: {on} it predicts {skill.verdict} than the class shares alone, by {much}; {interval}."
 
 
-DESCRIPTION_FILE = "description.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescriptionFile:
-    """What `description.json` holds of a model.  The log loss is on rows that the judging fits have not seen."""
-
-    format: Literal["blr-description"]
-    model: str  # NAME@VERSION
-    size: int  # bytes of the model file
-    trained: str  # ISO 8601, UTC
-    code_version: str
-    log_loss: float  # nats an object
-    log_loss_low: float | None  # its 95 % interval; None where it is not known
-    log_loss_high: float | None
-    judged_on: int  # rows
-    judged_by: Literal["held-out", "left-out"]
-    has_skill: bool
-    skill: SkillSummary
-    trust: str
+DESCRIPTION_FILE, DESCRIPTION_FORMAT = "description.json", "blr-description"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,16 +174,20 @@ class ModelListing:
     models: tuple[ListedModel, ...]
 
 
-def read_description(folder: Path, label: str, *, size: int) -> DescriptionFile | None:
-    """Return the description of the model NAME@VERSION; None where its folder has none, or that of another file.
+def with_description(line: ListedModel, folder: Path, *, size: int) -> ListedModel:
+    """Return a line with what the model's folder says of it; unchanged without that, or where it is of another file.
 
     `size` is that of the model file, in bytes: one that was cut is another.
     """
+    path = folder / DESCRIPTION_FILE
+    own = {name: value for name, value in vars(line).items() if value is not None}
     try:
-        description = read_document(DescriptionFile, folder / DESCRIPTION_FILE)
-    except (OSError, DocumentError):
-        return None
-    return description if (description.model, description.size) == (label, size) else None
+        found = json.loads(path.read_bytes())
+        if (found["format"], found["model"], found["size"]) != (DESCRIPTION_FORMAT, line.model, size):
+            return line
+        return from_document(ListedModel, found | own, source=str(path))
+    except (OSError, ValueError, TypeError, KeyError, DocumentError):
+        return line
 
 
 # What lies in a store: names, versions, champions.
@@ -358,22 +343,22 @@ class Store:
         atomic_write_text(folder / "card.md", card)
         write_model(model, folder / MODEL_FILE)
         metrics, (low, high) = model.metrics, interval or (None, None)
-        described = DescriptionFile(
-            format="blr-description",
-            model=model.label,
-            size=(folder / MODEL_FILE).stat().st_size,
-            trained=utc_now(),
-            code_version=model.code_version,
-            log_loss=metrics.log_loss,
-            log_loss_low=low,
-            log_loss_high=high,
-            judged_on=metrics.n,
-            judged_by=metrics.judged_by,
-            has_skill=metrics.skill.is_shown,
-            skill=metrics.skill,
-            trust=model.trust.verdict,
-        )
-        write_document(folder / DESCRIPTION_FILE, described)
+        described = {
+            "format": DESCRIPTION_FORMAT,
+            "model": model.label,
+            "size": (folder / MODEL_FILE).stat().st_size,
+            "trained": utc_now(),
+            "code_version": model.code_version,
+            "log_loss": metrics.log_loss,  # on rows that the judging fits have not seen
+            "log_loss_low": low,
+            "log_loss_high": high,
+            "judged_on": metrics.n,
+            "judged_by": metrics.judged_by,
+            "has_skill": metrics.skill.is_shown,
+            "skill": to_document(metrics.skill),
+            "trust": model.trust.verdict,
+        }
+        atomic_write_text(folder / DESCRIPTION_FILE, json.dumps(described, indent=1, allow_nan=False) + "\n")
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
