@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -246,29 +246,8 @@ MARK = "blr_list"
 """Column of a list's rows that names the list and the object to which the answer belongs."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 """First characters of texts that spreadsheets take for a formula, and the mark that makes such a text harmless."""
-SHOWN = 20
-"""Objects in dispute that are named."""
-
-
-@dataclass(frozen=True)
-class Reviews:
-    """By object: the label that most answers give, the shares of answers that differ, and the weight of a draw."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    votes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def shown_disputes(self) -> dict[str, tuple[str, ...]]:
-        """The answers to some of the objects whose answers differ, by name."""
-        return {name: tuple(self.votes[name]) for name in sorted(self.votes)[:SHOWN]}
-
-    @property
-    def content(self) -> dict[str, str]:
-        """What the tables say, by object: part of what makes a model's version."""
-        said = {f"reviewed {name}": text for name, text in self.labels.items()}
-        said |= {f"votes {name}": repr(sorted(shares.items())) for name, shares in self.votes.items()}
-        return said | {f"weight {name}": repr(weight) for name, weight in self.weights.items()}
+Reviews = tuple[Mapping[str, str], Mapping[str, Mapping[str, float]], Mapping[str, float]]
+"""By object: the label that most answers give, the shares of answers that differ, and the weight of a draw."""
 
 
 def list_hash(title: str, names: Iterable[str]) -> str:
@@ -323,7 +302,7 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
             if weight is not None:
                 weights.setdefault(name, []).append(weight / float(np.mean(drawn)))
     labels, votes = _counted(answers, label)
-    return Reviews(labels, votes, {name: float(np.mean(some)) for name, some in weights.items()})
+    return labels, votes, {name: float(np.mean(some)) for name, some in weights.items()}
 
 
 def _counted(

@@ -34,7 +34,7 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader, position_unit
 from flows.inputs.opening import Piece, Workers
 from flows.inputs.source import fetched_sources, resolve_sources
-from flows.labels.reader import Conflicts, LabelReader, Reviews, plain_number, read_reviews, require_exact
+from flows.labels.reader import Conflicts, LabelReader, plain_number, read_reviews, require_exact
 from flows.specification.specification import Specification
 
 
@@ -47,7 +47,10 @@ class LabelSource:
     by_id: LabelNames | None = None
     by_place: LabelPlaces | None = None
     place: tuple[str, str] | None = None
-    reviews: Reviews = field(default_factory=Reviews)
+    # By object: the answer that most reviews give, the shares of answers that differ, and the weight of a draw.
+    answers: Mapping[str, str] = field(default_factory=dict)
+    votes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
     n_reviewed: int = 0
     n_joined: int = 0
     n_unplaced: int = 0
@@ -75,7 +78,8 @@ class LabelSource:
                     source._join_by_place(specification, table)
         if label.extra:
             with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
-                source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
+                answered = read_reviews([one.path for one in lists], catalog.id, label)
+                source.answers, source.votes, source.weights = answered
         return source
 
     def compare_with(self, opened: Sequence[Catalog]) -> None:
@@ -107,10 +111,10 @@ class LabelSource:
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
             labels = plain_texts(values[self.column])
-        if not self.reviews.labels:
+        if not self.answers:
             return labels
         names = plain_texts(values[str(self.identifier)])
-        answers = np.array([self.reviews.labels.get(name, "") for name in names.tolist()], dtype=object)
+        answers = np.array([self.answers.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
 
@@ -122,7 +126,7 @@ class LabelSource:
         """Return the counts, without the tables that labels come from; of places, those that are taken alone."""
         numbers = np.empty(0, np.intp) if self.taken is None else np.flatnonzero(self.taken)
         taken = None if self.taken is None else np.stack([numbers, self.taken[numbers]])
-        return replace(self, by_id=None, by_place=None, reviews=Reviews(), taken=taken)
+        return replace(self, by_id=None, by_place=None, answers={}, votes={}, weights={}, taken=taken)
 
     def add(self, other: LabelSource) -> None:
         """Add the `counts_alone` of another, which gave labels to rows that come after those of this one."""
@@ -154,8 +158,10 @@ class LabelSource:
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield what tables say, by object or place, in order: part of what makes a model's version."""
-        table = self.by_id or self.by_place
-        reviewed, last = self.reviews.content, ""
+        table, last = self.by_id or self.by_place, ""
+        reviewed = {f"reviewed {name}": text for name, text in self.answers.items()}
+        reviewed |= {f"votes {name}": repr(sorted(shares.items())) for name, shares in self.votes.items()}
+        reviewed |= {f"weight {name}": repr(weight) for name, weight in self.weights.items()}
         for name, text in merge(sorted(reviewed.items()), () if table is None else table.content()):
             if name != last or name not in reviewed:  # of a review and a table, the review counts
                 yield name, reviewed.get(name, text)
@@ -239,7 +245,7 @@ def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 
 SHOWN = 20
-"""Objects in conflict that are named."""
+"""Objects in conflict, or in dispute, that are named."""
 
 
 def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[int, tuple[str, ...]]:

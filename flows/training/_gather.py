@@ -50,7 +50,6 @@ from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
     Conflicts,
     LabelReader,
-    Reviews,
     annotator_groups,
     check_classes,
     is_no_label,
@@ -59,6 +58,7 @@ from flows.labels.reader import (
 )
 from flows.labels.source import (
     RARE,
+    SHOWN,
     LabelSource,
     first_batches,
     label_reader,
@@ -156,9 +156,7 @@ class RowReading:
         votes = (*(label.votes or ()),)
         texts = source.texts(values, self.unit) if counts is None else most_voted(counts, votes)
         chosen = selected & (labels.read(texts) >= 0)
-        row, given, reviewed, shared = _row_labels(
-            specification, source.reviews, labels, values, texts, chosen
-        )
+        row, given, reviewed, shared = _row_labels(specification, source, labels, values, texts, chosen)
         rows = batch.take(pa.array(row))
         own, identifier = self.reader.values(rows), specification.catalog.id
         weight = _weights(specification, own)
@@ -248,7 +246,7 @@ def _is_magnitude(column: Column) -> bool:
 
 def _row_labels(
     specification: Specification,
-    reviews: Reviews,
+    source: LabelSource,
     labels: LabelReader,
     values: Mapping[str, Array],
     texts: NDArray[np.object_],
@@ -260,12 +258,12 @@ def _row_labels(
     all weights are 1 in every batch.
     """
     row, identifier = np.flatnonzero(chosen), specification.catalog.id
-    if identifier is None or not (reviews.votes or reviews.weights):
+    if identifier is None or not (source.votes or source.weights):
         return row, texts[row], None, np.zeros(len(row), dtype=bool)
     found: list[tuple[int, str, float, bool]] = []
     for i, name in zip(row.tolist(), plain_texts(values[identifier][row]).tolist(), strict=True):
-        weight = reviews.weights.get(name, 1.0)
-        known = {text: share for text, share in reviews.votes.get(name, {}).items() if labels.knows(text)}
+        weight = source.weights.get(name, 1.0)
+        known = {text: share for text, share in source.votes.get(name, {}).items() if labels.knows(text)}
         for text, share in (known or {str(texts[i]): 1.0}).items():
             found.append((i, text, weight * share / (sum(known.values()) or 1.0), len(known) > 1))
     return (
@@ -485,7 +483,7 @@ MOST_LABELS = 20
 
 def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
     """Return how many labels came from tables and reviews, and which objects have labels that differ."""
-    weights = np.array([*source.reviews.weights.values()])
+    weights = np.array([*source.weights.values()])
     return LabelSummary(
         conflicts=source.conflicts[0],
         conflicting=dict(source.conflicts[1]),
@@ -493,11 +491,11 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
         unplaced=source.n_unplaced,
         shared=source.n_shared,
         reviewed=source.n_reviewed,
-        answered=len(source.reviews.labels),
+        answered=len(source.answers),
         repeated=None if repeated is None else repeated[0],
         repeating=None if repeated is None else repeated[1],
-        disputed=len(source.reviews.votes),
-        disputing=source.reviews.shown_disputes,
+        disputed=len(source.votes),
+        disputing={name: tuple(source.votes[name]) for name in sorted(source.votes)[:SHOWN]},
         weighted=len(weights),
         weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
     )

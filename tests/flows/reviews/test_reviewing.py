@@ -126,14 +126,14 @@ def test_cells_are_harmless_in_a_spreadsheet_and_come_back_unchanged(tmp_path: P
         assert formulas == ["-2.5"], "numbers alone"
         assert row["class_given"] == "'=E"
     names = {name.strip() for name in FORMULAS}
-    assert read_reviews(answer(path), "name", LABEL).labels == dict.fromkeys(names, "L")
+    assert read_reviews(answer(path), "name", LABEL)[0] == dict.fromkeys(names, "L")
 
     def without_apostrophe(row: dict[str, str]) -> None:
         """Change a name as spreadsheets do that take an apostrophe for the mark of a text."""
         row["name"] = row["name"].removeprefix("'")
 
     path = formula_list(tmp_path)
-    assert read_reviews(answer(path, without_apostrophe), "name", LABEL).labels == dict.fromkeys(names, "L")
+    assert read_reviews(answer(path, without_apostrophe), "name", LABEL)[0] == dict.fromkeys(names, "L")
 
 
 def test_an_answer_beside_another_object_is_refused(tmp_path: Path) -> None:
