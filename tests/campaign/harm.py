@@ -16,18 +16,8 @@ from flows.runs.release_store import STAGING_FOLDER as STAGING
 from tests.campaign.material import Scenario
 from tests.lasting import lasting_bytes, lasting_name
 
-HARMS = (
-    "lost",
-    "duplicated",
-    "mixed",
-    "other bytes",
-    "half-written",
-    "left over",
-    "done again",
-    "untrue",
-    "no end",
-    "crashed",
-)
+HARMS = ("lost", "duplicated", "mixed", "other bytes", "half-written", "left over")
+HARMS += ("done again", "untrue", "no end", "crashed")
 """Rows that are not there, are there twice, or are of another model; files that are not those of an undisturbed run;
 with a final name, but not whole; not swept away; finished, but annotated once more.  Last: what was said is not so;
 the command did not end in time; it ended by a signal of its own, or with more memory than it may have."""
@@ -76,9 +66,9 @@ def harm_of_rerun(scenario: Scenario, out: Path) -> Harm:
         print(f"left over: {left_over}", flush=True)
     harm["left over"] = len(left_over)
     harm["other bytes"] = sum(found.get(name) != content for name, content in expected.items())
-    names, models = zip(*(rows_of(path) for path in outputs(out)), strict=True)
+    names, models = zip(*(columns_of(path, "name", "blr_model") for path in outputs(out)), strict=True)
     have = Counter(np.concatenate(names).tolist())
-    want = Counter(np.concatenate([names_in(path) for path in scenario.inputs]).tolist())
+    want = Counter(np.concatenate([columns_of(path, "name")[0] for path in scenario.inputs]).tolist())
     harm["lost"] = (want - have).total()
     harm["duplicated"] = (have - want).total()
     harm["mixed"] = int(np.sum(np.concatenate(models) != scenario.model_id))
@@ -91,36 +81,20 @@ def outputs(out: Path) -> list[Path]:
     return [p for p in paths if not p.relative_to(out).parts[0].startswith(("_", "."))]
 
 
-def rows_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return the objects' names and the models that annotated them, read by programs that are not ours."""
+def columns_of(path: Path, *names: str) -> list[np.ndarray]:
+    """Return columns of a file, such as the objects' names, read by programs that are not ours."""
     if path.suffix == ".fits":
         with fits.open(path) as hdus:
-            return np.array(hdus[1].data["name"]), np.array(hdus[1].data["blr_model"])
-    table = pq.read_table(path, columns=["name", "blr_model"], partitioning=None)
-    return np.array(table["name"].to_pylist()), table["blr_model"].to_numpy()
-
-
-def names_in(path: Path) -> np.ndarray:
-    """Return the objects' names in a catalogue."""
-    if path.suffix == ".fits":
-        with fits.open(path) as hdus:
-            return np.array(hdus[1].data["name"])
-    return np.array(pq.read_table(path, columns=["name"], partitioning=None)["name"].to_pylist())
+            return [np.array(hdus[1].data[name]) for name in names]
+    table = pq.read_table(path, columns=[*names], partitioning=None)
+    return [np.array(table[name].to_pylist()) for name in names]
 
 
 def finished(scenario: Scenario, out: Path) -> set[str]:
     """Return the files whose annotated copies are whole: staged with a record of this run's maker, or named."""
-    expected = contents(scenario.after)
-    kinds = (".parquet", ".fits")
-    named = (
-        {
-            n
-            for n, c in contents(out).items()
-            if n.endswith(kinds) and n[0] not in "_." and c == expected.get(n)
-        }
-        if out.is_dir()
-        else set()
-    )
+    expected, there = contents(scenario.after), contents(out) if out.is_dir() else {}
+    visible = [name for name in there if name.endswith((".parquet", ".fits")) and name[0] not in "_."]
+    named = {name for name in visible if there[name] == expected.get(name)}
     for record in out.glob(f"{STAGING}/*/**/*.json"):
         name = str(record.relative_to(out / STAGING)).partition("/")[2].removesuffix(".json")
         staged = record.with_suffix("")

@@ -69,11 +69,8 @@ def header(data: bytes, rng: np.random.Generator) -> bytes:
     """Exchange or lose words among the first, or for Parquet the last, few thousand bytes, lengths unchanged or not."""
     reach = min(len(data), 6000)
     start = len(data) - reach if data[:4] == b"PAR1" else 0
-    words = [
-        start + i
-        for i in range(reach)
-        if data[start + i - 1 : start + i] in {b" ", b"<", b"'", b'"', b",", b"\x18"}
-    ]
+    places, marks = range(start, start + reach), {b" ", b"<", b"'", b'"', b",", b"\x18"}
+    words = [place for place in places if data[place - 1 : place] in marks]
     if not words:
         return DAMAGES["overwrite"](data, rng)
     place, other = (words[int(i)] for i in rng.integers(0, len(words), 2))
@@ -151,9 +148,8 @@ def trials(kinds: list[str], first: int, times: int, folder: Path) -> Iterator[L
         for kind in kinds:
             line = Line(kind, seeds=f"{first:,} to {first + times - 1:,}")
             seeds = range(first, first + times)
-            for seed, (harm, seen, said) in zip(
-                seeds, pool.map(partial(attempt, folder, kind), seeds), strict=True
-            ):
+            found = pool.map(partial(attempt, folder, kind), seeds)
+            for seed, (harm, seen, said) in zip(seeds, found, strict=True):
                 line.add(harm, seen, where=f"ONLY={kind} SEED={seed}: {said}")
             yield line
 
@@ -221,9 +217,8 @@ def attempt(folder: Path, kind: str, seed: int) -> tuple[Harm, str, str]:
             errors += said
         elif status == 0:
             seen = "inspected"
-            harm["untrue"] += (
-                _apart(lambda: not isinstance(_strict((place / "output").read_text()), dict), place)[0] != 0
-            )
+            is_bad = lambda: not isinstance(_strict((place / "output").read_text()), dict)  # noqa: E731
+            harm["untrue"] += _apart(is_bad, place)[0] != 0
         else:
             harm["left over"] += len(left)
             harm["untrue"] += not errors.startswith("blr: ") and "\nblr: " not in errors

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from tests.reference.posteriors import Problem, by_grid, design
+from tests.reference.posteriors import Problem, by_grid, data_of, design
 
 RESULTS = Path(__file__).parent / "bridge.json"
 DOF = 5.0
@@ -78,17 +78,9 @@ def main() -> None:
     for problem in problems():
         value, error = by_grid(problem)[2:] if problem.D <= 2 else by_importance(problem, rng)
         print(f"{problem.name:32s} ln evidence {value:.4f} +- {error:.1e}", flush=True)
-        out.append(
-            {
-                "name": problem.name,
-                "likelihood": problem.likelihood,
-                "Phi": problem.Phi.tolist(),
-                "t": problem.t.tolist(),
-                "prior_variance": np.diag(problem.covariance).tolist(),
-                "log_evidence": round(float(value), 5),
-                "error": round(float(error), 5),
-            }
-        )
+        prior = {"prior_variance": np.diag(problem.covariance).tolist()}
+        found = {"log_evidence": round(float(value), 5), "error": round(float(error), 5)}
+        out.append(data_of(problem) | prior | found)
     RESULTS.write_text(json.dumps(out), encoding="utf-8")
 
 

@@ -101,6 +101,26 @@ class Problem:
         return w, np.linalg.inv(H)
 
 
+def data_of(problem: Problem) -> dict[str, Any]:
+    """Return the problem's data as they are stored."""
+    plain = {"name": problem.name, "likelihood": problem.likelihood}
+    return plain | {"Phi": problem.Phi.tolist(), "t": problem.t.tolist()}
+
+
+def results(
+    problem: Problem, p: Any, error: Any, log_evidence: float, evidence_error: float
+) -> dict[str, Any]:
+    """Return the results of a problem as they are stored, and print how sure they are."""
+    found = f"{log_evidence:.5f} +- {evidence_error:.1e}"
+    print(f"{problem.name:30s} error {error.max():.1e}  ln evidence {found}")
+    return {
+        "probability": np.round(p, 6).tolist(),
+        "error": float(error.max()),
+        "log_evidence": round(float(log_evidence), 6),
+        "log_evidence_error": evidence_error,
+    }
+
+
 def by_grid(problem: Any, n: int = 801, reach: float = 30.0) -> Any:
     """Return probabilities and ln evidence of one or two weights by the trapezoid rule, about where the mass is."""
     w, S = problem.gaussian()
@@ -205,9 +225,8 @@ def problems() -> Iterator[Any]:
     t = rng.random(70) < 1 / (1 + np.exp(-Phi @ rng.normal(0, 1, 6)))
     B = rng.standard_normal((6, 6))
     full = B @ B.T / 6 + np.eye(6)
-    yield Problem(
-        "full prior with a mean", "logistic", Phi, t, rng.normal(0, 0.5, 6), full, design(rng, 20, 6) * 1.5
-    )
+    mean, wide = rng.normal(0, 0.5, 6), design(rng, 20, 6) * 1.5
+    yield Problem("full prior with a mean", "logistic", Phi, t, mean, full, wide)
     weight = rng.gamma(2.0, 1.0, 70)
     yield Problem("weights, probit", "probit", Phi, t, 0.0, 1.0, design(rng, 20, 6), weight)
     Phi = design(rng, 300, 4)
@@ -215,13 +234,10 @@ def problems() -> Iterator[Any]:
     t = rng.random(300) < 1 / (1 + np.exp(-a))
     yield Problem("one per cent", "logistic", Phi, t, 0.0, [100.0, 1.0, 1.0, 1.0], design(rng, 20, 4))
     Phi = design(rng, 60, 8)
-    yield Problem(
-        "separable in eight", "logistic", Phi, Phi @ rng.normal(0, 1, 8) > 0, 0.0, 25.0, design(rng, 20, 8)
-    )
-    Phi = design(rng, 12, 10)
-    yield Problem(
-        "fewer rows than columns", "logistic", Phi, rng.random(12) < 0.5, 0.0, 1.0, design(rng, 20, 10)
-    )
+    t = Phi @ rng.normal(0, 1, 8) > 0
+    yield Problem("separable in eight", "logistic", Phi, t, 0.0, 25.0, design(rng, 20, 8))
+    Phi, t = design(rng, 12, 10), rng.random(12) < 0.5
+    yield Problem("fewer rows than columns", "logistic", Phi, t, 0.0, 1.0, design(rng, 20, 10))
 
     for name, K, M, N, variance in (("three classes", 3, 3, 120, 2.0), ("five classes", 5, 3, 200, 1.0)):
         Phi = design(rng, N, M)
@@ -245,28 +261,11 @@ def main() -> None:
     rng = np.random.default_rng(7)
     out = []
     for problem in problems():
-        p, error, log_evidence, evidence_error = (
-            by_grid(problem) if problem.D <= 2 else by_slices(problem, rng)
-        )
-        print(
-            f"{problem.name:30s} error {error.max():.1e}  ln evidence {log_evidence:.5f} +- {evidence_error:.1e}"
-        )
-        out.append(
-            {
-                "name": problem.name,
-                "likelihood": problem.likelihood,
-                "Phi": problem.Phi.tolist(),
-                "t": problem.t.tolist(),
-                "weight": None if problem.weight is None else problem.weight.tolist(),
-                "prior_mean": problem.mean.tolist(),
-                "prior_covariance": problem.covariance.tolist(),
-                "test": problem.test.tolist(),
-                "probability": np.round(p, 6).tolist(),
-                "error": float(error.max()),
-                "log_evidence": round(float(log_evidence), 6),
-                "log_evidence_error": evidence_error,
-            }
-        )
+        weight = None if problem.weight is None else problem.weight.tolist()
+        prior = {"prior_mean": problem.mean.tolist(), "prior_covariance": problem.covariance.tolist()}
+        data = data_of(problem) | {"weight": weight} | prior | {"test": problem.test.tolist()}
+        found = by_grid(problem) if problem.D <= 2 else by_slices(problem, rng)
+        out.append(data | results(problem, *found))
     (HERE / "posteriors.json").write_text(json.dumps(out), encoding="utf-8")
 
 

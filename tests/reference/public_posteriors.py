@@ -19,7 +19,7 @@ import numpy as np
 import pyongc
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from tests.reference.posteriors import Problem, by_slices
+from tests.reference.posteriors import Problem, by_slices, results
 
 RESULTS = Path(__file__).parent / "public_posteriors.json"
 NEW = 20
@@ -70,26 +70,16 @@ def problems() -> Iterator[Any]:
 
 def fingerprint(problem: Problem) -> str:
     """Return a hash of the data: a newer package may carry others."""
-    return hashlib.sha256(problem.Phi.tobytes() + problem.t.tobytes() + problem.test.tobytes()).hexdigest()[
-        :16
-    ]
+    data = problem.Phi.tobytes() + problem.t.tobytes() + problem.test.tobytes()
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def main() -> None:
     """Write the results."""
     rng, out = np.random.default_rng(8), {}
     for problem in problems():
-        p, error, log_evidence, evidence_error = by_slices(problem, rng)
-        print(
-            f"{problem.name:24s} error {error.max():.1e}  ln evidence {log_evidence:.4f} +- {evidence_error:.1e}"
-        )
-        out[problem.name] = {
-            "data": fingerprint(problem),
-            "probability": np.round(p, 6).tolist(),
-            "error": float(error.max()),
-            "log_evidence": round(float(log_evidence), 6),
-            "log_evidence_error": evidence_error,
-        }
+        found = results(problem, *by_slices(problem, rng))
+        out[problem.name] = {"data": fingerprint(problem)} | found
     RESULTS.write_text(json.dumps(out, indent=1), encoding="utf-8")
 
 

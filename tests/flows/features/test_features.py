@@ -46,9 +46,8 @@ def catalog(*names: str) -> Catalog:
 
 
 def test_what_is_not_finite_is_missing() -> None:
-    found = reader(b_j="bmag - jmag", ratio="bmag / jmag", plain="bmag").evaluate(
-        batch(bmag=[15.0, None, np.nan, np.inf, 1.0], jmag=[12.0, 1.0, 1.0, 1.0, 0.0])
-    )
+    table = batch(bmag=[15.0, None, np.nan, np.inf, 1.0], jmag=[12.0, 1.0, 1.0, 1.0, 0.0])
+    found = reader(b_j="bmag - jmag", ratio="bmag / jmag", plain="bmag").evaluate(table)
     assert found.missing.tolist() == [[False] * 3, [True] * 3, [True] * 3, [True] * 3, [False, True, False]]
     assert found.X[0].tolist() == [3.0, 1.25, 15.0]
     assert np.isfinite(found.X).all()
@@ -58,9 +57,8 @@ def test_what_is_not_finite_is_missing() -> None:
 
 def test_sentinels_hold_in_the_columns_own_precision() -> None:
     sentinels = {"a": (99.99,), "b": (-9999.0, 99.0)}
-    table = batch(
-        a=pa.array([99.99, 1.0], pa.float32()), b=pa.array([-9999, 5], pa.int16()), c=pa.array([-9999.0, 1.0])
-    )
+    a, b = pa.array([99.99, 1.0], pa.float32()), pa.array([-9999, 5], pa.int16())
+    table = batch(a=a, b=b, c=pa.array([-9999.0, 1.0]))
     found = FeatureReader({n: parse(n) for n in "abc"}, sentinels=sentinels).evaluate(table)
     assert found.missing.tolist() == [[True, True, False], [False, False, False]]
 
@@ -89,9 +87,8 @@ def test_texts_among_numbers_are_sentinels() -> None:
 def test_a_condition_is_a_feature_and_text_is_none() -> None:
     table = batch(hubble=["E", "Sc"], bmag=[1.0, 2.0])
     assert reader(early="hubble == 'E'").evaluate(table).X[:, 0].tolist() == [1.0, 0.0]
-    with pytest.raises(
-        ExpressionError, match=r"feature 'x' = .hubble. gives text, expected numbers; compare"
-    ):
+    said = r"feature 'x' = .hubble. gives text, expected numbers; compare"
+    with pytest.raises(ExpressionError, match=said):
         reader(x="hubble").evaluate(table)
 
 
@@ -114,14 +111,11 @@ def test_an_absent_column_is_told_with_its_key_and_the_nearest() -> None:
 LABEL = Label(column="hubble", classes={"late": ("Sc", "Sb"), "early": ("E",)})
 
 
-def test_labels_group_spellings_in_the_order_given() -> None:
+def test_labels_group_spellings_in_the_order_given_and_without_classes_each_value_is_one() -> None:
     read = LabelReader.of(LABEL, Counter())
     assert read.classes == ("late", "early")
     assert read.read(np.array(["E", "Sb", "S?", "", "Sc"], dtype=object)).tolist() == [1, 0, -1, -1, 0]
     assert read.read(np.array([], dtype=object)).tolist() == []
-
-
-def test_without_classes_each_value_is_one() -> None:
     read = LabelReader.of(Label(column="kind"), Counter({"STAR": 3, "GALAXY": 2, "": 9}))
     assert read.classes == ("GALAXY", "STAR")
     assert read.read(np.array(["STAR", "", "GALAXY"], dtype=object)).tolist() == [1, -1, 0]
@@ -145,24 +139,13 @@ def test_label_texts(values: Any, texts: list[str]) -> None:
     assert plain_texts(values).tolist() == texts
 
 
-def test_whether_a_value_is_there_is_no_measurement_by_itself() -> None:
-    found = reader(has="isfinite(jmag)", lacks="where(isfinite(jmag), 0, 1)", bmag="bmag").evaluate(
-        batch(bmag=[15.0, None, None, 14.0], jmag=[12.0, 1.0, None, None])
-    )
-    assert found.missing.tolist() == [
-        [False, False, False],
-        [False, False, True],
-        [True, True, True],
-        [False, False, False],
-    ]
+def test_whether_a_value_is_there_is_no_measurement_by_itself_and_a_stated_non_detection_is() -> None:
+    table = batch(bmag=[15.0, None, None, 14.0], jmag=[12.0, 1.0, None, None])
+    found = reader(has="isfinite(jmag)", lacks="where(isfinite(jmag), 0, 1)", bmag="bmag").evaluate(table)
+    assert found.missing.tolist() == [[False] * 3, [False, False, True], [True] * 3, [False] * 3]
     assert found.X.tolist() == [[1.0, 0.0, 15.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 14.0]]
-
-
-def test_a_stated_non_detection_is_a_measurement() -> None:
-    marked = replace(
-        reader(unseen="jmag_not_detected", jmag="jmag"),
-        derived=DerivedColumns(not_detected={"jmag": (99.0,)}),
-    )
+    stated = DerivedColumns(not_detected={"jmag": (99.0,)})
+    marked = replace(reader(unseen="jmag_not_detected", jmag="jmag"), derived=stated)
     assert marked.evaluate(batch(jmag=[99.0])).missing.tolist() == [[False, True]]
 
 
@@ -186,7 +169,7 @@ def few_fields(n: int = 900) -> Any:
     return np.array([30.0, 150.0, 271.0])[field] + rng.normal(0, 0.3, n), rng.normal(0, 0.3, n) + 20
 
 
-def test_a_survey_of_few_fields_is_split_by_finer_pixels(
+def test_a_survey_of_few_fields_is_split_by_finer_pixels_and_rows_in_one_place_are_refused(
     folder: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared(folder, make, *few_fields())
@@ -204,9 +187,6 @@ def test_a_survey_of_few_fields_is_split_by_finer_pixels(
     prepared(folder, make, *few_fields(), "healpix_order = 2\n")
     with pytest.raises(TrainingError, match="whose pixels of order 2 hold"):
         train(folder / "spec.toml", folder / "models", dry_run=True)
-
-
-def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> None:
     rng = np.random.default_rng(0)
     prepared(folder, make, 30 + rng.normal(0, 0.001, 400), 20 + rng.normal(0, 0.001, 400))
     with pytest.raises(TrainingError, match="got 'healpix', whose pixels of order "):
@@ -317,21 +297,13 @@ def test_a_value_without_any_weight_is_missing(tmp_path: Path, kind: str, errors
     head, feature = SPECIFICATION.partition("[features]")[0], "q" if STATED[kind] else "mag"
     text = f'{head}{STATED[kind]}[features]\nq = "{feature}"\n{errors.format(error)}'
     ivar, sigma = np.array([0.0, 4.0, np.nan]), np.array([np.inf, 0.5, np.nan])
-    columns = {
-        "name": list("abc"),
-        "type": ["late"] * 3,
-        "flux": np.full(3, 20.0),
-        "mag": np.full(3, 19.0),
-        "ivar": ivar,
-        "sigma": sigma,
-    }
+    columns = {"name": list("abc"), "type": ["late"] * 3, "ivar": ivar, "sigma": sigma}
+    columns |= {"flux": np.full(3, 20.0), "mag": np.full(3, 19.0)}
     catalog = catalogs.open(write_parquet(tmp_path / "train.parquet", columns, flux="nanomaggy"))
     reader = training_reader(parse_specification(text, source="x")).of(catalog)
     found = reader.evaluate(next(catalog.batches(reader.read)))
     told = bool(STATED[kind] or errors)
-    assert found.missing[:, 0].tolist() == [told, False, False], (
-        "of an error that is not there nothing is said"
-    )
+    assert found.missing[:, 0].tolist() == [told, False, False], "an error that is not there says nothing"
     if errors:
         assert found.errors is not None
         assert (found.errors[:, 0] > 0).tolist() == [False, True, False]
@@ -350,9 +322,8 @@ def written(folder: Path, times: int = 1) -> Path:
 
 def specification(states: str, feature: str) -> Specification:
     head = 'name = "made"\n[catalog]\npaths = ["survey.csv"]\nid = "id"\n'
-    return parse_specification(
-        f'{head}{states}\n[label]\ncolumn = "kind"\n[features]\n{feature}\n', source="spec.toml"
-    )
+    text = f'{head}{states}\n[label]\ncolumn = "kind"\n[features]\n{feature}\n'
+    return parse_specification(text, source="spec.toml")
 
 
 def read(

@@ -144,9 +144,8 @@ def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path: P
     label = Label(column="hubble", classes=CLASSES, extra=("a.csv",), review_weights=True)
     assert read_reviews(paths, "name", label)[2] == {"A": 1.0, "B": 1.5, "E": 0.5}
     written(tmp_path, a="name,how,weight,label\nA,drawn,0,E\n")
-    with pytest.raises(
-        TrainingError, match=r"not positive numbers, the first for 'A',.*review_weights = false"
-    ):
+    said = r"not positive numbers, the first for 'A',.*review_weights = false"
+    with pytest.raises(TrainingError, match=said):
         read_reviews(paths, "name", label)
     with pytest.raises(ValueError, match="'review_weights' without 'extra'"):
         Label(column="hubble", review_weights=True)
@@ -238,12 +237,8 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path: Path) -> None:
     assert metrics.log_loss == pytest.approx(told["fractions"].metrics.log_loss, abs=1e-6)
     assert told["counts"].training.overdispersion == pytest.approx(3, rel=0.15)
     assert metrics.log_loss < metrics.log_loss_baseline
-    classify(
-        [tmp_path / "zoo.parquet"],
-        model=told["counts"].model,
-        out=tmp_path / "out",
-        store=tmp_path / "models",
-    )
+    places = {"out": tmp_path / "out", "store": tmp_path / "models"}
+    classify([tmp_path / "zoo.parquet"], model=told["counts"].model, **places)
     table = pq.read_table(tmp_path / "out" / "zoo.parquet").to_pandas()
     share = table[f"{SMOOTH}_fraction"]
     p = table.blr_p_smooth.astype(float)
@@ -256,9 +251,8 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path: Path) -> None:
 def test_scores_against_votes_are_those_of_weighted_rows() -> None:
     rng = np.random.default_rng(0)
     p, votes = rng.dirichlet(np.ones(3), 50), rng.integers(1, 9, (50, 3)).astype(float)
-    found = evaluate(
-        p, p, votes.argmax(axis=1), class_shares=np.full(3, 1 / 3), classes=("a", "b", "c"), votes=votes
-    )
+    given = {"class_shares": np.full(3, 1 / 3), "classes": ("a", "b", "c"), "votes": votes}
+    found = evaluate(p, p, votes.argmax(axis=1), **given)
     rows, truth = np.repeat(np.arange(50), 3), np.tile(np.arange(3), 50)
     weight = (votes / votes.sum(axis=1, keepdims=True)).ravel()
     assert found.log_loss == pytest.approx(log_loss(truth, p[rows], sample_weight=weight))
@@ -350,20 +344,16 @@ def test_one_softening_of_catalogues_in_two_units(tmp_path: Path) -> None:
     columns["sigma"] = np.where(np.arange(240) < 120, 0.1, 0.4)
     band = 'flux = "flux"\nerror = "sigma"\n'
     write(tmp_path / "survey.parquet", columns, flux="nanomaggy")
-    text = HEAD + band
-    whole = with_learned_photometry(
-        parse_specification(text, source="here", base_folder=str(tmp_path)),
-        [all_of_it := catalogs.open(tmp_path / "survey.parquet")],
-    )
+    specification = parse_specification(HEAD + band, source="here", base_folder=str(tmp_path))
+    all_of_it = catalogs.open(tmp_path / "survey.parquet")
+    whole = with_learned_photometry(specification, [all_of_it])
     parts = []
     for name, rows, unit in (("one", slice(120), "nanomaggy"), ("two", slice(120, 240), "nJy")):
         part = {key: values[rows] for key, values in columns.items()}
         factor = unit_factor("nanomaggy", unit)
         part |= {"flux": part["flux"] * factor, "sigma": part["sigma"] * factor}
         parts.append(catalogs.open(write(tmp_path / f"{name}.parquet", part, flux=unit, sigma=unit)))
-    mixed = with_learned_photometry(
-        parse_specification(text, source="here", base_folder=str(tmp_path)), parts
-    )
+    mixed = with_learned_photometry(specification, parts)
     softening = whole.photometry["m"].softening
     assert softening == pytest.approx(0.25e-9)  # between the halves
     assert mixed.photometry["m"].softening == pytest.approx(softening, rel=1e-9)

@@ -10,6 +10,7 @@ import runpy
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,13 @@ def test_hostile_texts_stay_texts() -> None:
     assert "<script>alert(1)</script>" in parsed.text
 
 
+def shown(table: ReportTable, width: int, **options: Any) -> str:
+    """Return what a terminal of that many columns shows of a table."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, **options).print(table)
+    return stream.getvalue()
+
+
 def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
     table = ReportTable(title=HOSTILE, columns=("a", "b"), rows=((HOSTILE, "[bold]x[/bold]"),))
     written = tables.to_markdown(table)
@@ -263,10 +271,9 @@ def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
     assert "\x1b" not in written
     body = written.splitlines()[4]
     assert body.replace("\\|", "").count("|") == 3
-    stream = io.StringIO()
-    Console(file=stream, width=200, force_terminal=True).print(table)
-    assert "\x1b[31m " not in stream.getvalue()
-    assert "[bold]x[/bold]" in stream.getvalue()
+    said = shown(table, 200, force_terminal=True)
+    assert "\x1b[31m " not in said
+    assert "[bold]x[/bold]" in said
 
 
 def test_the_best_evidence_is_first_and_trees_have_none_that_compares() -> None:
@@ -290,13 +297,11 @@ def test_all_renderers_show_every_table() -> None:
     markdown = tables.markdown_report(model)
     page = Loads(page_of(model)).text
     for table in tables.report_tables(model):
-        stream = io.StringIO()
-        Console(file=stream, width=220).print(table)
-        for row in table.rows:
-            for cell in row:
-                assert cell in page
-                assert cell in stream.getvalue()
-                assert cell.replace("_", "\\_").replace("<", "&lt;") in markdown
+        said = shown(table, 220)
+        for cell in chain.from_iterable(table.rows):
+            assert cell in page
+            assert cell in said
+            assert cell.replace("_", "\\_").replace("<", "&lt;") in markdown
     assert len(markdown) < 100_000
 
 
@@ -383,25 +388,11 @@ CANDIDATES = ReportTable.of(
 )
 
 
-def shown(table: ReportTable, width: int) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width).print(table)
-    return stream.getvalue()
-
-
 def test_at_120_columns_the_columns_that_name_a_candidate_can_be_read() -> None:
     lines = shown(CANDIDATES, 120).splitlines()
     assert max(map(len, lines)) <= 120
-    for word in (
-        "features",
-        "basis",
-        "verdict",
-        "polynomial,",
-        "petro_radius",
-        "green,",
-        "−12,345.6",
-        "evidence",
-    ):
+    words = "features basis verdict polynomial, petro_radius green, −12,345.6 evidence"
+    for word in words.split():
         assert any(word in line for line in lines)
     assert "…" not in "".join(lines)
     assert not [line for line in lines if line.startswith("* ")]

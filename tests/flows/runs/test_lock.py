@@ -36,11 +36,8 @@ from flows.runs.manifest import (
     read_labelled_names,
     write_labelled_names,
 )
-from flows.runs.results import (
-    DoubtfulObject,
-    Tally,
-)
-from tests.flows.children import Child
+from flows.runs.results import DoubtfulObject, Tally
+from tests.flows.children import Child, python
 from tests.flows.verbs import classify
 
 HOLD = """
@@ -50,11 +47,6 @@ with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
     print(killed, flush=True)
     sys.stdin.read()
 """
-
-
-def holder(folder: Path) -> Child:
-    """Return a process that holds the folder."""
-    return Child(HOLD, folder)
 
 
 def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +69,7 @@ def test_the_error_of_a_second_run_names_the_first(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
-    other = holder(tmp_path)
+    other = Child(HOLD, tmp_path)
     other.kill()
     assert (tmp_path / LOCK).exists()
     with exclusive(tmp_path) as killed:
@@ -150,11 +142,9 @@ def test_without_locks_a_run_on_another_host_gives_signs_of_life(
     other = Child(ELSEWHERE, tmp_path)
     with monkeypatch.context() as patient:  # the first sign ends the wait: a busy machine may give it late
         patient.setattr(lock, "SILENCE", 120.0)
+        said = f"process {other.pid} on elsewhere"
         for _ in range(3):
-            with (
-                pytest.raises(OutputFolderError, match=f"process {other.pid} on elsewhere"),
-                exclusive(tmp_path),
-            ):
+            with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path):
                 pass
     other.kill()
     with exclusive(tmp_path) as killed:
@@ -208,9 +198,8 @@ def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(
     with exclusive(tmp_path):
         check_held(tmp_path)
         other = Child(ALONE_IN_VAIN, tmp_path)
-        with pytest.raises(
-            OutputFolderError, match=f"at the same time .process {other.pid} on .*locks do not work"
-        ):
+        said = f"at the same time .process {other.pid} on .*locks do not work"
+        with pytest.raises(OutputFolderError, match=said):
             check_held(tmp_path)
     assert Owner.read(tmp_path / LOCK).pid == other.pid
     other.end()
@@ -258,10 +247,7 @@ def test_two_hosts_without_working_locks(
 
     def interrupted(catalog: Catalog, *arguments: object, **keywords: object) -> object:
         if catalog.partitions[0].path.name == at:
-            done = subprocess.run(
-                [sys.executable, "-c", OTHER_HOST, *command], capture_output=True, check=False
-            )
-            others.append(done.returncode)
+            others.append(python("-c", OTHER_HOST, *command).returncode)
         return annotate(catalog, *arguments, **keywords)
 
     monkeypatch.setattr("flows.classification.execution.annotate", interrupted)
@@ -282,12 +268,8 @@ def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path: Path) -> 
     with exclusive(tmp_path, run="a-run"), acting_for(owner):
         check_coherent(tmp_path)
     (tmp_path / LOCK).write_text(json.dumps(asdict(owner)))
-    with (
-        acting_for(replace(owner, run=None)),
-        pytest.raises(
-            OutputFolderError, match=r"the lock that a run on .* holds, expected the file system to refuse it"
-        ),
-    ):
+    said = r"the lock that a run on .* holds, expected the file system to refuse it"
+    with acting_for(replace(owner, run=None)), pytest.raises(OutputFolderError, match=said):
         check_coherent(tmp_path)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -341,13 +323,7 @@ def changed(annotated: Path, folder: Path, document: str, **keys: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    "keys",
-    [
-        {"model_id": "one"},
-        {"table": None},
-        {"format": "another"},
-        {"totals": {"n_rows": 3}},
-    ],
+    "keys", [{"model_id": "one"}, {"table": None}, {"format": "another"}, {"totals": {"n_rows": 3}}]
 )
 def test_what_is_no_manifest_is_refused(annotated: Path, tmp_path: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
@@ -373,22 +349,16 @@ def manifest(annotated: Path) -> Manifest:
     outputs = []
     for i in range(1000):
         (output, *_), name = one.outputs, f"dataset/Norder=5/Dir=0/Npix={i}.parquet"
-        objects: list[DoubtfulObject] = [
-            {
-                **output.summary.doubtful[j % 2],
-                "id": f"G{i}-{j}",
-                "mutual_information": round(rng.random(), 6),
-            }
-            for j in range(10)
-        ]
+        objects: list[DoubtfulObject] = []
+        for j in range(10):
+            own = {"id": f"G{i}-{j}", "mutual_information": round(rng.random(), 6)}
+            objects.append(output.summary.doubtful[j % 2] | own)
+        changes = {"sha256": rng.bytes(32).hex(), "inode": 2**63 + i}
         counts = replace(output.summary, doubtful=tuple(objects))
-        outputs.append(
-            replace(output, name=name, sha256=rng.bytes(32).hex(), inode=2**63 + i, summary=counts)
-        )
+        outputs.append(replace(output, name=name, summary=counts, **changes))
     nothing = Tally(0, 0, (0,) * 2, (0.0,) * 2, (0.0,) * 2, (), {}, (0,) * 2)
-    outputs[5] = replace(
-        outputs[5], summary=replace(outputs[5].summary, tally=nothing, sky=None, doubtful=())
-    )
+    counts = replace(outputs[5].summary, tally=nothing, sky=None, doubtful=())
+    outputs[5] = replace(outputs[5], summary=counts)
     return replace(one, outputs=tuple(outputs))
 
 
