@@ -22,8 +22,6 @@ STEPS = Steps(
     )(annotate_each),
     spread=run_page.step("annotate", "annotate on {name}")(here),
     finish=run_page.step("publish", "publish release {name}")(here),
-    identify=run_page.run_id,
-    mark_crashed=run_page.mark_crashed,
 )
 """The output folder's manifest lists what is done, and is compared with the files.
 

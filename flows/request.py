@@ -32,33 +32,6 @@ from flows.runs.references import check_scheduler
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = [
-    "AuditDrawRequest",
-    "AuditEstimateRequest",
-    "CensusRequest",
-    "ClassifyRequest",
-    "DraftRequest",
-    "ExplainRequest",
-    "InitRequest",
-    "InspectRequest",
-    "MapRequest",
-    "PatchRequest",
-    "PromoteRequest",
-    "ProposeRequest",
-    "PublishRequest",
-    "ReleaseRequest",
-    "ReplayRequest",
-    "ReprocessRequest",
-    "ReviewRequest",
-    "RollbackRequest",
-    "SignRequest",
-    "TrainRequest",
-    "VerifyRequest",
-    "chosen_engine",
-    "read_shares",
-    "read_thresholds",
-]
-
 
 def read_shares(text: str) -> str | dict[str, float]:
     """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
@@ -106,7 +79,7 @@ THRESHOLD = Parameter(
 )
 
 
-def specification_parameter(words: str, *, positional: bool = False) -> Parameter:
+def _specification_parameter(words: str, *, positional: bool = False) -> Parameter:
     """Return the parameter of a TOML file: the option --spec, or SPEC by its position."""
     if positional:
         form = f"{words}: a TOML file; in Prefect's form, its content."
@@ -122,7 +95,7 @@ class TrainRequest:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
 
     specification: Annotated[
-        "Specification | Path", specification_parameter("Specification of what to train", positional=True)
+        "Specification | Path", _specification_parameter("Specification of what to train", positional=True)
     ]
     store: Path = option(Path("models"), STORE)
     overwrite: bool = option(False, "Train again even if the store already has this model.")
@@ -179,7 +152,7 @@ class ClassifyRequest:
         published=True,
         required=True,
     )
-    specification: "Specification | Path | None" = option(None, specification_parameter(SETTINGS))
+    specification: "Specification | Path | None" = option(None, _specification_parameter(SETTINGS))
     class_prior: Literal["em"] | dict[str, float] | None = option(
         None,
         "Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
@@ -209,7 +182,7 @@ class ReprocessRequest:
 
     specification: Annotated[
         "Specification | Path",
-        specification_parameter("Specification of target, flags and output folder", positional=True),
+        _specification_parameter("Specification of target, flags and output folder", positional=True),
     ]
     store: Path = option(Path("models"), STORE)
     model: str | None = option(None, MODEL)
@@ -240,7 +213,7 @@ class ExplainRequest:
     id_column: str | None = option(None, "Column with the objects' names; default: the likely one.", "COLUMN")
     specification: Path | None = option(
         None,
-        specification_parameter(
+        _specification_parameter(
             "Specification whose target and flags replace those that the model was trained with."
         ),
     )
@@ -294,7 +267,7 @@ class CensusRequest:
     )
     specification: "Specification | Path | None" = option(
         None,
-        specification_parameter(
+        _specification_parameter(
             "Specification whose [census], purity and completeness are asked for; default: as before."
         ),
     )
@@ -329,7 +302,7 @@ class ReviewRequest:
     store: Path | None = option(None, STORE_OF_COPIES)
     specification: Path | None = option(
         None,
-        specification_parameter("Specification that the copies were classified with, if not the model's."),
+        _specification_parameter("Specification that the copies were classified with, if not the model's."),
     )
     identifier: str | None = option(None, IDENTIFIER)
     seed: int = option(0, "Seed of the random draw.", "N", least=0)
@@ -434,7 +407,7 @@ class DraftRequest:
     releases: Path = option(Path("releases"), RELEASES)
     run: Path | None = option(None, RUN)
     specification: Path | None = option(
-        None, specification_parameter("Specification of the run, or of the classification to make.")
+        None, _specification_parameter("Specification of the run, or of the classification to make.")
     )
     model: str | None = option(None, MODEL)
     store: Path = option(Path("models"), STORE)
@@ -531,7 +504,9 @@ class ReplayRequest:
         None, "Model file, or NAME@VERSION in a store; default: the model that the file names.", "MODEL"
     )
     store: Path = option(Path("models"), STORE)
-    specification: Path | None = option(None, specification_parameter("Specification of the classification."))
+    specification: Path | None = option(
+        None, _specification_parameter("Specification of the classification.")
+    )
     rows: int = option(10_000, "Rows to draw.", "N", least=1)
     seed: int = option(0, "Seed of the draw.", "N")
 

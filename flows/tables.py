@@ -48,16 +48,6 @@ from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification, specification_toml
 from flows.training.steps import plan, train
 
-__all__ = [
-    "PartitionClassifier",
-    "TableClassifier",
-    "classifier_from",
-    "classify_table",
-    "partition_classifier",
-    "read_classifier",
-    "write_classifier",
-]
-
 Tree = Mapping[str, Any]
 """A part of a specification, as TOML has it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MODULES", "api_pages", "stub_pages"]
+__all__ = ["MODULES", "api_pages", "public_names", "stub_pages"]
 
 import importlib
 import inspect
@@ -45,11 +45,19 @@ def stub_pages() -> list[str]:
     return [f"{module}.{name}.rst" for module in MODULES for name in _names(module)[0]]
 
 
+def public_names(module: str) -> list[str]:
+    """Return the names that a module states, or else those of the functions and classes that it defines."""
+    loaded = importlib.import_module(module)
+    own = [name for name, value in vars(loaded).items() if getattr(value, "__module__", "") == module]
+    return getattr(loaded, "__all__", [n for n in own if not n.startswith("_") and callable(vars(loaded)[n])])
+
+
 def _names(module: str) -> tuple[list[str], list[str]]:
     """Return the public functions and classes of a module, and its constants."""
     loaded = importlib.import_module(module)
-    documented = [name for name in loaded.__all__ if callable(getattr(loaded, name))]
-    return documented, [name for name in loaded.__all__ if name not in documented]
+    names = public_names(module)
+    documented = [name for name in names if callable(getattr(loaded, name))]
+    return documented, [name for name in names if name not in documented]
 
 
 def _page(module: str) -> str:

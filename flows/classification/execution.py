@@ -33,7 +33,7 @@ from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
-from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
+from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive, tell_of_killed
 from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, Problem, distinct_names, file_sha256
 from flows.runs.progress import (
     Listener,
@@ -263,7 +263,7 @@ class _Workers:
             staging=Staging(OutputFolder(out.absolute()), staged.absolute()),
             threads=work.threads or 1,
         )
-        annotate_there = partial(annotate_elsewhere, there, Owner.this(None))
+        annotate_there = partial(annotate_elsewhere, there, Owner.this())
         lost: list[tuple[Group, LostError]] = []
         with closing(self._engine.map(annotate_there, groups)) as reports:
             for group, report in reports:
@@ -334,18 +334,13 @@ class Steps:
     """The tasks; the flows put Prefect's in their place.
 
     `together` does the files of a group with `annotate`.  `spread` holds the engine of that name while its workers
-    annotate all files.  `finish` publishes the release of that number.  `identify` gives the run's id, and
-    `mark_crashed` hears of the run whose lock was found, left behind when it was killed.
+    annotate all files.  `finish` publishes the release of that number.
     """
 
     annotate: AnnotateOne = annotate_file
     together: Callable[[AnnotateOne, Work, Group], list[Output | Problem]] = annotate_each
     spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
     finish: Callable[[str, Callable[[], ReleaseResult]], ReleaseResult] = here
-    identify: Callable[[], str | None] = lambda: None
-    mark_crashed: Callable[[Owner], None] = lambda owner: tell().note(
-        f"an earlier run was killed ({owner}); its finished files are used"
-    )
 
 
 DIRECT = Steps()
@@ -365,26 +360,24 @@ def execute(
     if dry_run:
         return replace(_result(model, plan), status="planned", up_to_date=plan.nothing_to_do)
     if plan.nothing_to_do:
-        _sweep(plan, steps)
+        _sweep(plan)
         return _result(model, plan)
     if engine.is_remote and any(job.to_do for job in plan.jobs):
         # The description connects to the workers: an error comes before anything is written.
         tell().note(engine.description)
-    with terminable(GO_ON), exclusive(plan.out, run=steps.identify()) as killed:
-        if killed:
-            steps.mark_crashed(killed)
+    with terminable(GO_ON), exclusive(plan.out) as killed:
+        tell_of_killed(killed)
         if Manifest.read(plan.out) != plan.before:  # another run has finished meanwhile
             plan = make_plan()
         return carry_out(plan, model, steps, engine)
 
 
-def _sweep(plan: Plan, steps: Steps) -> None:
+def _sweep(plan: Plan) -> None:
     """Remove the files that a killed run left in a folder where nothing is to be done."""
     if not plan.work.staging.folder.parent.exists() and not (plan.out / LOCK).exists():
         return
-    with suppress(OutputFolderError), exclusive(plan.out, run=steps.identify()) as killed:
-        if killed:
-            steps.mark_crashed(killed)
+    with suppress(OutputFolderError), exclusive(plan.out) as killed:
+        tell_of_killed(killed)
         if Manifest.read(plan.out) == plan.before:
             plan.work.staging.open()
             plan.work.staging.close()

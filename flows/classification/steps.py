@@ -106,7 +106,7 @@ def _classified(
     resumable = not dry_run and limit is None
     engine = chosen_engine(request.engine, stated, request.threads or default_threads())
     with (
-        fetching(folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable) as bring,
+        fetching(folder, resumable=resumable) as bring,
         closing(engine),
     ):
         settings = settled(loaded, settings, request.class_prior, sources=lambda: bring(sources).sources)
@@ -150,9 +150,7 @@ def _reprocessed(
     work = Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)
     engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
     with (
-        fetching(
-            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
-        ) as bring,
+        fetching(folder, resumable=not dry_run) as bring,
         closing(engine),
     ):
 

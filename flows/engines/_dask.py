@@ -180,7 +180,7 @@ class DaskEngine:
         self._cluster: LocalCluster | None = None
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
-        """Yield each item with its result, as `Engine.map` says.
+        """Yield each item with its result, as `ThreadEngine.map` says.
 
         Quick items go several to a task.  Where no worker outlives a task of several, each is tried by itself.
         """
@@ -229,7 +229,7 @@ class DaskEngine:
             client.cancel(list(pending))
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
-        """Return the sum of the results, as `Engine.reduce` says; the parts stay on the workers."""
+        """Return the sum of the results, as `ThreadEngine.reduce` says; the parts stay on the workers."""
         client, versions = self._client, installed()
         part, sum_of = (partial(checked, one, versions) for one in (work, add))
 

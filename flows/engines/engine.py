@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from flows.errors import EngineError, UsageError
+
+if TYPE_CHECKING:
+    from flows.engines._dask import DaskEngine
 
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds. An engine is handed a function and
 # items.  For workers elsewhere, Dask pickles function, items and results: these are small values, and functions of
@@ -25,47 +28,6 @@ FAN_IN = 8
 
 class LostError(EngineError):
     """What comes of an item whose workers were killed each time: an error that is yielded and not raised."""
-
-
-class Engine(Protocol):
-    """Does work on items, wherever it is."""
-
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether other processes do the work."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What a log says of it: where it is, and how many workers it has."""
-        ...
-
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
-        """Yield each item with its result, in any order; a result is forgotten once it was received.
-
-        Items are taken as there is room for them.  An error that `work` raises ends the iteration.  Where the caller
-        stops early, work that has begun is finished, and no other begins.
-
-        EngineError if the workers or their scheduler cannot be reached, or differ from this process.
-        """
-        ...
-
-    def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
-        """Return the sum of the results, added by `add` as in `tree_sum`: the same bits whoever does the work.
-
-        EngineError as for `map`, and where an item's workers were killed each time; ValueError if there is no
-        item.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of the workers."""
-        ...
 
 
 def tree_sum(parts: Iterable[T], add: Callable[[Sequence[T]], T]) -> T:
@@ -100,29 +62,41 @@ class ThreadEngine:
     """An engine on so many threads of this process; one thread is the caller's own."""
 
     threads: int = 1
-    name: str = "threads"
-    is_remote: bool = False
+    name: str = "threads"  # what the user calls it
+    is_remote: bool = False  # whether other processes do the work
 
     @property
     def description(self) -> str:
-        """The number of threads."""
+        """What a log says of it: where it is, and how many workers it has."""
         return f"{self.threads} threads of this process"
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
-        """Yield each item with its result, as `Engine.map` says; here in the order of the items."""
+        """Yield each item with its result, in any order; a result is forgotten once it was received.
+
+        Items are taken as there is room for them.  An error that `work` raises ends the iteration.  Where the caller
+        stops early, work that has begun is finished, and no other begins.
+
+        EngineError if the workers or their scheduler cannot be reached, or differ from this process.
+        """
         from blr.threads import ordered_map  # noqa: PLC0415  loads SciPy, which a choice of engine needs not
 
         yield from ordered_map(lambda item: (item, work(item)), items, threads=self.threads)
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
-        """Return the sum of the results, as `Engine.reduce` says."""
+        """Return the sum of the results, added by `add` as in `tree_sum`: the same bits whoever does the work.
+
+        EngineError as for `map`, and where an item's workers were killed each time; ValueError if there is no item.
+        """
         from blr.threads import ordered_map  # noqa: PLC0415  as above
 
         return tree_sum(ordered_map(work, items, threads=self.threads), add)
 
     def close(self) -> None:
-        """Do nothing: the threads have ended with their work."""
+        """Let go of the workers; the threads have ended with their work."""
 
+
+Engine: TypeAlias = "ThreadEngine | DaskEngine"
+"""What does work on items, wherever it is; `ThreadEngine` says what the methods of all engines do."""
 
 _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
 """The engine that sums are made on at the moment, which a run sets once for all of its steps."""

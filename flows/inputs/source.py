@@ -39,7 +39,7 @@ from catalogs.remote.urls import file_name, has_secret, is_chained, is_remote, s
 from catalogs.text import sniff as ascii_tables
 from catalogs.writing import USUAL, converted_key
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
-from flows.runs.lock import Owner, exclusive, files_kept
+from flows.runs.lock import exclusive, files_kept, tell_of_killed
 from flows.runs.manifest import FileState, Manifest, Output, Problem
 from flows.runs.progress import tell
 from flows.runs.references import check_inside, check_url, url_roots
@@ -501,13 +501,7 @@ Takes the sources, the manifest of an earlier run of the same model and specific
 
 
 @contextmanager
-def fetching(
-    out: Path,
-    *,
-    run: str | None = None,
-    mark_crashed: Callable[[Owner], None] | None = None,
-    resumable: bool = True,
-) -> Iterator[Bring]:
+def fetching(out: Path, *, resumable: bool = True) -> Iterator[Bring]:
     """Give what brings sources; files from URLs wait in an output folder, and errors name these, and not the place.
 
     The place is one run's, from the first URL on.  All is removed at the end, unless a `resumable` run was interrupted.
@@ -517,9 +511,7 @@ def fetching(
 
     @cache
     def hold() -> None:
-        killed = lock.enter_context(exclusive(folder, run=run))
-        if killed and mark_crashed:
-            mark_crashed(killed)
+        tell_of_killed(lock.enter_context(exclusive(folder)))
 
     def bring(sources: Sequence[Source], before: Manifest | None = None, form: str | None = None) -> Brought:
         brought = Brought(shown=urls)

@@ -34,14 +34,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
-from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import pause_flow_run, suspend_flow_run
 from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import deployment, flow_run, task_run
 from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
-from prefect.states import Completed, Crashed, Failed
+from prefect.states import Completed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
@@ -50,7 +49,6 @@ from flows.errors import FlowError, UsageError
 from flows.orchestration.settings import words_of
 from flows.reports.counts import classification_message, release_words, run_tables, status_table
 from flows.reports.report_table import ReportTable
-from flows.runs.lock import Owner
 from flows.runs.manifest import read_status
 from flows.runs.parameters import request_fields
 from flows.runs.progress import LineListener, Listener, listening, tell
@@ -527,25 +525,3 @@ def keep_run(verb: str, result: Result) -> Result:
             logger.warning(sentence)
     rename_run(classification_name(verb, result))
     return completed(result, classification_message(result), name=ended)
-
-
-def run_id() -> str | None:
-    """Return the id of the flow run in hand."""
-    context = FlowRunContext.get()
-    return None if context is None or context.flow_run is None else str(context.flow_run.id)
-
-
-def mark_crashed(owner: Owner) -> None:
-    """Let Prefect know that a run was killed: without a worker nobody else tells it, and it would run for ever."""
-    tell().note(f"an earlier run was killed ({owner}); its finished files are used")
-    if owner.run is None or not owner.gone:
-        return
-    with get_client(sync_client=True) as client:
-        try:
-            state = client.read_flow_run(UUID(owner.run)).state
-        except (ObjectNotFound, ValueError):
-            return  # of another server
-        if state is not None and state.is_running():
-            said = f"its process {owner.pid} on {owner.host} was killed"
-            client.set_flow_run_state(UUID(owner.run), Crashed(message=said), force=True)
-            logger.info("Flow run %s has crashed: %s", owner.run, said)

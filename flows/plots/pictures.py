@@ -23,23 +23,6 @@ from flows.plots.axes import (
     rescaled_ticks,
 )
 
-__all__ = [
-    "contour_lines",
-    "plot_binned_share",
-    "plot_boundaries",
-    "plot_class_fractions",
-    "plot_confusion",
-    "plot_contours",
-    "plot_errors_caught",
-    "plot_feature",
-    "plot_flagged",
-    "plot_objects",
-    "plot_reliability",
-    "plot_shares",
-    "plot_sky",
-    "plot_threshold_curves",
-]
-
 MOST_NUMBERS = 12
 """Classes up to which each cell of a confusion matrix has its share."""
 MOST_NAMES = 40

@@ -86,18 +86,17 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Owner:
-    """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect."""
+    """The run that holds a lock, or held it until it was killed."""
 
     pid: int
     host: str
     since: str
     began: int | None = None  # start of the process in ticks: process ids are reused
-    run: str | None = None
 
     @classmethod
-    def this(cls, run: str | None) -> Owner:
-        """Return this process as the owner; `run` is its id in Prefect."""
-        return cls(os.getpid(), socket.gethostname(), utc_now(), _began(os.getpid()), run)
+    def this(cls) -> Owner:
+        """Return this process as the owner."""
+        return cls(os.getpid(), socket.gethostname(), utc_now(), _began(os.getpid()))
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -138,14 +137,14 @@ def acting_for(owner: Owner) -> Iterator[None]:
 
 
 @contextmanager
-def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]:
+def exclusive(folder: Path) -> Iterator[Owner | None]:
     """Lock a folder for one run, and make it if it does not exist; OutputFolderError where another run has the lock.
 
     The block gets the run that held the lock when it was killed, if there was one.  A folder that was made here and is
     still empty at the end is removed.
     """
     is_new = not folder.exists()
-    killed, descriptor = _take_lock(folder, Owner.this(run))
+    killed, descriptor = _take_lock(folder, Owner.this())
     try:
         with files_kept(folder), nullcontext() if descriptor is not None else beating(folder / LINK):
             yield killed
@@ -158,6 +157,12 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
         if is_new:
             with suppress(OSError):  # fails if the folder has files, as it should
                 folder.rmdir()
+
+
+def tell_of_killed(owner: Owner | None) -> None:
+    """Tell of the run that held a lock when it was killed, if there was one."""
+    if owner is not None:
+        tell().note(f"an earlier run was killed ({owner}); its finished files are used")
 
 
 def check_held(folder: Path) -> None:
@@ -211,7 +216,7 @@ def _owner(folder: Path) -> Owner | None:
 
 def _other_owner(folder: Path) -> Owner | None:
     """Return the owner that the lock files name; None for nobody, this process, or the run that it works for."""
-    owner, this = _owner(folder), _principal.get() or Owner.this(None)
+    owner, this = _owner(folder), _principal.get() or Owner.this()
     same = owner is None or (owner.pid, owner.host, owner.began) == (this.pid, this.host, this.began)
     return None if same else owner
 

@@ -43,7 +43,7 @@ from tests.flows.verbs import classify
 HOLD = """
 import pathlib, sys
 from flows.runs.lock import exclusive
-with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
+with exclusive(pathlib.Path(sys.argv[1])) as killed:
     print(killed, flush=True)
     sys.stdin.read()
 """
@@ -74,7 +74,7 @@ def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
     assert (tmp_path / LOCK).exists()
     with exclusive(tmp_path) as killed:
         assert killed is not None
-        assert (killed.pid, killed.run, killed.gone) == (other.pid, "its-run", True)
+        assert (killed.pid, killed.gone) == (other.pid, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,7 +96,7 @@ def test_without_locks_a_dead_owner_is_recognised(
     without_locks(monkeypatch)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    owner = replace(Owner.this("r"), pid=os.getpid() if reused else dead.pid, began=1)
+    owner = replace(Owner.this(), pid=os.getpid() if reused else dead.pid, began=1)
     (tmp_path / LINK).write_text(json.dumps(asdict(owner)))
     with exclusive(tmp_path) as killed:
         assert killed == owner
@@ -264,12 +264,12 @@ def test_two_hosts_without_working_locks(
 
 def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path: Path) -> None:
     """As on a file system that locks on each host by itself, where a worker finds a lock file that nobody holds."""
-    owner = Owner.this("a-run")
-    with exclusive(tmp_path, run="a-run"), acting_for(owner):
+    owner = Owner.this()
+    with exclusive(tmp_path), acting_for(owner):
         check_coherent(tmp_path)
     (tmp_path / LOCK).write_text(json.dumps(asdict(owner)))
     said = r"the lock that a run on .* holds, expected the file system to refuse it"
-    with acting_for(replace(owner, run=None)), pytest.raises(OutputFolderError, match=said):
+    with acting_for(owner), pytest.raises(OutputFolderError, match=said):
         check_coherent(tmp_path)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
