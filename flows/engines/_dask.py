@@ -6,6 +6,7 @@ import logging
 import platform
 import signal
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -59,41 +60,25 @@ LARGEST = 16
 """Items of a batch at most: what a task costs is then a small part of what its items cost."""
 MOST_FRAMES = 50
 """Frames of a traceback that a worker sends, the last ones."""
-MOST_CAUSES = 10
-"""Errors that led to each other, of those that a worker sends."""
 SECONDS = 2.0
 """Seconds of a worker's time for a batch.  Items that take longer are handed over one by one."""
 
 
 def checked(function: Callable[[T], R], versions: Mapping[str, str], given: T) -> R:
-    """Return a function's result on a worker; EngineError if its versions differ: it may have joined late."""
+    """Return a function's result on a worker; EngineError if its versions differ: it may have joined late.
+
+    An error bears its traceback as a note.  A worker cannot send a traceback of hundreds of frames, such as that of a
+    RecursionError, and sends a text.  Dask's client expects no text there, so that it would never hear that the task
+    has ended.
+    """
     if differs := difference(f"worker on {platform.node()}", installed(), versions):
         raise EngineError(differs)
     try:
         return function(given)
-    except Exception as error:
-        _shorten(error)
-        raise
-
-
-def _shorten(error: BaseException) -> None:
-    """Keep the last frames of the error's traceback, and of those of the errors that led to it.
-
-    A worker cannot send a traceback of hundreds of frames, such as that of a RecursionError, and sends a text.  Dask's
-    client expects no text there, so that it would never hear that the task has ended.
-    """
-    one: BaseException | None = error
-    for _ in range(MOST_CAUSES):
-        if one is None:
-            return
-        frames = [one.__traceback__]
-        while (frame := frames[-1]) is not None:
-            frames.append(frame.tb_next)
-        one.__traceback__ = frames[-MOST_FRAMES - 1 :][0]
-        if one.__cause__ is not None:
-            one.__context__ = None
-        last, one = one, one.__cause__ or one.__context__
-    last.__cause__ = last.__context__ = None
+    except Exception as error:  # noqa: BLE001  all are raised again
+        error.add_note("".join(traceback.format_exception(error, limit=-MOST_FRAMES)))
+        error.__context__ = None
+        raise error.with_traceback(None) from None
 
 
 def in_batches(work: Callable[[T], R], batch: Sequence[T]) -> tuple[list[R], float]:

@@ -146,24 +146,6 @@ def _start(home: Path, port: int) -> tuple[str, subprocess.Popen[bytes]]:
     return url, process
 
 
-def _wait_for(url: str, log: Path) -> None:
-    """Return as soon as the server answers; flows may run from then on."""
-    # The socket listens from the start, so the request waits for the server, and fails if that ends.
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
-    try:
-        connection.request("GET", "/api/health")
-        if connection.getresponse().status == HTTPStatus.OK:
-            return
-    except OSError:
-        pass
-    finally:
-        connection.close()
-    raise FlowError(
-        f"Prefect's server did not start: the end of {log} tells why; correct that, or run with --direct, which needs "
-        "no server"
-    )
-
-
 def stop_server(process: subprocess.Popen[bytes]) -> None:
     """End the process of a server and wait until it is gone."""
     if process.stdin is not None:
@@ -280,7 +262,12 @@ def start_home_server(
             raise
         url, process = _start(home, 0)
     address.write_text(url, encoding="utf-8")
-    _wait_for(url, home / SERVER_LOG)
+    # The socket listens from the start, so the request waits for the server, and fails if that ends.
+    if _ask(url, "/health", patience=_PATIENCE) is None:
+        raise FlowError(
+            f"Prefect's server did not start: the end of {home / SERVER_LOG} tells why; correct that, or run with "
+            "--direct, which needs no server"
+        )
     return line, url, process
 
 
@@ -318,11 +305,16 @@ def crash_unended(url: str, before: datetime) -> list[str]:
     return ids
 
 
-def _ask(url: str, path: str, body: Mapping[str, object]) -> Any:
+def _ask(
+    url: str, path: str, body: Mapping[str, object] | None = None, *, patience: float = _API_PATIENCE
+) -> Any:
     """Ask the API; None where it does not answer, since a wrong state of another run must not stop the work."""
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=_API_PATIENCE)
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=patience)
+    sent = None if body is None else json.dumps(body)
     try:
-        connection.request("POST", f"/api{path}", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            "GET" if body is None else "POST", f"/api{path}", sent, {"Content-Type": "application/json"}
+        )
         answer = connection.getresponse()
         text = answer.read()
     except OSError:

@@ -351,11 +351,11 @@ def nested(item: int, depth: int = 0) -> int:
 
 
 def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
-    """A worker sends the last frames alone: Dask's client never hears of a traceback that cannot be sent."""
+    """A worker sends the last frames in words: Dask's client never hears of a traceback that cannot be sent."""
     with closing(DaskEngine(workers(cluster, 2))) as engine:
         with pytest.raises(RecursionError, match="maximum recursion depth") as told:
             list(engine.map(nested, [1, 2, 3]))
-        assert any(frame.name == "nested" for frame in told.traceback)
+        assert "in nested" in told.value.__notes__[0]
         with pytest.raises(RecursionError):
             engine.reduce(nested, range(5), add=sum)
         assert sorted(engine.map(nested, [1, 3])) == [(1, 1), (3, 3)]
