@@ -181,15 +181,16 @@ class Designs:
 
     def unmixed(self, X: Matrix, sets: int) -> Iterator[DesignOf]:
         """Yield the same with the bases' `unmixed` functions (N, L), of rows in so many sets."""
-        return ((members, members[0].basis.unmixed(Z, sets)) for members, Z in self._standardised(X))
+        return ((members, members[0].basis.unmixed(Z, sets)) for members, Z in self._standardised(X, sets))
 
     def bases(self) -> Iterator[tuple[tuple[int, ...], tuple[Member, ...]]]:
         """Yield the columns of each basis, and its members."""
         return ((columns, members) for columns, groups in self._groups for members in groups)
 
-    def _standardised(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
+    def _standardised(self, X: Matrix, sets: int = 1) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
         for columns, groups in self._groups:
-            Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
+            standardisation, own = groups[0][0].basis.standardisation, np.take(X, columns, axis=1)
+            Z = standardisation(own) if sets == 1 else standardisation.of_sets(own, sets)
             yield from ((members, Z) for members in groups)
 
 

@@ -382,3 +382,13 @@ class Standardisation:
             Z = softened(X, self.softening) - self.mean
             Z /= self.scale
         return np.clip(Z, -_LIMIT, _LIMIT, out=Z)
+
+    def of_sets(self, X: Matrix, sets: int) -> Matrix:
+        """Return the same, shape (N, F), of `sets` as in `Basis.of_standardised`: what all sets share is done once."""
+        points = X.reshape(sets, -1, X.shape[1])
+        Z = np.repeat(self(points[0])[None], sets, axis=0)
+        row, f = np.nonzero((points != points[0]).any(axis=0))
+        if f.size:
+            softening = None if self.softening is None else (self.softening[0][f], self.softening[1][f])
+            Z[:, row, f] = Standardisation(self.mean[f], self.scale[f], softening)(points[:, row, f])
+        return Z.reshape(X.shape)

@@ -269,6 +269,16 @@ def test_damaged_fields_are_refused(name: str, damage: dict[str, Any], message: 
         basis_from_dict({**fitted(name).to_dict(), **damage})
 
 
+@pytest.mark.parametrize("name", ["quadratic", "quadratic, softened"])
+@pytest.mark.parametrize("varying", [[], [1], [0, 2]])
+def test_rows_that_share_values_are_standardised_as_others(name: str, varying: list[int]) -> None:
+    kind, options = INSTANCES[name]
+    z = fit_basis(kind, galaxies(), **options).standardisation
+    X = np.tile(galaxies(7, seed=1), (4, 1))
+    X[:, varying] = galaxies(28, seed=2)[:, varying]
+    np.testing.assert_array_equal(z.of_sets(X, 4), z(X))
+
+
 def test_rare_values_stay_near() -> None:
     """A pixel that is lit in one row of a hundred is two units from the others, not ten."""
     X = np.zeros((100, 3))
