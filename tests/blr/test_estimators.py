@@ -83,11 +83,10 @@ def test_it_works_with_the_tools() -> None:
     pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), LaplaceClassifier())
     assert cross_val_score(pipeline, frame, names, cv=3).mean() > 0.93
     grid = {"basis": ["linear", "polynomial"], "prior_precision": ["evidence", 1.0]}
-    search = GridSearchCV(LaplaceClassifier(posterior="laplace"), grid, scoring="neg_log_loss", cv=3).fit(
-        frame, names
-    )
+    plain = LaplaceClassifier(posterior="laplace")
+    search = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=3).fit(frame, names)
     assert set(search.predict(frame)) == set(names)
-    calibrated = CalibratedClassifierCV(LaplaceClassifier(posterior="laplace"), cv=3).fit(frame, names)
+    calibrated = CalibratedClassifierCV(plain, cv=3).fit(frame, names)
     assert calibrated.score(frame, names) > 0.93
     fitted = LaplaceClassifier(basis="polynomial", basis_options={"degree": 2}).fit(frame, names)
     assert list(fitted.feature_names_in_) == list(frame.columns)
@@ -195,9 +194,8 @@ def test_tables_of_all_libraries_are_the_array_with_names(kind: str) -> None:
 def test_a_red_verdict_is_warned_of_and_a_better_posterior_mends_it() -> None:
     X = np.linspace(-1, 1, 40)[:, None]
     y = X[:, 0] > 0  # separable
-    with pytest.warns(
-        UntrustedPosteriorWarning, match=r"do not trust the posterior: .*; try posterior='refined'"
-    ) as told:
+    said = r"do not trust the posterior: .*; try posterior='refined'"
+    with pytest.warns(UntrustedPosteriorWarning, match=said) as told:
         red = LaplaceClassifier().fit(X, y)
     assert told[0].filename == __file__
     assert red.trust_.verdict == "red"
@@ -293,11 +291,9 @@ def test_columns_of_labels(labels: Any) -> None:
 
 def test_a_table_of_votes_names_the_classes() -> None:
     votes = pd.DataFrame({"smooth": rng.integers(1, 9, 120), "featured": rng.integers(1, 9, 120)})
-    q = blr.fit(X, votes, blr.GaussianPrior.isotropic(2), "softmax")
+    q, plain = (blr.fit(X, v, blr.GaussianPrior.isotropic(2), "softmax") for v in (votes, votes.to_numpy()))
     assert q.classes == ("smooth", "featured")
-    assert q.mean == pytest.approx(
-        blr.fit(X, votes.to_numpy(), blr.GaussianPrior.isotropic(2), "softmax").mean
-    )
+    assert q.mean == pytest.approx(plain.mean)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +361,9 @@ def test_a_summary_of_draws_is_of_the_draws(q3: LaplacePosterior) -> None:
     assert (summary["mean"] < summary["high"]).all()
 
 
-def test_a_summary_is_a_table_for_every_library(q3: LaplacePosterior) -> None:
+def test_a_summary_is_a_table_for_every_library_and_its_names_are_stored(
+    q3: LaplacePosterior,
+) -> None:
     summary = q3.summary()
     frame = pd.DataFrame(summary)
     assert list(frame.columns) == ["function", "class", "mean", "sd", "low", "high"]
@@ -373,9 +371,6 @@ def test_a_summary_is_a_table_for_every_library(q3: LaplacePosterior) -> None:
     lines = repr(summary).splitlines()
     assert len(lines) == 10
     assert len({len(line) for line in lines}) == 1
-
-
-def test_names_are_stored_with_a_posterior(q3: LaplacePosterior) -> None:
     stored = blr.Posterior.from_dict(q3.to_dict())
     assert list(stored.summary()["function"]) == ["1", "u_r", "r_i"] * 3
     assert "functions" not in blr.fit_evidence(X, T).to_dict()
@@ -383,9 +378,8 @@ def test_names_are_stored_with_a_posterior(q3: LaplacePosterior) -> None:
 
 def test_everything_says_what_it_is_in_a_line(q3: LaplacePosterior) -> None:
     q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), WORDS)
-    assert repr(q).startswith(
-        "<LaplacePosterior: logistic, classes early, late, 3 functions, 120 rows, log evidence -"
-    )
+    said = "<LaplacePosterior: logistic, classes early, late, 3 functions, 120 rows, log evidence -"
+    assert repr(q).startswith(said)
     assert repr(q).endswith("trust not computed>")
     assert q.trust.verdict == "green"
     assert repr(q).endswith("trust green>")

@@ -24,14 +24,8 @@ from blr.missing.moments import Domain, excess_spread
 from blr.selection.compare import leave_one_out_probability
 from tests.flows.candidates import CANDIDATE
 
-GAUSSIAN = {
-    "shift": 0.1,
-    "second_order": 0.01,
-    "evidence_left": 0.0,
-    "k_hat": 0.2,
-    "effective_draws": 0.9,
-    "jitter": 0.0,
-}
+GAUSSIAN = {"shift": 0.1, "second_order": 0.01, "evidence_left": 0.0}
+GAUSSIAN |= {"k_hat": 0.2, "effective_draws": 0.9, "jitter": 0.0}
 
 
 def row(
@@ -60,10 +54,8 @@ NOTHING_LEARNT = LeftOut(np.full((4, 2), 0.5), np.eye(2)[[0, 1, 0, 1]])
 def chosen(candidates: Any, left_out: Any, *, by: str) -> SimpleNamespace:
     """Return the candidates' weights and shares by the choice among them, and which has most."""
     table = choose(candidates, left_out, by=by)
-    shares = [one.share for one in table]
-    return SimpleNamespace(
-        weights=[one.weight for one in table], shares=shares, selected=int(np.argmax(shares))
-    )
+    weights, shares = ([getattr(one, key) for one in table] for key in ("weight", "share"))
+    return SimpleNamespace(weights=weights, shares=shares, selected=int(np.argmax(shares)))
 
 
 def rank(candidates: Any, *, by: str) -> SimpleNamespace:
@@ -149,10 +141,15 @@ def of(kind: str, n: int, F: int, K: int) -> Any:
     return next((c.options for c in default_candidates(n, F, K) if c.kind == kind), None)
 
 
-def test_six_candidates() -> None:
+def test_six_candidates_whose_weights_are_at_most_a_thousand() -> None:
     found = default_candidates(1000, 4, 2)
     assert [c.kind for c in found] == ["linear", "polynomial", "nystroem", "sigmoid", "forest", "forest"]
     assert [c.soften for c in found] == [False, True, True, False, False, False]
+    assert of("nystroem", 1000, 4, 80) is None
+    assert of("sigmoid", 1000, 10, 10) is None
+    assert of("forest", 5000, 4, 44) is not None
+    assert of("forest", 5000, 4, 45) is None
+    assert of("forest", 200_001, 4, 2) is None  # rows on the disk
 
 
 @pytest.mark.parametrize("shape", [(100, 12, 2), (1000, 40, 3), (1000, 10, 25)])
@@ -167,14 +164,6 @@ def test_too_many_products_leave_the_features_themselves(shape: tuple[int, int, 
 )
 def test_centres_of_the_gaussian_process(n: int, F: int, K: int, centres: int) -> None:
     assert of("nystroem", n, F, K) == {"centres": centres, "width": round(0.7 * F, 2)}
-
-
-def test_weights_are_at_most_a_thousand() -> None:
-    assert of("nystroem", 1000, 4, 80) is None
-    assert of("sigmoid", 1000, 10, 10) is None
-    assert of("forest", 5000, 4, 44) is not None
-    assert of("forest", 5000, 4, 45) is None
-    assert of("forest", 200_001, 4, 2) is None  # rows on the disk
 
 
 def rows(n: int = 200, K: int = 2, seed: int = 0) -> tuple[Any, Any]:

@@ -239,16 +239,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("before", "command", "status", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input(
-    work: Path,
-    blr: Run,
-    make: SimpleNamespace,
-    before: Callable[..., Any],
-    command: tuple[Any, ...],
-    status: int,
-    message: str,
-) -> None:
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(work: Path, blr: Run, make: SimpleNamespace, case: str) -> None:
+    before, command, status, message = BAD[case]
     before(make)
     found = snapshot(work)
     got, out, err = blr(*command)
@@ -368,14 +361,11 @@ def test_dry_runs_and_trials_write_nothing(work: Path, blr: Run) -> None:
     assert snapshot(work) == before
 
 
-def test_debug_shows_where(blr: Run) -> None:
+def test_debug_shows_where_and_the_version_is_the_one_that_models_name(blr: Run, work: Path) -> None:
     status, _, err = blr("--debug", "train", "none.toml")
     assert status == 2
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("blr: error: none.toml")
-
-
-def test_the_version_is_the_one_that_models_name(blr: Run, work: Path) -> None:
     store = Store(work / "models")
     (model,) = store.models()
     status, out, _ = blr("--version")

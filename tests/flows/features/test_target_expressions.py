@@ -139,14 +139,10 @@ def test_the_models_marks_hold_of_what_is_made(folder: Path) -> None:
     columns = survey()
     columns["r"][:5] = 99
     write(folder / "survey.parquet", columns, g="mag", r="mag", e_r="mag")
-    marked = SPECIFICATION.format(
-        catalog="not_detected = { r = [99] }",
-        target=TARGET.replace(
-            "r = '31.4 - 2.5 * log10(`PSF-FLUX`[1])'",
-            "r = 'where(`PSF-FLUX`[1] == 0, 99, 31.4 - 2.5 * log10(`PSF-FLUX`[1]))'",
-        ),
-    )
-    (folder / "spec.toml").write_text(marked)
+    measured = "31.4 - 2.5 * log10(`PSF-FLUX`[1])"
+    target = TARGET.replace(f"r = '{measured}'", f"r = 'where(`PSF-FLUX`[1] == 0, 99, {measured})'")
+    text = SPECIFICATION.format(catalog="not_detected = { r = [99] }", target=target)
+    (folder / "spec.toml").write_text(text)
     model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     theirs["PSF-FLUX"][:3, 1] = 0
@@ -221,13 +217,10 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     notes.clear()
     assert "column 'r': in 'nanomaggy', but had no unit in training" in told
     assert "column 'g': without a unit here, unlike in training ('mag')" in told
-    assert (
-        told.count("the values are used unchanged; if that is right, state the unit under [target.units]")
-        == 1
-    )
-    (folder / "spec.toml").write_text(
-        SPECIFICATION.format(catalog="", target="units = { r = 'mag', g = 'mag' }")
-    )
+    said = "the values are used unchanged; if that is right, state the unit under [target.units]"
+    assert told.count(said) == 1
+    text = SPECIFICATION.format(catalog="", target="units = { r = 'mag', g = 'mag' }")
+    (folder / "spec.toml").write_text(text)
     with listening(heard):
         probabilities(folder, there, model)
     assert "the values are used unchanged" not in "\n".join(notes)
@@ -333,10 +326,8 @@ def trained(trained_once: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
 
 
 def classified(folder: Path, model: str, name: str, spec: str, out: str = "out") -> pa.Table:
-    path = folder / name
-    classify(
-        [path], model=model, out=folder / out, store=folder / "models", specification=folder / spec, threads=1
-    )
+    given = {"store": folder / "models", "specification": folder / spec, "threads": 1}
+    classify([folder / name], model=model, out=folder / out, **given)
     return catalogs.open(folder / out / name)
 
 
@@ -390,18 +381,11 @@ def test_columns_that_it_does_not_name_have_the_models_marks(trained: tuple[Path
 
 def test_the_comparison_at_the_training_goes_by_them(trained: tuple[Path, str]) -> None:
     folder, _ = trained
-    text = MARKED.format(states=STATES)
-    read = {
-        name: read_target(
-            parse_specification(text + said, source="x", base_folder=str(folder)),
-            dict.fromkeys(("g", "r"), NO_UNIT),
-        )
-        for name, said in {
-            "ours": '[target]\npaths = ["survey.parquet"]\n',
-            "theirs": THEIRS + 'paths = ["theirs.parquet"]\n',
-        }.items()
-    }
-    (X, missing, _), (theirs, lacking, _) = read["ours"], read["theirs"]
+    text, read = MARKED.format(states=STATES), []
+    for said in ('[target]\npaths = ["survey.parquet"]\n', THEIRS + 'paths = ["theirs.parquet"]\n'):
+        specification = parse_specification(text + said, source="x", base_folder=str(folder))
+        read.append(read_target(specification, dict.fromkeys(("g", "r"), NO_UNIT)))
+    (X, missing, _), (theirs, lacking, _) = read
     assert missing.sum() > N / 5
     np.testing.assert_array_equal(theirs, X)
     np.testing.assert_array_equal(lacking, missing)
@@ -410,16 +394,12 @@ def test_the_comparison_at_the_training_goes_by_them(trained: tuple[Path, str]) 
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
 def test_marks_that_would_mark_nothing_are_refused(trained: tuple[Path, str], key: str) -> None:
     folder, model = trained
-    text = MARKED.format(states="")
+    text = MARKED.format(states="").replace("_not_detected", "").replace("_masked", "")
     with pytest.raises(SpecificationError, match=rf"target\.{key}: got 'gg', expected the name.*mean 'g'"):
-        parse_specification(
-            f"{text.replace('_not_detected', '').replace('_masked', '')}[target]\n{key} = {{ gg = 1 }}\n",
-            source="x",
-        )
+        parse_specification(f"{text}[target]\n{key} = {{ gg = 1 }}\n", source="x")
     (folder / "quoted.toml").write_text(MARKED.format(states=STATES) + f'[target]\n{key} = {{ r = "-99" }}\n')
-    with pytest.raises(
-        SpecificationError, match=rf"target\.{key}: got the text '-99' for 'r', .* write -99 w"
-    ):
+    told = rf"target\.{key}: got the text '-99' for 'r', .* write -99 w"
+    with pytest.raises(SpecificationError, match=told):
         classified(folder, model, "survey.parquet", "quoted.toml", "quoted")
 
 
@@ -428,9 +408,8 @@ def test_names_that_the_model_does_not_know_are_refused(trained: tuple[Path, str
     """Although the specification that comes with the target has a feature of that column."""
     folder, model = trained
     (folder / "z.toml").write_text(MARKED.format(states=STATES) + f'z = "z"\n[target]\n{said}\n')
-    with pytest.raises(
-        SpecificationError, match=rf"with the model {model}, target\.\w+: got 'z', expected the name"
-    ):
+    told = rf"with the model {model}, target\.\w+: got 'z', expected the name"
+    with pytest.raises(SpecificationError, match=told):
         classified(folder, model, "survey.parquet", "z.toml", "z")
 
 
@@ -454,7 +433,6 @@ def test_a_value_has_one_meaning_in_the_target_too(trained: tuple[Path, str]) ->
 def test_a_column_of_the_training_does_not_become_an_indicator(key: str) -> None:
     text = MARKED.format(states="") + "[target]\n"
     parse_specification(f"{text}{key} = {{ r = 1 }}\n", source="x")
-    with pytest.raises(
-        SpecificationError, match=f"target.{key}: got 'g', but the model uses the column 'g_{key}'"
-    ):
+    told = f"target.{key}: got 'g', but the model uses the column 'g_{key}'"
+    with pytest.raises(SpecificationError, match=told):
         parse_specification(f"{text}{key} = {{ g = 1 }}\n", source="x")

@@ -56,9 +56,8 @@ def metadata(unit: str) -> ColumnMetadata:
 
 def learned(folder: Path, text: str, *names: str) -> tuple[Any, np.ndarray, np.ndarray]:
     opened = [catalogs.open(folder / f"{name}.parquet") for name in names]
-    found = with_learned_photometry(
-        parse_specification(text, source="spec.toml", base_folder=str(folder)), opened
-    )
+    specification = parse_specification(text, source="spec.toml", base_folder=str(folder))
+    found = with_learned_photometry(specification, opened)
     rows = gather(found, opened).rows
     assert rows.errors is not None
     return found, rows.X, rows.errors
@@ -157,12 +156,8 @@ def test_labelled_catalogues_in_several_units_are_one(tmp_path: Path) -> None:
     parts = {"first": slice(100), "second": slice(100, N)}
     for name, rows in parts.items():
         part = {key: values[rows] for key, values in columns.items()}
-        milli = name == "second"
-        write(
-            tmp_path / f"{name}.parquet",
-            part | {"mag": part["mag"] * (1000 if milli else 1)},
-            mag="mmag" if milli else "mag",
-        )
+        times, unit = (1000, "mmag") if name == "second" else (1, "mag")
+        write(tmp_path / f"{name}.parquet", part | {"mag": part["mag"] * times}, mag=unit)
     _, both, sigma = learned(tmp_path, text, *parts)
     np.testing.assert_allclose(both, X, rtol=1e-9)
     np.testing.assert_allclose(sigma, errors, rtol=1e-9)
@@ -223,12 +218,10 @@ def test_a_targets_own_limit_is_in_its_own_unit(
 
 
 def test_a_targets_limit_needs_one_in_training() -> None:
-    with pytest.raises(
-        SpecificationError, match=r"target.limits: got 'mag', expected a column of catalog.limits"
-    ):
-        parse_specification(
-            HEAD + LABEL + "[features]\nf = 'mag'\n[target]\nlimits = { mag = 22 }\n", source="x"
-        )
+    text = HEAD + LABEL + "[features]\nf = 'mag'\n[target]\nlimits = { mag = 22 }\n"
+    said = r"target.limits: got 'mag', expected a column of catalog.limits"
+    with pytest.raises(SpecificationError, match=said):
+        parse_specification(text, source="x")
 
 
 @pytest.mark.parametrize("told", ["photometry", "ucd", ""])

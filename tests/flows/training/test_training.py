@@ -33,14 +33,6 @@ from flows.runs.lock import exclusive
 from flows.tables import classify_table
 from flows.training import steps
 from flows.training._rows import TrainingRows
-from flows.training.steps import (
-    REVIEWED,
-    THRESHOLDS,
-    evaluate,
-    judged_pictures,
-    notable_objects,
-    threshold_curves,
-)
 from tests.flows.verbs import train
 
 
@@ -186,9 +178,8 @@ def test_weights_count_as_rows(folder: Path, make: SimpleNamespace) -> None:
 def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: SimpleNamespace) -> None:
     """A file without a column, of other types and order: the model of the table in which those values are missing."""
     columns = make.survey()
-    parts = [
-        {n: c[part] for n, c in columns.items()} for part in (slice(150), slice(150, 250), slice(250, None))
-    ]
+    slices = slice(150), slice(150, 250), slice(250, None)
+    parts = [{n: c[part] for n, c in columns.items()} for part in slices]
     columns["jmag"][150:250] = -9999
     make.parquet(folder / "survey.parquet", columns)
     whole = train(folder / "spec.toml", folder / "models")
@@ -229,9 +220,8 @@ def test_the_posterior_that_is_asked_for(folder: Path, posterior: str) -> None:
     model = Store(folder / "models").load("morphology")
     assert {m.posterior.kind for m in model.classifier.members} == {posterior}
     # The evidence table is Laplace's, whatever becomes of the chosen one: bounds and chains are not ranked against it.
-    assert told.candidates[told.selected].log_loss == pytest.approx(
-        told.metrics.log_loss, rel=0.4
-    )  # of other rows
+    loss = told.candidates[told.selected].log_loss
+    assert loss == pytest.approx(told.metrics.log_loss, rel=0.4)  # of other rows
 
 
 def test_a_stack_of_candidates(folder: Path) -> None:
@@ -308,7 +298,9 @@ def test_posteriors_of_a_separable_training_are_green_where_refined_and_red_wher
 
 def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
     K = p.shape[1]
-    return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
+    return steps.evaluate(
+        p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K))
+    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -323,7 +315,7 @@ def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(n_classes:
     assert found.log_loss_baseline == pytest.approx(np.log(p.shape[1]), abs=1e-12)
     assert found.accuracy == accuracy_score(truth, p.argmax(axis=1))
     wrong, order = p.argmax(axis=1) != truth, np.argsort(p.max(axis=1))
-    for review, share in zip(found.reviews, REVIEWED, strict=True):
+    for review, share in zip(found.reviews, steps.REVIEWED, strict=True):
         n = round(share * len(truth))
         assert review["moderated"] == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
         assert review["moderated"] > review["random"] == share
@@ -342,22 +334,21 @@ TRUTH = RNG.integers(K, size=N)
 P = RNG.dirichlet(np.ones(K), size=N) + 2 * np.eye(K)[TRUTH] * RNG.random((N, 1))
 P /= P.sum(axis=1, keepdims=True)
 NAMELESS = TrainingRows(np.zeros((N, 1)), np.zeros((N, 1), bool), TRUTH, np.ones(N, dtype=bool))
+RA, DEC = RNG.uniform(0, 360, N), np.where(np.arange(N) % 10, RNG.uniform(-90, 90, N), np.nan)
 OBJECTS = replace(
     NAMELESS,
     identifier=np.array([f"obj {i // 2}".encode() for i in range(N)], dtype="S64"),
-    position=np.column_stack(
-        [RNG.uniform(0, 360, N), np.where(np.arange(N) % 10, RNG.uniform(-90, 90, N), np.nan)]
-    ),
+    position=np.column_stack([RA, DEC]),
     magnitude=np.where(np.arange(N) % 3, RNG.normal(18, 1, N), np.nan),
     magnitude_name=np.array("r"),
 )
 
 
 def test_curves_are_the_shares_above_each_threshold() -> None:
-    completeness, purity = threshold_curves(P, TRUTH)
+    completeness, purity = steps.threshold_curves(P, TRUTH)
     for k in range(K):
         for i in (0, 30, 77, 100):
-            taken, own = P[:, k] >= THRESHOLDS[i], k == TRUTH
+            taken, own = P[:, k] >= steps.THRESHOLDS[i], k == TRUTH
             assert completeness[k, i] == np.mean(taken[own])
             if taken.sum() >= 10:
                 assert purity[k, i] == np.mean(own[taken])
@@ -366,7 +357,7 @@ def test_curves_are_the_shares_above_each_threshold() -> None:
 
 
 def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
-    binned = judged_pictures(P, OBJECTS)["binned"]
+    binned = steps.judged_pictures(P, OBJECTS)["binned"]
     centres, counts = binned["magnitude"]
     known = np.isfinite(OBJECTS.magnitude)
     assigned = P.argmax(axis=1)
@@ -377,13 +368,13 @@ def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
     assert binned["latitude"][1][0].sum() == np.isfinite(OBJECTS.position[:, 1]).sum()
     assert np.ptp(counts[0].sum(axis=1)) <= 2
     assert np.all(np.diff(centres) > 0)
-    few = judged_pictures(P[:50], OBJECTS.of(np.arange(N) < 50))
+    few = steps.judged_pictures(P[:50], OBJECTS.of(np.arange(N) < 50))
     assert "magnitude" not in few["binned"]
-    assert judged_pictures(P, NAMELESS)["binned"] == {}
+    assert steps.judged_pictures(P, NAMELESS)["binned"] == {}
 
 
 def test_the_objects_are_those_whose_labels_surprise_most_each_once() -> None:
-    objects = notable_objects(P, OBJECTS, ("a", "b", "c"))
+    objects = steps.notable_objects(P, OBJECTS, ("a", "b", "c"))
     assert len(objects) == 20
     assert len({o["name"] for o in objects}) == 20
     wrong = P.argmax(axis=1) != TRUTH
@@ -392,7 +383,7 @@ def test_the_objects_are_those_whose_labels_surprise_most_each_once() -> None:
     assert objects[0]["name"] == f"obj {first // 2}"
     assert objects[0]["why"].startswith(f"labelled {'abc'[TRUTH[first]]}")
     assert all((o["dec"] is None) or -90 <= o["dec"] <= 90 for o in objects)
-    assert notable_objects(P, NAMELESS, ("a", "b", "c")) == ()
+    assert steps.notable_objects(P, NAMELESS, ("a", "b", "c")) == ()
 
 
 def test_suspects_that_init_keeps_are_said_after_the_training(
@@ -412,9 +403,8 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
     Table(columns).write(tmp_path / "sky.fits")
     start = starting_specification(catalogs.open(tmp_path / "sky.fits"), "kind", folder=tmp_path)
     assert set(start.suspects) == {"redshift", "width"}
-    (tmp_path / "spec.toml").write_text(
-        start.text[: start.text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
-    )
+    head = start.text.partition("[[candidate]]")[0]
+    (tmp_path / "spec.toml").write_text(head + '[[candidate]]\nbasis = { kind = "linear" }\n')
     assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     share = np.isfinite(columns["width"][star]).mean()
