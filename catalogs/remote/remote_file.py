@@ -195,12 +195,8 @@ TAGS = ("ETag", "generation", "etag")
 """What drivers call an object's tag; of gs it is the generation, on which alone a put may depend."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    """An object's bytes, and its tag: the word of the store for this state of it."""
-
-    content: bytes
-    tag: str
+Stored = tuple[bytes, str | None]
+"""An object's bytes, and its tag: the word of the store for this state of it, None where nothing is there."""
 
 
 class ObjectStore:
@@ -223,25 +219,25 @@ class ObjectStore:
         """Return the driver's path of an object."""
         return f"{self.root}/{key}"
 
-    def read(self, key: str) -> Stored | None:
-        """Return an object; None where nothing is there."""
+    def read(self, key: str) -> Stored:
+        """Return an object and its tag."""
         with speaking_of(self.url):
             self.filesystem.invalidate_cache()
             try:
                 tag = _tag(self.filesystem.info(self.path(key)))
                 content = bytes(self.filesystem.cat_file(self.path(key)))
                 if _tag(self.filesystem.info(self.path(key))) == tag:
-                    return Stored(content, tag)
+                    return content, tag
             except FileNotFoundError:
-                return None
+                return b"", None
         return self.read(key)  # it was replaced meanwhile
 
-    def replace(self, key: str, content: bytes, *, before: Stored | None) -> bool:
-        """Put an object in the place of what was `before`, None for nothing; say whether that was there still."""
+    def replace(self, key: str, content: bytes, *, before: str | None) -> bool:
+        """Put an object in the place of that of a tag, None for nothing; say whether that was there still."""
         put = STORES[scheme_of(self.url)]
         with speaking_of(f"{self.url}/{key}"):
             try:
-                put(self.filesystem, self.path(key), content, before.tag if before else None)
+                put(self.filesystem, self.path(key), content, before)
             except Exception as error:
                 if _is_precondition(error):
                     return False

@@ -212,23 +212,23 @@ class Series:
             raise UsageError(f"VERSION: got '{version}', {said}")
         return log
 
-    def read_log(self) -> tuple[ReleaseLog, object]:
-        """Return the log, and what has to be there still when it is replaced."""
+    def read_log(self) -> tuple[ReleaseLog, str | None]:
+        """Return the log, and the tag that it has to have still when it is replaced."""
         if self.store is not None:
-            stored = self.store.read(LOG)
-            return from_json(ReleaseLog, b"{}" if stored is None else stored.content, source=LOG), stored
+            content, tag = self.store.read(LOG)
+            return from_json(ReleaseLog, content or b"{}", source=LOG), tag
         path = self.folder / LOG
         check_links(path, self.folder)
         return (read_document(ReleaseLog, path) if path.is_file() else ReleaseLog()), None
 
-    def commit(self, log: ReleaseLog, before: object, event: ReleaseEvent) -> None:
+    def commit(self, log: ReleaseLog, before: str | None, event: ReleaseEvent) -> None:
         """Add an event to the log, in one step; OutputFolderError where another run has replaced it meanwhile."""
         log = ReleaseLog(latest=event.version, events=(*log.events, event))
         if self.store is None:
             write_document(self.folder / LOG, log)
             return
         content = (json.dumps(to_document(log), indent=1) + "\n").encode()
-        if not self.store.replace(LOG, content, before=before):  # type: ignore[arg-type]
+        if not self.store.replace(LOG, content, before=before):
             said = f"got a changed {LOG}: another person has published or rolled back meanwhile; look at it"
             raise OutputFolderError(f"{shown(self.store.url)}: {said}, then run the same command again")
 

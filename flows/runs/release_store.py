@@ -273,12 +273,12 @@ class ReleaseStore:
         name = f"{file_name(store.url)}-{hashlib.sha256(store.url.encode()).hexdigest()[:12]}"
         return cls(store, OutputFolder(place / name))
 
-    def fetch(self) -> Stored | None:
-        """Fetch the published release unless the local folder has it; return the published manifest, None for none."""
-        published = self.store.read(MANIFEST)
-        if published is None or self._mark() == published.tag:
-            return published
-        files = _files_of(published, self.store.url)
+    def fetch(self) -> Stored:
+        """Fetch the published release unless the local folder has it; return the published manifest and its tag."""
+        manifest, tag = self.store.read(MANIFEST)
+        if tag is None or self._mark() == tag:
+            return manifest, tag
+        files = _files_of(manifest, self.store.url)
         sizes = {key: n for key, n in self.store.sizes(files).items() if key != MANIFEST}
         for key in sizes:
             check_key(key, self.store.url)
@@ -288,40 +288,41 @@ class ReleaseStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive(self.folder):
             self._fetch_files(files, sizes)
-            atomic_write_bytes(self.folder / MANIFEST, published.content)
+            atomic_write_bytes(self.folder / MANIFEST, manifest)
             Manifest.sweep(self.folder)
-            self._set_mark(published.tag)
-        return published
+            self._set_mark(tag)
+        return manifest, tag
 
-    def publish(self, before: Stored | None) -> None:
-        """Publish the local folder in place of the release `before`, unless both are the same."""
+    def publish(self, before: Stored) -> None:
+        """Publish the local folder in place of the release of the manifest `before`, unless both are the same."""
         if not (self.folder / MANIFEST).is_file():
             return
         with exclusive(self.folder):
             sums = _checked_sums(self.folder)
             files = f"files-{hashlib.sha256(sums_text(sums).encode()).hexdigest()[:16]}"
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
-            if before is None or self._manifest(files) != before.content:
+            if self._manifest(files) != before[0]:
                 self._commit(files, sums, before)
             # Folders of earlier releases, and of unpublished ones.
             for name in sorted(filter(FILES.fullmatch, others)):
                 self.store.remove(f"{name}/{key}" for key in self.store.sizes(name))
 
-    def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
+    def _commit(self, files: str, sums: Mapping[str, str], before: Stored) -> None:
         """Send the missing files, then replace the manifest `before`, if it is still the published one."""
-        whole = self._fill(files, sums, None if before is None else _files_of(before, self.store.url))
-        there = self.store.read(MANIFEST)
-        same = (there and there.tag) == (before and before.tag)
+        old, tag = before
+        whole = self._fill(files, sums, None if tag is None else _files_of(old, self.store.url))
+        same = self.store.read(MANIFEST)[1] == tag
         manifest = self._manifest(files)
-        if not (whole and same and self.store.replace(MANIFEST, manifest, before=before)):
+        if not (whole and same and self.store.replace(MANIFEST, manifest, before=tag)):
             raise OutputFolderError(
                 f"{shown(self.store.url)}: got a changed release: another run has published one, or files "
                 "were removed; run the same command again, which starts from the present release"
             )
         self._fill(files, sums, None)  # another run may have removed some of them meanwhile
-        published = self.store.read(MANIFEST)
-        ours = published is not None and published.content == manifest  # False if a third run has published
-        self._set_mark(published.tag if published is not None and ours else "")
+        published, tag = self.store.read(MANIFEST)
+        self._set_mark(
+            tag if tag and published == manifest else ""
+        )  # another one's if a third run has published
 
     def _manifest(self, files: str) -> bytes:
         document = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
@@ -380,8 +381,7 @@ class ReleaseStore:
 
     def _sums(self, files: str) -> dict[str, str]:
         """Return the hashes of the files in a folder of the store, by their paths; empty where there is no list."""
-        listed = self.store.read(f"{files}/{SUMS}")
-        return {} if listed is None else read_sums(listed.content.decode())
+        return read_sums(self.store.read(f"{files}/{SUMS}")[0].decode())
 
     def _mark(self) -> str | None:
         """Return the tag of the manifest that the local folder has; None where it is not known."""
@@ -404,10 +404,10 @@ def _each(work: Callable[[str], None], sizes: Mapping[str, int], what: str) -> N
             tell().advance(n)
 
 
-def _files_of(published: Stored, url: str) -> str:
+def _files_of(manifest: bytes, url: str) -> str:
     """Return the folder of files that a published manifest names."""
     try:
-        files: Any = json.loads(published.content)["files"]
+        files: Any = json.loads(manifest)["files"]
         if FILES.fullmatch(files):
             return str(files)
     except (ValueError, KeyError, TypeError):

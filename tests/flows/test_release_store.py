@@ -58,19 +58,19 @@ def run(out: str = OUT, **options: object) -> Any:
 def published(out: str = OUT) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest that is published, and the files of its folder."""
     store = ObjectStore(out)
-    manifest = json.loads(store.read(MANIFEST).content)
+    manifest = json.loads(store.read(MANIFEST)[0])
     names = store.sizes(manifest["files"])
-    return manifest, {name: store.read(f"{manifest['files']}/{name}").content for name in names}
+    return manifest, {name: store.read(f"{manifest['files']}/{name}")[0] for name in names}
 
 
 def check_replaced_on_condition(out: str) -> None:
     """Check that a manifest is put in the place of the one that was read, and of no other."""
     store = ObjectStore(out)
-    stale = store.read(MANIFEST)
-    assert stale is not None
+    content, tag = store.read(MANIFEST)
+    assert tag is not None
     assert not store.replace(MANIFEST, b"{}", before=None)
-    assert store.replace(MANIFEST, stale.content, before=stale)
-    assert not store.replace(MANIFEST, b"{}", before=stale)
+    assert store.replace(MANIFEST, content, before=tag)
+    assert not store.replace(MANIFEST, b"{}", before=tag)
 
 
 def folders(out: str = OUT) -> set[str]:
@@ -175,7 +175,7 @@ def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest
         patched.setattr("flows.runs.release_store.AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             run()
-    assert ObjectStore(OUT).read(MANIFEST) is None
+    assert ObjectStore(OUT).read(MANIFEST) == (b"", None)
     again = []
     with monkeypatch.context() as patched:
         patched.setattr(ObjectStore, "upload", lambda *a: (again.append(a[2]), upload(*a))[1])
