@@ -261,6 +261,6 @@ class TableChoice:
         return open_catalog(path, self.table, columns=self.columns)
 
 
-def annotated_table(prefix: str) -> TableChoice:
-    """Return which table of an annotated copy has our columns."""
-    return TableChoice(None, (f"{prefix}flags",))
+def open_annotated(source: str | Path, prefix: str) -> Catalog:
+    """Open an annotated copy: the table that has our columns."""
+    return open_catalog(source, columns=(f"{prefix}flags",))

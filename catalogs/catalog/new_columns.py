@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Literal
@@ -167,17 +167,13 @@ def selected_column(class_name: str, prefix: str) -> NewColumn:
 def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
     contrast = "of the logit contrast between two classes: the largest of all pairs"
     spread = "of the logit" if binary else contrast
+    flags = "flags as bits, whose names are in this file's header or metadata"
     rows = [
         ("p_max", pa.float32(), PROBABILITY, "the largest of the moderated probabilities"),
         ("logit_mean", pa.float32(), "stat.value", "posterior mean of the logit"),
         ("logit_std", pa.float32(), "stat.stdev", f"posterior standard deviation {spread}"),
         ("mutual_info", pa.float32(), "stat.value", "epistemic part of the entropy, in nats"),
-        (
-            "flags",
-            pa.int32(),
-            "meta.code.qual;src.class",
-            "flags as bits, whose names are in this file's header or metadata",
-        ),
+        ("flags", pa.int32(), "meta.code.qual;src.class", flags),
         ("model", pa.int64(), "meta.version", "id of the model that made this row"),
     ]
     return tuple(
@@ -187,43 +183,37 @@ def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
     )
 
 
-def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
+_INTERVAL = f"end of the {100 * CREDIBLE:g} % interval of p of class"
+_OF_EACH = (
+    ("plugin", CLASS_PROBABILITY, "unmoderated probability of class"),
+    ("low", "stat.probability;stat.min", f"lower {_INTERVAL}"),
+    ("high", "stat.probability;stat.max", f"upper {_INTERVAL}"),
+)
+
+
+def _full_columns(classes: Sequence[str], prefix: str) -> Iterator[NewColumn]:
     """Yield what experts ask for beyond the standard columns: class by class, then of all classes together."""
-
-    def column(name: str, ucd: str, meaning: str) -> NewColumn:
-        return NewColumn(prefix + name, pa.float32(), ucd, description=meaning)
-
-    percent = f"{100 * CREDIBLE:g} %"
-    for c in classes:
-        name = safe_name(c)
-        yield column(f"plugin_{name}", CLASS_PROBABILITY, f"unmoderated probability of class {c}")
-        yield column(
-            f"low_{name}",
-            "stat.probability;stat.min",
-            f"lower end of the {percent} interval of p of class {c}",
-        )
-        yield column(
-            f"high_{name}",
-            "stat.probability;stat.max",
-            f"upper end of the {percent} interval of p of class {c}",
-        )
-    yield column("entropy", "stat.value", "entropy of the moderated probabilities, in nats")
-    if len(classes) == BINARY:
-        return
-    for c in classes:
-        yield column(
-            f"logit_mean_{safe_name(c)}",
-            "stat.value",
-            f"posterior mean of the logit of class {c}, minus the mean over all classes",
-        )
-    # Names from `safe_name` never contain two underscores, so the two classes can be recognised.
-    for a, b in combinations_with_replacement(classes, 2):
-        of = f"covariance of the logits of {a} and {b}" if a != b else f"variance of the logit of {a}"
-        yield column(
-            f"logit_cov_{safe_name(a)}__{safe_name(b)}",
-            "stat.covariance",
-            f"posterior {of}, relative to the mean over all classes",
-        )
+    rows = [
+        (f"{kind}_{safe_name(c)}", ucd, f"{meaning} {c}") for c in classes for kind, ucd, meaning in _OF_EACH
+    ]
+    rows.append(("entropy", "stat.value", "entropy of the moderated probabilities, in nats"))
+    if len(classes) > BINARY:
+        beyond = "the mean over all classes"
+        rows += [
+            (
+                f"logit_mean_{safe_name(c)}",
+                "stat.value",
+                f"posterior mean of the logit of class {c}, minus {beyond}",
+            )
+            for c in classes
+        ]
+        # Names from `safe_name` never contain two underscores, so the two classes can be recognised.
+        for a, b in combinations_with_replacement(classes, 2):
+            of = f"covariance of the logits of {a} and {b}" if a != b else f"variance of the logit of {a}"
+            name = f"logit_cov_{safe_name(a)}__{safe_name(b)}"
+            rows.append((name, "stat.covariance", f"posterior {of}, relative to {beyond}"))
+    for name, ucd, meaning in rows:
+        yield NewColumn(prefix + name, pa.float32(), ucd, description=meaning)
 
 
 def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Sequence[NewColumn]) -> None:

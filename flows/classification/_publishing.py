@@ -17,7 +17,7 @@ from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.arrays import column_values, distinct, given_identifiers, hashed_identifiers
 from catalogs.errors import counted
-from catalogs.formats import annotated_table
+from catalogs.formats import open_annotated
 from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan, Work
@@ -337,7 +337,7 @@ def _repeated_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str
     def identifiers(output: Output) -> Iterator[pa.Array]:
         staged = work.staging.file(output.name)
         path = staged if staged.is_file() else work.staging.out / output.name
-        catalog = annotated_table(work.specification.output.prefix).open(path)
+        catalog = open_annotated(path, work.specification.output.prefix)
         if name in catalog.names and not pt.is_nested(catalog.column(name).datatype):
             yield from (given_identifiers(batch.column(0)) for batch in catalog.batches([name]))
 

@@ -22,7 +22,7 @@ from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.files import own_folder, sweep
-from catalogs.formats import annotated_table
+from catalogs.formats import open_annotated
 from flows.classification.scoring import Scorer, settled
 from flows.documents import utc_now, write_document
 from flows.inputs.opening import first_rows
@@ -56,7 +56,7 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     """
     (old_path, old_prefix, old_classes), (new_path, new_prefix, new_classes) = old, new
     shared = [c for c in new_classes if c in old_classes]
-    before, after = annotated_table(old_prefix).open(old_path), annotated_table(new_prefix).open(new_path)
+    before, after = open_annotated(old_path, old_prefix), open_annotated(new_path, new_prefix)
     known = id_column if id_column in before.names and id_column in after.names else None
     names = ("", *dict.fromkeys([*old_classes, *new_classes]))
     read = partial(_rows, shared=shared, id_column=known, names=names)

@@ -41,7 +41,7 @@ from catalogs.errors import OutputExistsError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.files import own_folder
 from catalogs.fits.healpix import Frame, HealpixMap, MapColumn, centres, read_healpix, write_healpix
-from catalogs.formats import annotated_table
+from catalogs.formats import open_annotated
 from catalogs.hats import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.photometry import floats
@@ -429,7 +429,7 @@ def _prepared(request: MapRequest, folder: Path) -> MapWork:
     copies = []
     for output in manifest.outputs:
         if output.summary.counted:  # the margins of a HATS catalogue repeat objects of the other files
-            catalog = annotated_table(manifest.prefix).open(folder / output.name)
+            catalog = open_annotated(folder / output.name, manifest.prefix)
             copies.append(_copy(catalog, request, manifest.position, over, maps))
     known, left_out = None, Counter[str]()
     if request.labels is not None:

@@ -26,7 +26,7 @@ from catalogs.arrays import column_values, differing, floats, hashed_identifiers
 from catalogs.catalog.catalog import USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
-from catalogs.formats import TableChoice, annotated_table
+from catalogs.formats import open_annotated, open_catalog
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer
 from flows.errors import OutputFolderError
@@ -168,7 +168,7 @@ class _Pass:
         positions = place.ra, place.dec
         wanted = (id_, *positions, *(f"{prefix}{part}" for part in ("class", "flags", "p_max")))
         try:
-            catalog = annotated_table(prefix).open(last.data / last.manifest.outputs[number].name)
+            catalog = open_annotated(last.data / last.manifest.outputs[number].name, prefix)
             there = {*catalog.names} if id_ in catalog.names else set()
             names = [n for n in dict.fromkeys([*wanted, *self.sample.sizes, *self.read]) if n in there]
             for batch in catalog.batches(names, ROWS_AT_ONCE) if names else ():
@@ -194,7 +194,7 @@ class _Pass:
             said = f"other bytes than were written (sha256 {sha256[:12]}, written {output.sha256[:12]})"
             findings.stop("checksums", said, output.name)
         try:
-            catalog = annotated_table(contract.prefix).open(path)
+            catalog = open_annotated(path, contract.prefix)
             # The checksums of Parquet's pages are verified as they are read.
             catalog, wrong = (catalog, ()) if catalog.format == "parquet" else verified(catalog, "warn")
         except CatalogError as error:
@@ -259,7 +259,7 @@ class _Pass:
                 self.other.report_others(self.inputs, files, files, findings, what)
         for path in companions:
             name, what = f"companions/{path.name}", f"companion {path.name}"
-            catalog = TableChoice(columns=() if id_ is None else (id_,)).open(path)
+            catalog = open_catalog(path, columns=() if id_ is None else (id_,))
             if id_ is None or id_ not in catalog.names:
                 findings.stop(what, f"no column '{id_}' names its objects", name)
                 continue
@@ -453,7 +453,7 @@ class _File:
         last, id_, n = self.work.last, self.contract.id or "", differences.TEXT_ROWS
         if last is None or self.name not in found.old_files:
             return
-        old = annotated_table(last.manifest.prefix).open(last.data / self.name)
+        old = open_annotated(last.data / self.name, last.manifest.prefix)
         texts = [text for text in self.work.texts if text in old.names and text in self.catalog.names]
         if not texts or id_ not in old.names:
             return

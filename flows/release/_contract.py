@@ -17,7 +17,7 @@ from typing import Any
 from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
-from catalogs.formats import annotated_table
+from catalogs.formats import open_annotated
 from catalogs.metadata.fits_cards import metadata_of
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer, flag_names, provenance
@@ -201,7 +201,7 @@ def derived_contract(
     Whatever a unit, UCD or description was in the training catalogue, it must be still.
     """
     manifest, model, scorer = opened.manifest, opened.model, Scorer.of(opened.model, opened.settings)
-    copy = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name)
+    copy = open_annotated(opened.data / manifest.outputs[0].name, scorer.prefix)
     names, inputs = copy.names, dict[str, Column]()
     for output in manifest.outputs:  # of the first input that is still there
         with suppress(CatalogError, OSError):
@@ -400,7 +400,7 @@ def check_files(opened: Opened, findings: Findings) -> None:
             findings.stop("partitions", "a file that the manifest does not list", name)
     for root in sorted({name.partition("/")[0] for name in listed if "/dataset/Norder=" in name}):
         try:
-            annotated_table(opened.contract.prefix).open(opened.data / root)
+            open_annotated(opened.data / root, opened.contract.prefix)
         except CatalogError as error:
             findings.stop("metadata", f"it does not open as HATS: {error}", root)
     for quarantined in opened.manifest.quarantined:

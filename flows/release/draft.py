@@ -18,7 +18,7 @@ from blr.threads import single_threaded_blas
 from catalogs.arrays import differing, hashed_identifiers
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
-from catalogs.formats import TableChoice, annotated_table
+from catalogs.formats import open_annotated, open_catalog
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
 from flows.documents import write_document
@@ -221,7 +221,7 @@ def patch(request: PatchRequest) -> ReleaseState:
 
 def _listed(path: Path, column: str) -> Array:
     """Return the hashes of the identifiers in a table."""
-    catalog = TableChoice(columns=(column,)).open(path)
+    catalog = open_catalog(path, columns=(column,))
     if column not in catalog.names:
         raise UsageError(f"--rows: got {path} without '{column}', expected a column with the identifiers")
     hashes = [hashed_identifiers(batch.column(column)) for batch in catalog.batches([column])]
@@ -241,9 +241,9 @@ def _changed(
 
     ReleaseRefusedError where one of them may not change, or is not as the run's model gives it.
     """
-    choice, id_ = annotated_table(contract.prefix), contract.id or ""
+    prefix, id_ = contract.prefix, contract.id or ""
     try:
-        old, new = choice.open(base.data / name), choice.open(run / name)
+        old, new = open_annotated(base.data / name, prefix), open_annotated(run / name, prefix)
     except (CatalogError, OSError) as error:
         raise ReleaseRefusedError(f"{name}: the run has no such file ({error}); name another run") from error
     if old.names != new.names or old.n_rows != new.n_rows:

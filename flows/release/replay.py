@@ -20,7 +20,7 @@ from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays import column_values, floats, hashed_identifiers, is_text, plain
 from catalogs.catalog.catalog import USER_BITS, levels
-from catalogs.formats import TableChoice, annotated_table, open_catalog
+from catalogs.formats import open_annotated, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
@@ -225,7 +225,7 @@ class Truth:
     @classmethod
     def read(cls, path: Path, id_column: str, label: str, classes: Sequence[str]) -> Truth:
         """Read a table of labels; UsageError where it lacks the columns or has none of the classes."""
-        catalog = TableChoice(columns=(label,)).open(path)
+        catalog = open_catalog(path, columns=(label,))
         names = {name.casefold(): name for name in catalog.names}
         if label not in catalog.names or id_column.casefold() not in names:
             said = f"expected '{id_column}' and '{label}'; name the column of classes with --truth-column"
@@ -303,7 +303,7 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
         shares = given if {*given} <= {*model.classes} else {}
         settings = settled(model, stated or model.specification, shares or None, sources=tuple)
     scorer = Scorer.of(model, settings)
-    catalog = annotated_table(scorer.prefix).open(path)
+    catalog = open_annotated(path, scorer.prefix)
     scorer, read = scorer.on(catalog), list(scorer.reader.read)
     names = dict.fromkeys([*read, *(c.name for c in scorer.columns if c.name in catalog.names)])
     quota = None if catalog.n_rows <= request.rows else request.rows

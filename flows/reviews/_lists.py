@@ -31,7 +31,7 @@ from catalogs.catalog.new_columns import NewColumn, safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import MISSING, Bins, Expression, even_edges, names_between
 from catalogs.files import atomic_write_text
-from catalogs.formats import annotated_table
+from catalogs.formats import open_annotated
 from catalogs.metadata.votable_fields import field_xml
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError
@@ -255,7 +255,7 @@ class ObjectTable:
     def __init__(self, path: Path, manifest: Manifest, identifier: str | None) -> None:
         """Open a catalogue; UsageError where no column names an object."""
         self.classes, self.prefix = tuple(manifest.classes), manifest.prefix or ""
-        self.catalog, known = annotated_table(self.prefix).open(path), manifest.position
+        self.catalog, known = open_annotated(path, self.prefix), manifest.position
         self.identifier = identifier_column(self.catalog, asked=identifier, stated=known.id, option="--id")
         self.chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
         self.place: tuple[str, str, PositionUnit] | None = None
