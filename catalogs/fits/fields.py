@@ -125,7 +125,8 @@ class FitsField:
         if field.element not in CODES:
             known = ", ".join(str(t) for t in CODES)
             raise CatalogError(f"'{column.name}' is {column.datatype}; FITS columns are added as {known}")
-        field.display = DISPLAYS[field.code]
+        # Astropy reads signed bytes as floats, which it cannot show as integers.
+        field.display = "" if column.datatype == pa.int8() else DISPLAYS[field.code]
         return field
 
     @classmethod
@@ -291,11 +292,9 @@ class FitsField:
         return stored.reshape(len(array), *self.shape), None
 
     def encode_new(self, values: Stored) -> Stored:
-        """Return values of a new column as they are stored, but for the byte order."""
-        if self.code == "L":
-            return np.where(values, ord("T"), ord("F"))
+        """Return values of a new column as they are stored."""
         if not self.is_text:
-            return values
+            return self._encoded(pa.array(values))
         if values.dtype.kind != "U":
             words = [str(v) for v in values.tolist()]
             self.require_fit(words)  # NumPy would reserve the space of the longest text for each

@@ -104,6 +104,7 @@ def test_old_cards_stay_in_place_and_new_ones_follow_the_last_column(tmp_path: P
 
 
 TYPES = (pa.bool_(), pa.uint8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
+TYPES += (pa.int8(), pa.uint16(), pa.uint32(), pa.uint64())  # by TZERO
 
 
 def test_every_type_of_new_column(tmp_path: Path) -> None:
