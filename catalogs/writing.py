@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ from catalogs.catalog.catalog import (
     NewValues,
     Partition,
     Progress,
+    Whole,
     cell_bytes,
     checked,
     computed_batches,
@@ -54,20 +55,9 @@ UNSIZED_TEXT = 16
 """Bytes a row that a text of unstated width is taken to need."""
 
 
-def is_whole(cat: Catalog) -> bool:
-    """Say whether this is all of a catalogue that is more than its partitions."""
-    return cat.whole is not None and cat.whole.keys == {p.key for p in cat.partitions}
-
-
-@contextmanager
-def destination(cat: Catalog, out: Path) -> Iterator[Path]:
-    """Give the folder to write to: for a whole catalogue one that is temporary until all is there."""
-    make_folder(out)
-    if cat.whole is None or not is_whole(cat):
-        yield out
-        return
-    with atomic_folder(out / cat.whole.name) as folder:
-        yield folder
+def whole_of(cat: Catalog) -> Whole | None:
+    """Return what a catalogue has beyond its partitions, if these are all."""
+    return cat.whole if cat.whole and cat.whole.keys == {p.key for p in cat.partitions} else None
 
 
 def check_local(out: Path) -> None:
@@ -83,9 +73,9 @@ def check_local(out: Path) -> None:
 def check_places(cat: Catalog, out: Path, files: Mapping[str, Partition], *, overwrite: bool) -> None:
     """Raise where something has the place of a copy, unless it is one that may be replaced, and not the source."""
     places = [(file.path, out / key, overwrite) for key, file in files.items()]
-    if cat.whole is not None and is_whole(cat):
+    if whole := whole_of(cat):
         replaces = overwrite and any((out / key).exists() for key in files)
-        places.append((cat.path, out / cat.whole.name, replaces))
+        places.append((cat.path, out / whole.name, replaces))
     for source, place, may_go in places:
         if place.exists() and source.exists() and place.samefile(source):
             raise CatalogError(f"{source} would be replaced by its own annotated copy; choose another folder")
@@ -352,15 +342,17 @@ def annotate(
         cat = replace(cat, whole=None)
     check_places(cat, out, files, overwrite=overwrite)
     check_free_space(out, needed_bytes(cat, annotation, form))
-    with destination(cat, out) as folder:
+    make_folder(out)
+    whole = whole_of(cat)  # it appears when all is there
+    with atomic_folder(out / whole.name) if whole else nullcontext(out) as folder:
         for key, file in files.items():
             make_folder((folder / key).parent)
             if same:
                 file.write_annotated(folder / key, annotation)
             else:
                 convert(cat, file, form, folder / key, annotation, warnings.setdefault)
-        if cat.whole is not None and is_whole(cat):
-            warnings |= dict.fromkeys(cat.whole.finish(folder, annotation))
+        if whole:
+            warnings |= dict.fromkeys(whole.finish(folder, annotation))
     return Written((out / key for key in files), warnings)
 
 

@@ -142,11 +142,7 @@ def table_of(header: Hdu) -> Table:
     n_fields = header.integer("TFIELDS")
     if n_fields > MAX_FIELDS:
         raise header.damaged(f"TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}")
-    columns: list[FitsColumn] = []
-    offset = 0
-    for n in range(1, n_fields + 1):
-        columns.append(column_of(header, n, offset))
-        offset += columns[-1].n_bytes
+    columns, offset = columns_of(header, n_fields)
     if offset != row_bytes:
         raise header.damaged(
             f"the {n_fields} columns take {offset:,} bytes a row by their TFORMn, but NAXIS1 says {row_bytes:,}; "
@@ -167,7 +163,17 @@ def table_of(header: Hdu) -> Table:
     return Table(header, tuple(columns), n_rows, row_bytes, heap - main)
 
 
-def column_of(header: Hdu, n: int, offset: int, *, keyword: str = "TFORM") -> FitsColumn:
+def columns_of(header: Hdu, n_fields: int, *, keyword: str = "TFORM") -> tuple[list[FitsColumn], int]:
+    """Return the columns, of the forms that a keyword gives them, and the bytes of a row."""
+    columns: list[FitsColumn] = []
+    offset = 0
+    for n in range(1, n_fields + 1):
+        columns.append(column_of(header, n, offset, keyword=keyword))
+        offset += columns[-1].n_bytes
+    return columns, offset
+
+
+def column_of(header: Hdu, n: int, offset: int, *, keyword: str) -> FitsColumn:
     """Return the n-th column, of the form that a keyword gives it, at a place in the row."""
     form = header.text(f"{keyword}{n}") or ""
     parts = TFORM.fullmatch(form)

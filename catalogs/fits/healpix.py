@@ -30,6 +30,8 @@ from catalogs.sky.photometry import floats
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]
 Frame = Literal["equatorial", "galactic", "ecliptic"]
+Ordering = Literal["nested", "ring"]
+ORDERINGS: Mapping[str, Ordering] = {"RING": "ring", "NESTED": "nested", "NEST": "nested"}
 
 FRAMES: Mapping[str, Frame] = {
     **dict.fromkeys(
@@ -54,7 +56,7 @@ class HealpixMap:
     column: str
     unit: str | None
     nside: int
-    ordering: Literal["nested", "ring"]
+    ordering: Ordering
     frame: Frame
     pixels: Pixels
     values: Floats
@@ -137,15 +139,13 @@ def _numbers(partition: FitsPartition, name: str) -> NDArray[Any]:
     return np.asanyarray(join([np.empty(0, np.bool_), *(part.ravel() for part in parts)]))
 
 
-def _ordering(path: Path, header: Hdu) -> Literal["nested", "ring"]:
+def _ordering(path: Path, header: Hdu) -> Ordering:
     said = _said(header, "ORDERING")
-    if said == "RING":
-        return "ring"
-    if said.startswith("NEST"):
-        return "nested"
-    raise FormatError(
-        f"{path}: got ORDERING = '{said}', expected NESTED or RING; convert a multi-order map to one order first"
-    )
+    if said not in ORDERINGS:
+        raise FormatError(
+            f"{path}: got ORDERING = '{said}', expected NESTED or RING; convert a multi-order map to one order first"
+        )
+    return ORDERINGS[said]
 
 
 def _frame(path: Path, header: Hdu, stated: Frame | None) -> Frame:

@@ -29,7 +29,7 @@ from catalogs.fits.columns import (
     FitsColumn,
     Table,
     cells,
-    column_of,
+    columns_of,
     field_type,
     heap_cells,
     n_empty,
@@ -411,11 +411,7 @@ class Tiles:
         header, self.hdu, self.table = hdu, hdu, table_of(hdu)
         sizes = {key: header.integer(key) for key in ("ZNAXIS1", "ZNAXIS2", "ZTILELEN")}
         self.row_bytes, self.n_rows, self.length = sizes.values()
-        self.columns: list[FitsColumn] = []
-        offset = 0
-        for n in range(1, len(self.table.columns) + 1):
-            self.columns.append(column_of(header, n, offset, keyword="ZFORM"))
-            offset += self.columns[-1].n_bytes
+        self.columns, offset = columns_of(header, len(self.table.columns), keyword="ZFORM")
         self.row = np.dtype([(str(i), field_type(c)) for i, c in enumerate(self.table.columns)])
         self.algorithms = [header.text(f"ZCTYP{n}") or "" for n in range(1, len(self.columns) + 1)]
         tiles = -(-self.n_rows // max(1, self.length))

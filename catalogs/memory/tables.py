@@ -51,7 +51,7 @@ from catalogs.metadata.astropy_header import (
 )
 from catalogs.metadata.fits_cards import meta_provenance, with_provenance, without_provenance
 from catalogs.parquet import dataset as parquet
-from catalogs.parquet.metadata import SHAPE
+from catalogs.parquet.metadata import new_fields
 from catalogs.parquet.writer import new_table
 
 New = Mapping[NewColumn, np.ndarray[Any, Any]]
@@ -267,7 +267,7 @@ class AstropyTable(InMemory):
 
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return those columns: units, UCDs and descriptions as field metadata."""
-        arrays, fields = [], []
+        arrays, columns = [], []
         for c in (self.plain[name] for name in names):
             try:
                 arrays.append(flattened(arrow_array(self.values(c))))
@@ -278,11 +278,9 @@ class AstropyTable(InMemory):
                     "remove the column"
                 ) from error
             shape = (*c.shape[1:], *([2] if c.dtype.kind == "c" else []))
-            known = {"unit": str(c.unit or ""), "ucd": str(c.meta.get("ucd") or "")}
-            known["description"] = c.description or ""
-            known[SHAPE] = ",".join(map(str, shape)) if len(shape) > 1 else ""
-            fields.append(pa.field(c.name, arrays[-1].type, metadata={k: v for k, v in known.items() if v}))
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+            known = (str(c.unit or ""), str(c.meta.get("ucd") or ""), c.description)
+            columns.append(Column(c.name, arrays[-1].type, *known, shape=shape))
+        return pa.Table.from_arrays(arrays, schema=new_fields(columns))
 
     def stored(self) -> Stored:
         """Return all columns, with astropy's own words on the table, from which it makes times and the like again."""

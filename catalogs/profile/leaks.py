@@ -335,19 +335,16 @@ def find_leaks(
 
 def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
     """Return the pairs and triples that tell more than their parts."""
-    whole = [c for c in columns if np.isfinite(c.values).all()]
+    promises = _promises([c for c in columns if np.isfinite(c.values).all()], classes)
     sets = [s for size in (2, 3) for s in combinations(columns, size)]
-    promises = _screened_together(whole, classes)
-    screened = sorted(
-        (
-            (promises[names] if (names := tuple(c.name for c in s)) in promises else _screened(s, classes), i)
-            for i, s in enumerate(sets)
-        ),
-        reverse=True,
-    )
+    screened = []
+    for i, s in enumerate(sets):
+        names = tuple(c.name for c in s)
+        known = promises if names in promises else _promises(s, classes)
+        screened.append((known.get(names, 0.0), i))
     leaks = []
     gains: dict[tuple[str, ...], float] = {}
-    for promise, i in screened[:JUDGED]:
+    for promise, i in sorted(screened, reverse=True)[:JUDGED]:
         if promise <= 0:
             break
         leak = _leak(sets[i], classes, gains)
@@ -356,11 +353,17 @@ def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
     return leaks
 
 
-def _screened_together(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ...], float]:
-    """Return `_screened` of all pairs and triples of columns without a missing value, by their names."""
-    if len(columns) < 2 or len(classes.index) < FEWEST_ROWS:
+def _promises(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ...], float]:
+    """Return, of the rows that have all columns, what each pair and triple says beyond its best part, by their names.
+
+    It is information in nats under one Gaussian a class.
+    """
+    if len(columns) < 2:
         return {}
-    total, within = _scatters(np.stack([c.values for c in columns], axis=1), classes)
+    X, kept = _complete(columns, classes)
+    if len(X) < FEWEST_ROWS:
+        return {}
+    total, within = _scatters(X, kept)
     found: dict[tuple[str, ...], float] = {}
     for d in (2, 3):
         sets = np.array([*combinations(range(len(columns)), d)], dtype=np.intp).reshape(-1, d)
@@ -371,15 +374,6 @@ def _screened_together(columns: Sequence[Scaled], classes: Classes) -> dict[tupl
         promises = _information(total, within, sets) - best
         found |= {tuple(columns[j].name for j in s): float(p) for s, p in zip(sets, promises, strict=True)}
     return found
-
-
-def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
-    """Return the information, in nats under one Gaussian a class, that the set has beyond its best part."""
-    X, kept = _complete(columns, classes)
-    if len(X) < FEWEST_ROWS:
-        return 0.0
-    everything = [Scaled(c.name, x, c.scale, c.log, c.flux) for c, x in zip(columns, X.T, strict=True)]
-    return _screened_together(everything, kept)[tuple(c.name for c in columns)]
 
 
 def _information(total: Floats, within: Floats, sets: NDArray[np.intp]) -> Floats:
