@@ -333,9 +333,7 @@ class Profile:
 
 def as_numbers(values: Array) -> NDArray[np.float64]:
     """Return values (n,) as float64, NaN where missing or not finite."""
-    numbers = values.astype(np.float64)
-    if np.ma.isMaskedArray(numbers):
-        numbers = np.ma.filled(numbers, np.nan)
+    numbers = np.ma.filled(values.astype(np.float64), np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

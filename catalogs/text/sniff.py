@@ -109,22 +109,24 @@ HOLDING: Sequence[tuple[set[Kind], pa.DataType]] = (
 
 def convert(
     data: bytes,
-    names: Sequence[str],
-    delimiter: str,
+    dialect: Dialect,
     *,
     types: Mapping[str, pa.DataType] | None = None,
-    wanted: Sequence[str] | None = None,
     missing: Sequence[str] = (),
     encoding: str = "utf8",
 ) -> pa.Table:
-    """Return records as columns; an empty field, one of blanks, and the texts of `missing`, are null in numbers."""
+    """Return records as columns; an empty field, one of blanks, and the texts of `missing`, are null in numbers.
+
+    Where there are `types`, only of these columns.
+    """
+    names, block_size = list(dialect.names), max(len(data), 1) + 1
     return pa_csv.read_csv(
         pa.BufferReader(data),
-        pa_csv.ReadOptions(column_names=list(names), block_size=max(len(data), 1) + 1, encoding=encoding),
-        pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pa_csv.ReadOptions(column_names=names, block_size=block_size, encoding=encoding),
+        pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         pa_csv.ConvertOptions(
-            column_types=dict(types or {}),
-            include_columns=None if wanted is None else list(wanted),
+            column_types=types,
+            include_columns=None if types is None else list(types),
             null_values=[*BLANKS, *missing],
             strings_can_be_null=False,
         ),
@@ -132,18 +134,18 @@ def convert(
 
 
 def infer_types(
-    blocks: Iterable[bytes], names: Sequence[str], delimiter: str, *, missing: Sequence[str] = ()
+    blocks: Iterable[bytes], dialect: Dialect, missing: Sequence[str]
 ) -> tuple[dict[str, pa.DataType], int]:
     """Return the columns' types, and the number of rows."""
+    names = dialect.names
     kinds: dict[str, set[Kind]] = {name: set() for name in names}
     rows = 0
     for data in blocks:
-        table = convert(data, names, delimiter, missing=missing)
+        table = convert(data, dialect, missing=missing)
         rows += table.num_rows
         doubtful = [n for n, c in zip(names, table.columns, strict=True) if may_be_whole(c)]
         if doubtful:
-            types = dict.fromkeys(doubtful, pa.string())
-            texts = convert(data, names, delimiter, types=types, wanted=doubtful, missing=missing)
+            texts = convert(data, dialect, types=dict.fromkeys(doubtful, pa.string()), missing=missing)
         for name, column in zip(names, table.columns, strict=True):
             if name in doubtful:
                 kinds[name].add(whole(texts.column(name), column, missing))

@@ -98,15 +98,7 @@ class TextPartition(Partition):
         known = {c.name: c for c in self.columns}
         types = {n: pa.string() if known[n].shape else known[n].datatype for n in wanted}
         for data in data_blocks(self.path, self.dialect):
-            table = convert(
-                data,
-                names=self.dialect.names,
-                delimiter=self.dialect.delimiter,
-                types=types,
-                wanted=wanted,
-                missing=self.missing,
-                encoding=self.encoding,
-            )
+            table = convert(data, self.dialect, types=types, missing=self.missing, encoding=self.encoding)
             for i, name in enumerate(wanted):
                 if known[name].shape:
                     table = table.set_column(i, name, vectors(table.column(i), known[name].datatype))
@@ -216,7 +208,7 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
             utf8 = utf8 and is_utf8(data)
             yield data
 
-    types, n_rows = infer_types(watched(), dialect.names, dialect.delimiter, missing=missing)
+    types, n_rows = infer_types(watched(), dialect, missing)
     if not (utf8 and is_utf8(b"".join(head))):
         renamed = find_dialect(head, path, "latin1")
         types = {new: types[old] for new, old in zip(renamed.names, dialect.names, strict=True)}
