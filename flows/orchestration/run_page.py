@@ -34,13 +34,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
+from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import pause_flow_run, suspend_flow_run
 from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import deployment, flow_run, task_run
 from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
-from prefect.states import Completed, Failed
+from prefect.states import Completed, Crashed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
@@ -410,6 +411,8 @@ class _Log(LineListener):
 
     def __init__(self, logger: Logger, before: Listener, artifact: str = "") -> None:
         super().__init__(lambda line: logger.info("%s", line), SECONDS_BETWEEN_LINES, shortest=0)
+        context = FlowRunContext.get()
+        self.run = "" if context is None or context.flow_run is None else str(context.flow_run.id)
         self._before, self._key, self._notes = before, artifact, 0
         self._artifact: UUID | None = None
         self._updated = time.monotonic()
@@ -438,6 +441,17 @@ class _Log(LineListener):
         self._notes += 1
         if self._notes <= MOST_NOTES + 1:
             self.write(line if self._notes <= MOST_NOTES else "further notes are not logged")
+
+    def killed(self, run: str, why: str) -> None:
+        """Let the server know that a run was killed: without a worker nobody else does, and it would run for ever."""
+        with get_client(sync_client=True) as client:
+            try:
+                state = client.read_flow_run(UUID(run)).state
+            except (ObjectNotFound, ValueError):
+                return  # of another server
+            if state is not None and state.is_running():
+                client.set_flow_run_state(UUID(run), Crashed(message=why), force=True)
+                self.write(f"flow run {run} has crashed: {why}")
 
 
 @contextmanager

@@ -139,9 +139,8 @@ def _start(home: Path, port: int) -> tuple[str, subprocess.Popen[bytes]]:
             # Its pages would look for the API at Prefect's usual port.
             env={**os.environ, **_WITH_PAGES, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
         )
-    atexit.register(
-        stop_server, process
-    )  # before Prefect is imported, so after it has sent its last messages
+    # Before Prefect is imported, so after it has sent its last messages.
+    atexit.register(stop_server, process)
     os.environ["PREFECT_API_URL"] = f"{url}/api"
     return url, process
 

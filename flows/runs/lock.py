@@ -86,17 +86,18 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Owner:
-    """The run that holds a lock, or held it until it was killed."""
+    """The run that holds a lock, or held it until it was killed; `run` is the id by which its server knows it."""
 
     pid: int
     host: str
     since: str
     began: int | None = None  # start of the process in ticks: process ids are reused
+    run: str = ""
 
     @classmethod
     def this(cls) -> Owner:
         """Return this process as the owner."""
-        return cls(os.getpid(), socket.gethostname(), utc_now(), _began(os.getpid()))
+        return cls(os.getpid(), socket.gethostname(), utc_now(), _began(os.getpid()), tell().run)
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -163,6 +164,8 @@ def tell_of_killed(owner: Owner | None) -> None:
     """Tell of the run that held a lock when it was killed, if there was one."""
     if owner is not None:
         tell().note(f"an earlier run was killed ({owner}); its finished files are used")
+        if owner.run and owner.gone:
+            tell().killed(owner.run, f"its process {owner.pid} on {owner.host} was killed")
 
 
 def check_held(folder: Path) -> None:

@@ -23,6 +23,9 @@ from flows.errors import Interrupted, Terminated
 class Listener:
     """Receives messages on one piece of work after another, and does nothing with them."""
 
+    run: str = ""
+    """Id of the run by which its server knows it; '' without a server."""
+
     def start(self, what: str, total: int, unit: str) -> None:
         """Receive that a piece of work begins, with `total` of a `unit` (rows, candidates) to do, 0 if unknown."""
 
@@ -31,6 +34,9 @@ class Listener:
 
     def note(self, line: str) -> None:
         """Receive a line that the user should read."""
+
+    def killed(self, run: str, why: str) -> None:
+        """Receive that the run of an id was killed: its server may not know."""
 
 
 RATED = ("row", "rows", "bytes")

@@ -8,6 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import yaml
@@ -291,6 +292,47 @@ def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
         assert states == ["CRASHED", "CRASHED", "RUNNING", "COMPLETED"]
         assert "was killed" in client.read_flow_run(begun.id).state.message
         client.delete_flow_run(later.id)
+
+
+HOLD = """
+import pathlib, sys
+from prefect import flow
+from flows.orchestration.run_page import run_logged
+from flows.runs.lock import exclusive
+from flows.runs.progress import tell
+@flow
+def holds_a_folder():
+    with run_logged(), exclusive(pathlib.Path(sys.argv[1])):
+        print(tell().run, flush=True)
+        sys.stdin.read()
+holds_a_folder()
+"""
+
+
+def test_a_server_hears_from_the_next_run_of_a_folder_that_one_was_killed(
+    prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a team's server, whose other runs are at work."""
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+
+    from flows.orchestration.run_page import run_logged
+    from flows.runs.lock import exclusive, tell_of_killed
+
+    @flow(name="next")
+    def next_run() -> None:
+        with run_logged(), exclusive(tmp_path) as owner:
+            tell_of_killed(owner)
+
+    monkeypatch.setenv("PREFECT_API_URL", prefect_server)
+    killed = Child(HOLD, tmp_path)
+    with get_client(sync_client=True) as client:
+        assert client.read_flow_run(UUID(killed.said)).state.type.value == "RUNNING"
+        killed.kill()
+        next_run()
+        state = client.read_flow_run(UUID(killed.said)).state
+    assert state.type.value == "CRASHED"
+    assert f"process {killed.pid}" in state.message
 
 
 def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work() -> None:
