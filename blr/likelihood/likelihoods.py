@@ -318,30 +318,38 @@ class Categorical:
         full, y, log_total = self._softmax(a)
         return np.einsum("nk,nk->n", t, full) - log_total, self._by_output(t - y), y
 
-    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+    def _before_and_given(self, a: Matrix, t: Matrix) -> tuple[Matrix, ...]:  # noqa: ARG002  for wrong labels
+        """Return the probabilities (N, K) of which the first's cumulants less the others' are the derivatives."""
+        return (self.probability(a),)
+
+    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
         """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
-        return self.third_cumulant_on(self._softmax(a)[1], V)
+        return _less([self.third_cumulant_on(y, V) for y in self._before_and_given(a, t)])
 
-    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
-        """Return the packed third cumulant of the classes, (N, P, m), on m directions b (N, C, m)."""
-        return self.third_cumulant_along(self._softmax(a)[1], b)
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
+        """Return the packed derivative of R, (N, P, m), on m directions b (N, C, m)."""
+        return _less([self.third_cumulant_along(y, b) for y in self._before_and_given(a, t)])
 
-    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
-        """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
-        y = self.probability(a)
-        return self.third_cumulants_product(y, y, V)
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the squared length of the third derivative in the metric V (N, C, C), (N,)."""
+        y, *given = self._before_and_given(a, t)
+        squared = self.third_cumulants_product(y, y, V)
+        for q in given:
+            squared = squared + self.third_cumulants_product(q, q, V)
+            squared = np.maximum(squared - 2 * self.third_cumulants_product(y, q, V), 0.0)
+        return squared
 
-    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:  # noqa: ARG002  same verbs for all
-        """Return the probabilities y (N, K), and e_k - y in the outputs' coordinates (N, K, C)."""
-        y = self.probability(a)
-        return y, self._from_mean(y)
+    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+        """Return shares (N, J), and vectors (N, J, C) whose cubes so often are the third derivative: e_k less means."""
+        parts = self._before_and_given(a, t)
+        signed = [sign * y for sign, y in zip((1.0, -1.0), parts, strict=False)]
+        return np.hstack(signed), np.hstack(
+            [self.transform - (y @ self.transform)[:, None, :] for y in parts]
+        )
 
-    def _from_mean(self, y: Matrix) -> Matrix:
-        return self.transform - (y @ self.transform)[:, None, :]
-
-    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
-        """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""
-        return self.fourth_cumulant_on(self._softmax(a)[1], V)
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the fourth derivative of -ln p on V and V, (N,)."""
+        return _less([self.fourth_cumulant_on(y, V) for y in self._before_and_given(a, t)])
 
     def second_cumulant(self, y: Matrix) -> Matrix:
         """Return Tᵀ(diag y - y yᵀ)T of probabilities y (N, K), packed (N, P)."""
@@ -398,6 +406,11 @@ class Categorical:
         Wq = np.einsum("nkl,nl->nk", W, q)
         Wy = np.einsum("nkl,nl->nk", W, y)
         return W - Wq[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wq)[:, None, None]
+
+
+def _less(parts: list[Matrix]) -> Matrix:
+    """Return the first of one or two arrays less the second."""
+    return parts[0] - parts[1] if len(parts) > 1 else parts[0]
 
 
 Likelihood = Bernoulli | Categorical
@@ -467,31 +480,8 @@ class MislabelledCategorical(Categorical):
         y, q, value = self._both(a, t)
         return value, (q - y) @ self.transform, self.second_cumulant(y) - self.second_cumulant(q)
 
-    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
-        """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
-        y, q, _ = self._both(a, t)
-        return self.third_cumulant_on(y, V) - self.third_cumulant_on(q, V)
-
-    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
-        """Return the packed derivative of R, (N, P, m), on m directions b (N, C, m)."""
-        y, q, _ = self._both(a, t)
-        return self.third_cumulant_along(y, b) - self.third_cumulant_along(q, b)
-
-    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
-        """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
-        y, q, _ = self._both(a, t)
-        own = self.third_cumulants_product(y, y, V) + self.third_cumulants_product(q, q, V)
-        return np.asarray(np.maximum(own - 2 * self.third_cumulants_product(y, q, V), 0.0))
-
-    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the classes' probabilities, and minus those given the record (N, 2 K), with e_k less their means."""
-        y, q, _ = self._both(a, t)
-        return np.hstack([y, -q]), np.hstack([self._from_mean(y), self._from_mean(q)])
-
-    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
-        """Return the fourth derivative of -ln p on V and V, (N,)."""
-        y, q, _ = self._both(a, t)
-        return self.fourth_cumulant_on(y, V) - self.fourth_cumulant_on(q, V)
+    def _before_and_given(self, a: Matrix, t: Matrix) -> tuple[Matrix, ...]:
+        return self._both(a, t)[:2]
 
 
 def make_likelihood(
