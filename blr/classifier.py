@@ -33,9 +33,9 @@ from blr.predictive.mixture import (
     mixed,
     rows_beyond,
     spread,
-    widest_contrast,
     with_rows,
 )
+from blr.predictive.softmax import widest_contrast
 
 __all__ = ["Classifier", "Member"]
 SCORED_AT_ONCE = 8192

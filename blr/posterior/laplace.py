@@ -285,6 +285,17 @@ def part_of(problem: Problem) -> Problem | None:
     return replace(problem, data=problem.data.every(step)) if step >= _WORTHWHILE else None
 
 
+def _log_posterior(problem: Problem, prior: Gaussian) -> Callable[[Vector], tuple[float, Vector]]:
+    """Return the function of weights (D,) that gives the log posterior, up to a constant, and its gradient (D,)."""
+    data = problem.require_data()
+
+    def evaluated(theta: Vector) -> tuple[float, Vector]:
+        value, gradient = data.accumulate(likelihood_terms(problem.likelihood, theta, hessian=False))
+        return value - prior.energy(theta), gradient - prior.pull(theta - prior.mean)
+
+    return evaluated
+
+
 def approach(
     problem: Problem, prior: Gaussian, start: Vector, hessian: Matrix, *, within: float = CLOSE
 ) -> Vector | None:
@@ -293,17 +304,11 @@ def approach(
     `within`: the distance, in posterior sd.  `hessian` (D, D) of -ln p is that of part of the rows, or of weights near
     the mode.
     """
-
-    def evaluated(theta: Vector) -> tuple[float, Vector]:
-        value, gradient = problem.require_data().accumulate(
-            likelihood_terms(problem.likelihood, theta, hessian=False)
-        )
-        return value - prior.energy(theta), gradient - prior.precision @ (theta - prior.mean)
-
     try:
         L, _ = cholesky_of_precision(hessian + prior.precision)
     except np.linalg.LinAlgError:
         return None
+    evaluated = _log_posterior(problem, prior)
     theta, changes, distance = start, list[tuple[Vector, Vector]](), np.inf
     objective, gradient = evaluated(theta)
     for _ in range(_MAX_ITER):
@@ -331,14 +336,9 @@ def by_gradients(
     itself costs as many times more as there are pairs of classes to a class, times M / 2.  The preconditioner is the
     Hessian's block of each class.  None of other likelihoods, and where the steps do not lead there.
     """
-    likelihood, data = problem.likelihood, problem.require_data()
-    if problem.mislabelled or not many_classes(likelihood) or not prior.precision.any():
+    if problem.mislabelled or not many_classes(problem.likelihood) or not prior.precision.any():
         return None
-
-    def evaluated(theta: Vector) -> tuple[float, Vector]:
-        value, gradient = data.accumulate(likelihood_terms(likelihood, theta, hessian=False))
-        return value - prior.energy(theta), gradient - prior.pull(theta - prior.mean)
-
+    evaluated = _log_posterior(problem, prior)
     theta, (objective, gradient) = start, evaluated(start)
     for _ in range(_MOST_STEPS):
         try:

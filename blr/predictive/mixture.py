@@ -34,7 +34,7 @@ from blr.likelihood.likelihoods import LINKS
 from blr.missing.patterns import Nodes
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.binary import binary_integrals
-from blr.predictive.softmax import Moments, softmax_exact
+from blr.predictive.softmax import Moments, softmax_exact, widest_contrast
 
 CONSTANT = 0.9
 """Share of the constant continuation."""
@@ -85,13 +85,6 @@ class Prediction:
     def logit_std(self) -> Vector:
         """Sd of the logit (K = 2), or the largest sd of a pair's contrast (K > 2), (N,)."""
         return np.sqrt(self.covariance) if self.covariance.ndim == 1 else widest_contrast(self.covariance)
-
-
-def widest_contrast(V: Matrix) -> Vector:
-    """Return the largest sd (N,) of a difference of two activations with covariances V (N, K, K)."""
-    d = np.einsum("nkk->nk", V)
-    contrasts = d[:, :, None] + d[:, None, :] - 2 * V
-    return np.sqrt(np.maximum(contrasts.max(axis=(1, 2)), 0.0))
 
 
 def predicted(

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite
@@ -229,9 +230,20 @@ _FAST_NODES = 256
 _MOST_PRODUCT_NODES = 10_000  # beyond, Sobol points are as accurate and cheaper
 
 
+def _contrasts(V: Matrix) -> Matrix:
+    """Return the variances (N, K, K) of differences of two activations with covariances V (N, K, K)."""
+    d = np.einsum("nkk->nk", V)
+    return d[:, :, None] + d[:, None, :] - 2 * V
+
+
+def widest_contrast(V: Matrix) -> Vector:
+    """Return the largest sd (N,) of a difference of two activations with covariances V (N, K, K)."""
+    return np.sqrt(np.maximum(_contrasts(V).max(axis=(1, 2)), 0.0))
+
+
 def softmax_plugin(mean: ArrayLike) -> Matrix:
     """Return softmax(mean), (N, K): the probabilities at the mode, as if the weights were certain."""
-    return _softmax(_matrix(mean))
+    return np.asarray(softmax(_matrix(mean), axis=1))
 
 
 def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
@@ -243,11 +255,10 @@ def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     `binary_probit`.  After Daunizeau (2017), arXiv:1703.00091.
     """
     m, V = _moments(mean, covariance)
-    d = np.einsum("nkk->nk", V)
-    variance = np.maximum(d[:, :, None] + d[:, None, :] - 2 * V, 0.0)
+    variance = np.maximum(_contrasts(V), 0.0)
     logit = (m[:, None, :] - m[:, :, None]) / np.sqrt(1 + np.pi / 8 * variance)
     top = logit.max(axis=2)
-    return _softmax(-top - np.log(np.exp(logit - top[:, :, None]).sum(axis=2)))
+    return np.asarray(softmax(-top - np.log(np.exp(logit - top[:, :, None]).sum(axis=2)), axis=1))
 
 
 def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
@@ -258,9 +269,7 @@ def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     `binary_probit`, which is within 0.018 everywhere.
     """
     m, V = _moments(mean, covariance)
-    K, p = m.shape[1], softmax_pairwise(m, V)
-    d = np.einsum("nkk->nk", V)
-    spread = np.sqrt(np.maximum((d[:, :, None] + d[:, None, :] - 2 * V).max(axis=(1, 2)), 0.0))
+    K, p, spread = m.shape[1], softmax_pairwise(m, V), widest_contrast(V)
     wide = np.flatnonzero(spread > _PAIRWISE_SD) if K > 2 else np.empty(0, dtype=np.intp)
     for start in range(0, len(wide), _BLOCK):
         rows = wide[start : start + _BLOCK]
@@ -366,12 +375,6 @@ def _plan(axes: Matrix, spread: Vector, most_nodes: int | None) -> tuple[NDArray
     nodes = np.array([count for count, _, _ in RULES] + [_MOST_PRODUCT_NODES + 1])
     place = len(RULES) ** np.arange(d)
     return digits, np.where(nodes[digits].prod(axis=0) <= _MOST_PRODUCT_NODES, place @ digits, sobol)
-
-
-def _softmax(a: Matrix) -> Matrix:
-    e = np.exp(a - a.max(axis=-1, keepdims=True))
-    e /= e.sum(axis=-1, keepdims=True)
-    return e
 
 
 def _matrix(mean: ArrayLike) -> Matrix:
