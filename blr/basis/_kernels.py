@@ -144,11 +144,6 @@ class Centred(Basis):
         places = spread_centres(Z, count, rng)
         return cls(standardisation, places, cls._default_width(Z, rng) if stated is None else stated, linear)
 
-    @property
-    def n_functions(self) -> int:
-        """The intercept, one function a centre, and one a feature with `linear`."""
-        return 1 + len(self.centres) + (self.n_features if self.linear else 0)
-
     @staticmethod
     @abstractmethod
     def _default_width(Z: Matrix, rng: Generator) -> float:
@@ -306,11 +301,6 @@ class Nystroem(Basis):
         components = direction / np.sqrt(variance)
         return cls(local.standardisation, local.centres, components, local.width)
 
-    @property
-    def n_functions(self) -> int:
-        """The intercept, and one function for each direction in which the kernel's values at the centres vary."""
-        return 1 + self.components.shape[1]
-
     @cached_property
     def _local(self) -> Centred:
         """The kernel's functions about the centres."""
@@ -335,7 +325,7 @@ class Nystroem(Basis):
         np.einsum("nkf,km->nmf", self._local.slopes(Z), self.components, out=out[:, 1:], optimize=True)
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  each is of all features
-        return [f"nystroem({m})" for m in range(1, self.n_functions)]
+        return [f"nystroem({m})" for m in range(1, 1 + self.components.shape[1])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,11 +370,6 @@ class Fourier(Basis):
         standardisation = Standardisation.learn(X, weight)
         length = lengthscale or median_distance(standardisation(X), rng) / np.sqrt(2)
         return cls(standardisation, _orthogonal_normals(count, len(standardisation.mean), rng), length)
-
-    @property
-    def n_functions(self) -> int:
-        """The intercept, a cosine and a sine a frequency."""
-        return 1 + 2 * len(self.directions)
 
     @cached_property
     def _frequencies(self) -> Matrix:
@@ -475,11 +460,6 @@ class Sigmoid(Basis):
         widths = [np.full(len(s), width or apart) for s, apart in zip(steps, spacing, strict=True)]
         feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
         return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
-
-    @property
-    def n_functions(self) -> int:
-        """The intercept and one function a step."""
-        return 1 + len(self.feature)
 
     @cached_property
     def _ramps(self) -> tuple[NDArray[np.int64], Vector, Vector, NDArray[np.int64], Vector]:

@@ -44,11 +44,6 @@ class Linear(Basis):
         """Return the linear basis of features like X, shape (N, F)."""
         return cls(Standardisation.learn(X, weight))
 
-    @property
-    def n_functions(self) -> int:
-        """The intercept and one function a feature."""
-        return self.n_features + 1
-
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         out[:, 1:] = Z
 
@@ -172,11 +167,6 @@ class Principal(Basis):
         mean = np.mean(variance * scale**2) if len(variance) else 1.0
         return cls(standardisation, direction * (scale / np.sqrt(mean)))
 
-    @property
-    def n_functions(self) -> int:
-        """The intercept and one function a component."""
-        return self.components.shape[1] + 1
-
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         # Far out, a component is as large as the sum of |z|: blr.missing.moments reports such rows.
         np.matmul(Z, self.components, out=out[:, 1:])
@@ -196,7 +186,7 @@ class BSpline(Basis):
     """B-splines of a degree between the breakpoints of each feature, in standard deviations: an additive model.
 
     Each feature has its own smooth curve, and features do not interact.  The B-splines of a feature sum to 1, as the
-    intercept does, so the first of each feature is left out.  Recursion after de Boor (1972),
+    intercept does, so the first of each feature is left out: as many are left as inner knots plus the degree.  Recursion after de Boor (1972),
     doi:10.1016/0021-9045(72)90080-9, in the form of Piegl & Tiller, The NURBS Book, A2.2.
 
     `breakpoints[f]` runs from the least to the greatest training value; a feature with only one breakpoint was
@@ -224,11 +214,6 @@ class BSpline(Basis):
         standardisation = Standardisation.learn(X, weight)
         points = tuple(_breakpoints(z, count) for z in standardisation(X).T)
         return cls(standardisation, points, degree)
-
-    @property
-    def n_functions(self) -> int:
-        """The intercept, and for each feature its inner knots plus the degree."""
-        return 1 + sum(self._counts())
 
     def _counts(self) -> list[int]:
         return [len(points) - 2 + self.degree if len(points) > 1 else 0 for points in self.breakpoints]

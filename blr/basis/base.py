@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -49,8 +50,8 @@ class Basis(ABC):
     """M functions of F features; function 0 is the constant 1.
 
     A subclass names its `kind`, learns its fields in a classmethod `fit(X, *, options)` (with an option `rng`
-    where it draws), and writes `_evaluate`, `_derivative`, `_names` and `n_functions`.  Its fields are
-    scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
+    where it draws), and writes `_evaluate`, `_derivative` and `_names`.  Its fields are scalars, strings, arrays and
+    tuples of arrays, so that `to_dict` needs no help.
 
     Examples
     --------
@@ -76,9 +77,13 @@ class Basis(ABC):
         return self.standardisation.mean.size
 
     @property
-    @abstractmethod
     def n_functions(self) -> int:
         """M, the number of columns of Φ."""
+        return self._n_functions
+
+    @cached_property
+    def _n_functions(self) -> int:
+        return len(self.names())
 
     @property
     def constant_beyond(self) -> bool:
