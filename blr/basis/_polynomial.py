@@ -186,8 +186,9 @@ class BSpline(Basis):
     """B-splines of a degree between the breakpoints of each feature, in standard deviations: an additive model.
 
     Each feature has its own smooth curve, and features do not interact.  The B-splines of a feature sum to 1, as the
-    intercept does, so the first of each feature is left out: as many are left as inner knots plus the degree.  Recursion after de Boor (1972),
-    doi:10.1016/0021-9045(72)90080-9, in the form of Piegl & Tiller, The NURBS Book, A2.2.
+    intercept does, so the first of each feature is left out: as many are left as inner knots plus the degree.
+    Recursion after de Boor (1972), doi:10.1016/0021-9045(72)90080-9, in the form of Piegl & Tiller, The NURBS Book,
+    A2.2.
 
     `breakpoints[f]` runs from the least to the greatest training value; a feature with only one breakpoint was
     constant and has no functions.  Outside, the curve goes on as its tangent.

@@ -23,6 +23,7 @@ import scipy  # its modules load when used
 from scipy.special import expit, fdtrc
 
 from blr.arrays import Matrix, Places, Vector
+from blr.census.fraction_map import covariate_scales
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.shares import (
     LEVEL,
@@ -402,13 +403,9 @@ def standardised(X: Matrix, other: Matrix) -> tuple[Matrix, Matrix]:
     A missing feature has its mean, 0.
     """
     both = np.vstack([X, other])
-    missing = np.isnan(both)
-    known = np.where(missing, 0.0, both)
-    count = np.maximum((~missing).sum(axis=0), 1)
-    mean = known.sum(axis=0) / count
-    spread = np.sqrt(np.where(missing, 0.0, (known - mean) ** 2).sum(axis=0) / count)
-    Z = np.where(missing, 0.0, (known - mean) / np.where(spread > 0, spread, 1.0))
-    return np.clip(Z, -FARTHEST, FARTHEST), missing.astype(np.float64)
+    centre, scale = covariate_scales(both)
+    Z = np.nan_to_num((both - centre) / scale)
+    return np.clip(Z, -FARTHEST, FARTHEST), np.isnan(both).astype(np.float64)
 
 
 def _logistic(Phi: Matrix, t: Vector, weight: Vector) -> Vector:
