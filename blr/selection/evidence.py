@@ -30,47 +30,9 @@ _RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyon
 _START = 5.0
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed.
-
-    `low` and `high` bound ln α of each group, scalars or (G,).
-    """
-
-    index: NDArray[np.intp]
-    fixed: Vector  # (D,) precision where index is -1, else 0
-    n_groups: int
-    low: Vector | float = _RANGE[0]
-    high: Vector | float = _RANGE[1]
-    least: float = -np.inf  # ln α below which no group's range reaches
-
-    def scaled(self, curvature: Vector) -> tuple[Groups, Vector]:
-        """Return the groups with the range of ln α that columns of any scale need, and where to start (G,).
-
-        `curvature` (D,) of the likelihood a row, at weights of zero, goes with the square of a column's scale.
-        """
-        low, high = np.zeros(self.n_groups), np.zeros(self.n_groups)
-        for g in range(self.n_groups):
-            group_curvature = curvature[(self.index == g) & (curvature > 0)]
-            if group_curvature.size:
-                low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
-        lowest = np.maximum(_RANGE[0] + np.minimum(low, 0), self.least)
-        ranged = replace(self, low=lowest, high=_RANGE[1] + np.maximum(high, 0))
-        return ranged, np.clip(0.0, low - _START, high + _START)
-
-    @property
-    def sizes(self) -> Vector:
-        """Weights in each group, (G,)."""
-        return self.sum(np.ones(len(self.index)))
-
-    def precision(self, log_alpha: Vector) -> Vector:
-        """Return the prior precision of each weight, (D,)."""
-        return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
-
-    def sum(self, x: Vector) -> Vector:
-        """Return the sum of x (D,) over each group, (G,)."""
-        inside = self.index >= 0
-        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups).astype(np.float64)
+Groups = tuple[NDArray[np.intp], Vector]
+"""Which weights share a precision: the group (D,) of each, -1 where its precision is fixed, and that one (D,), else 0.
+"""
 
 
 def as_groups(
@@ -96,11 +58,10 @@ def as_groups(
             f"Phi has {M} column(s), which is the intercept: there is no other weight whose prior precision "
             "could be estimated; use fit with a prior, or give intercept=None"
         )
-    labels, compact = np.unique(group[free], return_inverse=True)
     index = np.full(M, -1, dtype=np.intp)
-    index[free] = compact
+    index[free] = np.unique(group[free], return_inverse=True)[1]
     fixed = np.where(free, 0.0, 1.0 / intercept_variance)
-    return Groups(np.tile(index, C), np.tile(fixed, C), len(labels))
+    return np.tile(index, C), np.tile(fixed, C)
 
 
 # The evidence of one precision α in a quadratic model of the likelihood, in the eigenvectors of its curvature.
@@ -156,36 +117,58 @@ class _Place:
     """Weights and ln α that an ascent has reached, with a quadratic model of the likelihood about these weights.
 
     It has the likelihood's value, gradient and Hessian there, and g: its log determinant's change to first order.
+    `index` and `fixed` (D,) are those of `Groups`; `low` and `high` (G,) bound ln α.
     """
 
-    groups: Groups
+    index: NDArray[np.intp]
+    fixed: Vector
+    low: Vector
+    high: Vector
     theta: Vector
     log_alpha: Vector
     skewness: Vector
     evaluated: Terms
 
+    @classmethod
+    def first(cls, problem: Problem, groups: Groups, n_effective: float, least: float) -> _Place:
+        """Return where all weights are zero, with the range of ln α that columns of any scale need, from `least` up.
+
+        The curvature of the likelihood a row, at weights of zero, goes with the square of a column's scale.
+        """
+        (index, fixed), theta = groups, np.zeros(problem.n_solved)
+        evaluated = problem.evaluate(theta)
+        curvature = np.diag(evaluated[2]) / n_effective
+        low, high = np.zeros((2, int(index.max()) + 1))
+        for g in range(len(low)):
+            group_curvature = curvature[(index == g) & (curvature > 0)]
+            if group_curvature.size:
+                low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
+        range_ = np.maximum(_RANGE[0] + np.minimum(low, 0), least), _RANGE[1] + np.maximum(high, 0)
+        return cls(index, fixed, *range_, theta, np.clip(0.0, low - _START, high + _START), theta, evaluated)
+
+    def precision(self, log_alpha: Vector) -> Vector:
+        """Return the prior precision of each weight, (D,)."""
+        return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
+
     @property
     def prior(self) -> Gaussian:
         """The prior of these α."""
-        return Gaussian(np.zeros_like(self.theta), np.diag(self.groups.precision(self.log_alpha)))
+        return Gaussian(np.zeros_like(self.theta), np.diag(self.precision(self.log_alpha)))
 
     def solve(self, log_alpha: Vector) -> tuple[Vector, float, Vector]:
         """Return the model's mode (D,), its evidence up to a constant, and the gradient in ln α (G,)."""
-        p, (_, gradient, hessian) = self.groups.precision(log_alpha), self.evaluated
+        p, (_, gradient, hessian) = self.precision(log_alpha), self.evaluated
         L, _ = cholesky_of_precision(hessian + np.diag(p))
         U = scipy.linalg.solve_triangular(L, np.eye(len(p)), lower=True, check_finite=False)
         theta = U.T @ (U @ (hessian @ self.theta + gradient))
         d = theta - self.theta
         value = gradient @ d - 0.5 * (d @ hessian @ d) - 0.5 * float(p @ theta**2)
-        value += (
-            0.5 * float(self.groups.sizes @ log_alpha)
-            - float(np.log(np.diag(L)).sum())
-            - 0.5 * self.skewness @ d
-        )
+        inside = self.index >= 0
+        sizes = np.bincount(self.index[inside]).astype(np.float64)
+        value += 0.5 * float(sizes @ log_alpha) - float(np.log(np.diag(L)).sum()) - 0.5 * self.skewness @ d
         pull = U.T @ (U @ self.skewness)
-        slope = self.groups.sizes - self.groups.sum(
-            p * (theta**2 + np.einsum("ij,ij->j", U, U) - pull * theta)
-        )
+        of_weight = p * (theta**2 + np.einsum("ij,ij->j", U, U) - pull * theta)
+        slope = sizes - np.bincount(self.index[inside], weights=of_weight[inside])
         return theta, float(value), 0.5 * slope
 
     def _lowest(self, low: Vector) -> Vector:
@@ -201,8 +184,8 @@ class _Place:
 
     def best(self) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        low = np.maximum(self.log_alpha - _MAX_STEP, self.groups.low)
-        high = np.minimum(self.log_alpha + _MAX_STEP, self.groups.high)
+        low = np.maximum(self.log_alpha - _MAX_STEP, self.low)
+        high = np.minimum(self.log_alpha + _MAX_STEP, self.high)
         one = self._of_one(low, high) if len(self.log_alpha) == 1 else None
         return one or self._searched(self._lowest(low), high)
 
@@ -225,8 +208,8 @@ class _Place:
 
     def _of_one(self, low: Vector, high: Vector) -> tuple[Vector, Vector] | None:
         """Return what `best` does, of a single α by eigenvectors; None if at the lowest one A is no precision."""
-        free, (_, gradient, hessian) = self.groups.index >= 0, self.evaluated
-        rest, curvature = ~free, hessian + np.diag(self.groups.fixed)
+        free, (_, gradient, hessian) = self.index >= 0, self.evaluated
+        rest, curvature = ~free, hessian + np.diag(self.fixed)
         pull, cross = hessian @ self.theta + gradient, curvature[np.ix_(rest, free)]
         try:
             L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
@@ -415,21 +398,24 @@ def fit_evidence(
 
 
 def at_highest_evidence(
-    problem: Problem, groups: Groups, *, tolerance: float = _TOLERANCE, rounds: int = _MAX_ROUNDS
+    problem: Problem,
+    groups: Groups,
+    *,
+    least: float = -np.inf,
+    tolerance: float = _TOLERANCE,
+    rounds: int = _MAX_ROUNDS,
 ) -> LaplacePosterior | None:
     """Return the posterior of a posed problem at the precisions of the highest evidence.
 
-    `tolerance` is that of ln α.  Each of the `rounds` at most takes a pass over the rows or two.  None where α has not
-    settled by then, unless these are the most that are ever made.
+    `least` and `tolerance` are those of ln α.  Each of the `rounds` at most takes a pass over the rows or two.  None
+    where α has not settled by then, unless these are the most that are ever made.
     """
     ascend = partial(_ascend, tolerance=tolerance, rounds=rounds)
     with single_threaded_blas():
         part, close = part_of(problem), 0.0
         many = many_classes(problem.likelihood) and not problem.mislabelled
-        first, theta = problem if part is None else part, np.zeros(problem.n_solved)
-        evaluated = first.evaluate(theta)
-        groups, log_alpha = groups.scaled(np.diag(evaluated[2]) / problem.n_effective)
-        place = _Place(groups, theta, log_alpha, theta, evaluated)
+        first = problem if part is None else part
+        place = _Place.first(first, groups, problem.n_effective, least)
         near = _approached(problem, place, keep_skewness=False) if many and part is None else None
         if near is None:
             place, settled = ascend(first, place)
@@ -444,7 +430,7 @@ def at_highest_evidence(
                 place, _ = ascend(problem, place, keep_skewness=keep)
         place = near or place
         M = problem.n_functions
-        variance = 1.0 / groups.precision(place.log_alpha)[:M]
+        variance = 1.0 / place.precision(place.log_alpha)[:M]
         problem = replace(problem, prior=GaussianPrior(np.zeros(M), variance))
         if many and part is None:
             return posterior_at(problem, mode_from(problem, place.theta, place.evaluated))
@@ -574,8 +560,8 @@ def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start
 def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> Scales | None:
     """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
     # Beyond the largest scale the hyperprior decides, not the data.
-    inside = replace(groups, least=float(-2 * np.log(grid[-1])))
-    q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
+    least, within = float(-2 * np.log(grid[-1])), 2 * _NEAR_ENOUGH
+    q = at_highest_evidence(problem, groups, least=least, tolerance=within, rounds=_FEW_ROUNDS)
     if q is None or q.effective_parameters < _MANY_PARAMETERS:
         return None
     return _single(q, scale) if (scale := _scale(q)) < (1 - _NEAR_ENOUGH) * grid[-1] else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -179,13 +180,12 @@ def model(log_alpha: float, M: int = 6, intercept: int = 0, seed: int = 0, K: in
     Phi = np.column_stack([np.ones(80), rng.normal(size=(80, M - 1))])
     t = (Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(80, K))).argmax(axis=1)
     problem = pose(Phi, t, None, "logistic" if K == 2 else "softmax")
-    groups, _ = as_groups(None, M, problem.likelihood.n_outputs, intercept, 1e4).scaled(
-        np.ones(problem.n_solved)
-    )
+    groups = as_groups(None, M, problem.likelihood.n_outputs, intercept, 1e4)
     theta = 0.1 * rng.normal(size=problem.n_solved)
     evaluated = problem.evaluate(theta)
     g = _skewness(problem, theta, evaluated[2] + np.eye(len(theta)))
-    return _Place(groups, theta, np.array([log_alpha]), g, evaluated)
+    place = _Place.first(problem, groups, problem.n_effective, -np.inf)
+    return replace(place, theta=theta, log_alpha=np.array([log_alpha]), skewness=g, evaluated=evaluated)
 
 
 CASES = [{}, {"intercept": None}, {"intercept": 3}, {"K": 3}, {"K": 4, "intercept": None}, {"M": 2}]
