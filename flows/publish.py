@@ -58,7 +58,7 @@ def _prepared(request: ProposeRequest) -> dict[str, str]:
     checked = record.check(
         ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)
     )
-    folder = record.Series.of(request.releases, request.name).draft(request.version)
+    folder = record.Series(request.releases, request.name).draft(request.version)
     key, title = f"{request.name}-release", f"Sign {request.name} {request.version}?"
     run_page.keep_link(f"{key}-report", folder / "report.html", title)
     text = _form(checked, run_page.page_of((folder / "report.html").resolve()))

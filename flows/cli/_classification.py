@@ -16,7 +16,6 @@ import typer
 
 from catalogs.errors import counted
 from flows.cli._printing import (
-    capital,
     files_words,
     print_table,
     print_tables,
@@ -248,7 +247,7 @@ def show_map(result: MapResult) -> None:
         rows = [(f"{part['start']:.4g}", f"{part['stop']:.4g}", *_mapped(part)) for part in quantity["bins"]]
         print_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
     for remark in result.remarks:
-        say(capital(remark))
+        say(remark[:1].upper() + remark[1:])
     say(f"{result.cells:,} pixels of order {result.order}: {files_words(result.files)}")
 
 

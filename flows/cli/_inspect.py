@@ -60,9 +60,7 @@ def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> N
     if result.n_seen < result.n_rows:
         say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown: list[inspection.ColumnSummary] = []
-    for column in result.columns:
-        shown += [column, *column.elements]
+    shown = [c for column in result.columns for c in (column, *column.elements)]
     rows = [
         (
             *(_cell(getattr(c, key, None)) for key in keys),

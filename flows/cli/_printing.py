@@ -78,11 +78,6 @@ def say_next(*words: object) -> None:
     say(f"Next: {shlex.join(map(str, words))}")
 
 
-def capital(sentence: str) -> str:
-    """Return a sentence that begins with a capital letter."""
-    return sentence[:1].upper() + sentence[1:]
-
-
 def files_words(files: Sequence[object]) -> str:
     """Return the paths of files that were written, in a line."""
     return ", ".join(map(str, files)) or "nothing written"

@@ -336,7 +336,6 @@ class _File:
         self.columns: dict[str, ColumnRange] = {}
         self.unknown: set[str] = set()
         self.start = 0
-        self.is_counted = self.name in work.counted
         self.scorer: Scorer | None = None
         self.replayed: Replayed | None = None
         self.read_of = catalog  # or the input, where a slim copy lacks what the model reads
@@ -427,7 +426,7 @@ class _File:
             return
         place = (contract.ra, contract.dec)
         rows = differences.rows_of(batch, contract, contract.prefix, place, self.number, self.start)
-        if contract.id in names and self.is_counted:
+        if contract.id in names and self.name in work.counted:
             work.ledger.add(rows)
             work.sample.add(batch, rows, batch.select([]) if read is None else read, self.read_of)
             if work.truth is not None:
@@ -551,7 +550,7 @@ class _File:
         codes = of_class * size + cells
         n = np.bincount(codes, minlength=(2 + len(classes)) * size).reshape(-1, size)
         flagged = np.bincount(cells[flags != 0], minlength=size)
-        if self.is_counted:
+        if self.name in self.work.counted:
             self.work.cells += [n.sum(axis=0), flagged, *n[2:]]
         self.counts["rows"] += len(flags)
         for name, k in zip(classes, n[2:].sum(axis=1).tolist(), strict=True):

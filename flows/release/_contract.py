@@ -321,34 +321,29 @@ def check_edits(contract: Contract, promised: Contract, findings: Findings) -> N
         findings.look("contract", f"it was edited: {', '.join(changed)}", CONTRACT)
 
 
-@dataclass(frozen=True)
 class Opened:
-    """A release's folder: its manifest, its model, the settings of its run, and its version."""
+    """A release's folder, its version and its manifest; the rest of it is read when it is asked for.
 
-    folder: Path
-    manifest: Manifest
-    model: Model
-    settings: Specification
-    version: str
+    A patch has the manifest of the run that it takes its rows from.
+    """
 
-    @classmethod
-    def of(cls, folder: Path, version: str) -> Opened:
-        """Open a release's folder; CatalogError where it has no manifest."""
-        manifest = Manifest.read(folder / DATA)
-        if manifest is None:
-            raise CatalogError(f"{folder / DATA}: got no {MANIFEST}; draft the release again")
-        model, settings = read_model(folder / MODEL), read_specification(folder / SETTINGS)
-        return cls(folder, manifest, model, settings, version)
+    def __init__(self, folder: Path, version: str, manifest: Manifest | None = None) -> None:
+        """Open a folder; CatalogError where it has no manifest."""
+        self.folder, self.version, self.data = folder, version, folder / DATA
+        found = manifest or Manifest.read(self.data)
+        if found is None:
+            raise CatalogError(f"{self.data}: got no {MANIFEST}; draft the release again")
+        self.manifest = found
 
-    @property
-    def data(self) -> Path:
-        """Folder of the annotated files."""
-        return self.folder / DATA
+    @cached_property
+    def model(self) -> Model:
+        """The model that made the files."""
+        return read_model(self.folder / MODEL)
 
-    @property
-    def n_rows(self) -> int:
-        """Rows of all files, as the manifest says."""
-        return sum(output.n_rows for output in self.manifest.outputs)
+    @cached_property
+    def settings(self) -> Specification:
+        """The settings of the run."""
+        return read_specification(self.folder / SETTINGS)
 
     @cached_property
     def contract(self) -> Contract:
@@ -359,6 +354,11 @@ class Opened:
     def profile(self) -> Profile:
         """What the release holds, which its check has found."""
         return read_document(Profile, self.folder / PROFILE)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all files, as the manifest says."""
+        return sum(output.n_rows for output in self.manifest.outputs)
 
 
 COUNTS_OF_ROWS = re.compile(

@@ -61,7 +61,7 @@ def draft(request: DraftRequest) -> ReleaseState:
 
     A draft of the same version is replaced.  A killed run leaves a draft without its record, which is begun again.
     """
-    series, version = Series.of(request.releases, request.name), request.version
+    series, version = Series(request.releases, request.name), request.version
     if request.run is None and request.specification is None:
         raise UsageError("--run: got neither a run nor --spec, expected a finished run to adopt, or --spec")
     stated = None if request.specification is None else load_specification(request.specification)
@@ -134,7 +134,7 @@ def _with_model(
     if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
         copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
-    return Opened(folder, manifest, model, settings, version)
+    return Opened(folder, version, manifest)
 
 
 def copy_file(source: Path, target: Path) -> None:
@@ -164,7 +164,7 @@ def patch(request: PatchRequest) -> ReleaseState:
 
     The new values must be those that the run's model gives.  The patch is checked as it is made.
     """
-    series, version = Series.of(request.releases, request.name), request.version
+    series, version = Series(request.releases, request.name), request.version
     run = check_inside(request.run, key="--run")
     manifest = finished_run(run)
     with series.alone():

@@ -174,23 +174,17 @@ class ReleaseLog:
         return next((e for e in self.events if e.what == "published" and e.version == version), None)
 
 
-@dataclass(frozen=True)
 class Series:
     """All releases of a name: a folder here and, for a URL, the store that they are published in."""
 
-    name: str
-    folder: Path
-    store: ObjectStore | None = None
-
-    @classmethod
-    def of(cls, releases: str | Path, name: str) -> Series:
-        """Return the releases of a name; UsageError for a name that cannot be a folder."""
-        checked_word(name, "NAME")
-        url = url_of(releases)
+    def __init__(self, releases: str | Path, name: str) -> None:
+        """Take the releases of a name; UsageError for a name that cannot be a folder."""
+        self.name, self.store, url = checked_word(name, "NAME"), None, url_of(releases)
         if url is None:
-            return cls(name, check_output(Path(releases) / name, key="releases"))
+            self.folder: Path = check_output(Path(releases) / name, key="releases")
+            return
         place = f"{url.rstrip('/')}/{name}"
-        return cls(name, folder_here(place), ObjectStore(check_store(place, key="releases")))
+        self.folder, self.store = folder_here(place), ObjectStore(check_store(place, key="releases"))
 
     def state(self, version: str, status: Status, folder: Path, **more: Any) -> ReleaseState:
         """Return the state of a version."""
@@ -257,7 +251,7 @@ class Series:
             said = f"got a release {version} {lost}, expected a whole one; bring its files back from a copy"
             raise CatalogError(f"{self.folder}: {said}")
         record = read_document(ReleaseRecord, folder / RECORD)
-        return Opened.of(folder, version) if record.kind == "release" else self.base(log, record.last)
+        return Opened(folder, version) if record.kind == "release" else self.base(log, record.last)
 
     def upload(self, folder: Path, key: str) -> None:
         """Send the files of a release that the store lacks; CatalogError where it has not all of them then."""
@@ -379,14 +373,14 @@ def forget_checks(folder: Path) -> None:
 
 def check(request: ReleaseRequest) -> Checked:
     """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
-    series = Series.of(request.releases, request.name)
+    series = Series(request.releases, request.name)
     with series.alone():
         folder, record = series.opened_draft(request.version)
         if record.kind == "patch":
             raise UsageError(f"VERSION: the patch '{request.version}' was checked as it was made; sign it")
         forget_checks(folder)
         log, _ = series.read_log()
-        opened, last = Opened.of(folder, request.version), series.base(log, record.last)
+        opened, last = Opened(folder, request.version), series.base(log, record.last)
         contract, truth = opened.contract, None
         if request.truth is not None:
             path = check_inside(request.truth, key="--truth")
@@ -435,7 +429,7 @@ def write_checks(
 
 def sign(request: SignRequest) -> ReleaseState:
     """Sign the digest of a checked draft, or refuse it; the record has who, why, and which stops were overridden."""
-    series, version = Series.of(request.releases, request.name), request.version
+    series, version = Series(request.releases, request.name), request.version
     who, why = signer(request.by), request.why or ""
     with series.alone():
         folder, _ = series.opened_draft(version)
@@ -471,7 +465,7 @@ def sign(request: SignRequest) -> ReleaseState:
 
 def publish(request: PublishRequest) -> ReleaseState:
     """Make a signed draft visible, in one step, and the latest; refuse other bytes under a published version."""
-    series, version = Series.of(request.releases, request.name), request.version
+    series, version = Series(request.releases, request.name), request.version
     with series.alone():
         draft, final = series.draft(version), series.folder / version
         log, before = series.read_log()
@@ -517,7 +511,7 @@ def publish(request: PublishRequest) -> ReleaseState:
 
 def rollback(request: RollbackRequest) -> ReleaseState:
     """Make an earlier version the latest again; every version stays where it is."""
-    series = Series.of(request.releases, request.name)
+    series = Series(request.releases, request.name)
     if not request.why:
         raise UsageError("--why: got no reason, expected one, which the record keeps")
     who = signer(request.by)
@@ -579,7 +573,7 @@ def published_folder(folder: Path) -> Path:
     url = url_of(folder)
     if url is not None:
         place, _, version = url.rstrip("/").rpartition("/")
-        series = Series.of(*place.rsplit("/", 1))
+        series = Series(*place.rsplit("/", 1))
         log, _ = series.read_log()
         fetched = series.released(log, version)
         if fetched is None:

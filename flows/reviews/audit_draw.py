@@ -215,10 +215,8 @@ def _drawn_rows(
             f"two for each stratum; draw {2 * len(filled)} or more, or use fewer bins"
         ) from error
     strata, drawn = [], []
-    for h, (at, n_rows, size) in enumerate(
-        zip(filled.tolist(), counts.tolist(), sizes.tolist(), strict=True)
-    ):
-        strata.append(cuts.stratum(at, n_rows, size))
+    for h, (at, size) in enumerate(zip(filled.tolist(), sizes.tolist(), strict=True)):
+        strata.append(cuts.stratum(at, int(counts[h]), size))
         drawn += [(h, row) for _, row in lowest[at][:size]]
     return strata, [drawn[i] for i in rng.permutation(len(drawn))]
 

@@ -354,6 +354,6 @@ def test_a_person_signs_a_release(
         state = publish.publish("types", "1.0", **chosen, timeout=600, return_state=True)
     assert said.result().startswith("**No check says stop.**")
     assert state.result().who == "A. Astronomer"
-    latest = Series.of(releases, "types").read_log()[0].latest
+    latest = Series(releases, "types").read_log()[0].latest
     expected = ("published", "1.0") if decision == "sign" else ("refused", None)
     assert (state.result().status, latest) == expected
