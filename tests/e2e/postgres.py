@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.running import end, running, wait_for
-from tests.flows.children import free_port
+from tests.flows.children import free_port, ran
 
 
 def programs() -> Path | None:
@@ -52,39 +52,21 @@ def postgresql() -> Iterator[str]:
         initdb += [
             "--pwfile",
             folder / "password",
-            "--auth",
-            "scram-sha-256",
-            "--no-sync",
-            "--encoding",
-            "UTF8",
+            *["--auth", "scram-sha-256", "--no-sync", "--encoding", "UTF8"],
         ]
         subprocess.run(initdb, cwd=folder, check=True, capture_output=True, **who)
         server: list[str | Path] = [found / "postgres", "-D", folder / "data", "-p", str(port)]
         server += ["-h", "127.0.0.1", "-k", folder]
         ready = [found / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
         with running(server, folder / "log", cwd=folder, **who) as process:
-            wait_for(
-                lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "PostgreSQL"
-            )
+            wait_for(lambda: ran(*ready).returncode == 0, "PostgreSQL")
             try:
                 # As docs/operations.md has it: the server's role owns its database, and rules no other.
-                tell = [
-                    found / "psql",
-                    "-h",
-                    "127.0.0.1",
-                    "-p",
-                    str(port),
-                    "-U",
-                    "postgres",
-                    "-v",
-                    "ON_ERROR_STOP=1",
-                ]
-                for statement in (
-                    f"CREATE ROLE prefect LOGIN PASSWORD '{password}'",
-                    "CREATE DATABASE prefect OWNER prefect",
-                ):
-                    command = [*tell, "--dbname", "postgres", "--command", statement]
-                    environment = os.environ | {"PGPASSWORD": password}
+                who_asks = f"-h 127.0.0.1 -p {port} -U postgres -v ON_ERROR_STOP=1 --dbname postgres"
+                environment = os.environ | {"PGPASSWORD": password}
+                role = f"CREATE ROLE prefect LOGIN PASSWORD '{password}'"
+                for statement in (role, "CREATE DATABASE prefect OWNER prefect"):
+                    command = [found / "psql", *who_asks.split(), "--command", statement]
                     subprocess.run(command, env=environment, check=True, capture_output=True)
                 yield f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{port}/prefect"
             finally:

@@ -24,6 +24,7 @@ from tests.e2e.running import Prefect
 from tests.flows.children import ran
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("blr", "catalogs", "flows")
 PROBE = ROOT / "tests" / "working_prefect.py"
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
@@ -49,20 +50,11 @@ def metadata(wheel: zipfile.ZipFile, name: str) -> str:
 
 
 def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    entries = set(wheel.namelist())
-    assert {entry.split("/")[0] for entry in entries if ".dist-info/" not in entry} == {
-        "blr",
-        "catalogs",
-        "flows",
-    }
-    assert {f"{package}/py.typed" for package in ("blr", "catalogs", "flows")} <= entries
-    sources = {
-        str(path.relative_to(ROOT))
-        for package in ("blr", "catalogs", "flows")
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert sources == {entry for entry in entries if ".dist-info/" not in entry}
+    entries = {entry for entry in wheel.namelist() if ".dist-info/" not in entry}
+    assert {entry.split("/")[0] for entry in entries} == {*PACKAGES}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= entries
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
+    assert entries == {str(p.relative_to(ROOT)) for p in paths if "__pycache__" not in p.parts}
 
 
 def test_the_wheel_has_a_console_script_and_the_licence(wheel: zipfile.ZipFile) -> None:
@@ -80,10 +72,9 @@ def test_the_wheel_has_the_loops_in_c_for_this_platform(wheel: zipfile.ZipFile) 
 
 def test_without_a_compiler_the_wheel_is_pure_python(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    for package in ("blr", "catalogs", "flows"):
-        shutil.copytree(
-            ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-        )
+    for package in PACKAGES:
+        made = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / package, source / package, ignore=made)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"]
@@ -113,9 +104,8 @@ def plain_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv = Path(sys.executable).with_name("uv")
     if uv.exists() and not os.environ.get("CI"):  # seconds, where pip takes a minute
         run([uv, "venv", "--python", sys.executable, folder / "venv"])
-        run(
-            [uv, "pip", "install", "--system-certs", "--python", programs / "python", ROOT]
-        )  # certificates as pip's
+        install = [uv, "pip", "install", "--system-certs"]  # certificates as pip's
+        run([*install, "--python", programs / "python", ROOT])
     else:
         run([sys.executable, "-m", "venv", folder / "venv"])
         run([programs / "python", *PIP[1:], "install", ROOT])
@@ -156,11 +146,8 @@ def test_a_plain_install_runs_flows_on_a_server_of_its_own(
 ) -> None:
     command = [plain_install / "python", PROBE, "flow", tmp_path / "prefect"]
     answer = run(command, env=clean_environment, cwd=tmp_path)
-    assert json.loads(answer) == {
-        "server": f"Prefect: database in {tmp_path / 'prefect'}",
-        "result": {"x": 4},
-        "stored": "Completed",
-    }
+    server = f"Prefect: database in {tmp_path / 'prefect'}"
+    assert json.loads(answer) == {"server": server, "result": {"x": 4}, "stored": "Completed"}
 
 
 @pytest.mark.long

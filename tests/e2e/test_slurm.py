@@ -44,9 +44,8 @@ def queue() -> Iterator[Slurm]:
 def scripts(changed: Mapping[str, str]) -> dict[str, str]:
     """Return the job scripts of the page by name, with each text of `changed` replaced."""
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-    found = dict(
-        re.findall(r"^`(\w+\.sh)`.*?\n\n```sh\n(#!/bin/bash\n.*?)```", page, re.MULTILINE | re.DOTALL)
-    )
+    script = r"^`(\w+\.sh)`.*?\n\n```sh\n(#!/bin/bash\n.*?)```"
+    found = dict(re.findall(script, page, re.MULTILINE | re.DOTALL))
     assert list(found) == ["classify.sh", "workers.sh"]
     for before, after in changed.items():
         assert any(before in text for text in found.values()), f"the page has no {before}"

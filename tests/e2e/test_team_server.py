@@ -39,10 +39,8 @@ def environment_as_built(folder: Path) -> Path:
         *what, to = arguments.split()
         if name == "COPY" and "--from=build" not in what:
             for path in what:
-                target = source / to
-                shutil.copytree(ROOT / path, target) if path.endswith("/") else shutil.copy(
-                    ROOT / path, target
-                )
+                copy = shutil.copytree if path.endswith("/") else shutil.copy
+                copy(ROOT / path, source / to)
         elif name == "RUN" and not arguments.startswith(("apt-get", "useradd", "install")):
             path = os.pathsep.join([str(PROGRAMS), os.environ["PATH"]])
             command = arguments.replace("/opt/blr", str(made))
@@ -55,14 +53,11 @@ def environment_as_built(folder: Path) -> Path:
 def team(survey: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Prefect]]:
     """Bring the services up in the order that they wait for each other; yield where they run, and their server."""
     folder = tmp_path_factory.mktemp("team")
-    environment = {
-        name: value for name, _, value in (a.partition("=") for n, a in instructions() if n == "ENV")
-    }
+    environment = dict(arguments.split("=", 1) for name, arguments in instructions() if name == "ENV")
     server, worker = free_port(), free_port()
     with ExitStack() as stack:
-        address = urlsplit(
-            stack.enter_context(database("postgresql"))["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
-        )
+        settings = stack.enter_context(database("postgresql"))
+        address = urlsplit(settings["PREFECT_SERVER_DATABASE_CONNECTION_URL"])
         stands_for = {
             f"{SETTINGS['DATABASE_PASSWORD']}@database:5432": f"{address.password}@127.0.0.1:{address.port}",
             "//server:4200": f"//127.0.0.1:{server}",
@@ -87,15 +82,8 @@ def team(survey: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
             shutil.copytree(survey, here, dirs_exist_ok=True)
             for path in (here, *here.rglob("*")):
                 os.chown(path, 1000, 1000)
-            inside = (
-                shutil.which("chroot") or "chroot",
-                "--userspec=1000:1000",
-                IMAGE,
-                "sh",
-                "-c",
-                'cd /srv/survey && exec "$@"',
-                "sh",
-            )
+            inside = (shutil.which("chroot") or "chroot", "--userspec=1000:1000", IMAGE)
+            inside += ("sh", "-c", 'cd /srv/survey && exec "$@"', "sh")
         place = Place(folder, here, stands_for, environment, inside)
         services = compose()["services"]
         place.run("tables", services["tables"]["command"])
@@ -135,10 +123,8 @@ def test_the_worker_classifies_a_release(team: tuple[Place, Prefect]) -> None:
     place.run("worker", ["prefect", "deployment", "run", "classify/classify"])
     run = prefect.run_ended(deployment_id=prefect.deployment("classify")["id"], auto_scheduled=False)
     assert run["state_name"] == "Completed", prefect.logs(run)
-    assert sorted(p.name for p in (place.survey / "annotated").glob("*.parquet")) == [
-        "field-0.parquet",
-        "field-1.parquet",
-    ]
+    copies = {path.name for path in (place.survey / "annotated").glob("*.parquet")}
+    assert copies == {"field-0.parquet", "field-1.parquet"}
     told = json.loads(place.run("worker", ["blr", "models", "list", "--store", "models", "--json"]))
     assert told["models"], told
 

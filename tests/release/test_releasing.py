@@ -168,9 +168,8 @@ def test_a_lost_last_release_is_told(lost: str, says: Any) -> None:
 def test_a_key_signs_and_verifies(says: Any) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
-    Path("key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    )
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    Path("key.pem").write_bytes(key.private_bytes(pem, form, plain))
     for name, one in (("public.pem", key), ("other.pem", other)):
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         Path(name).write_bytes(one.public_key().public_bytes(serialization.Encoding.PEM, form))
@@ -216,19 +215,15 @@ def test_labels_that_are_known(here: Path, says: Any) -> None:
     early, late = {"E", "E-S0", "S0", "S0-a"}, {"Sb", "Sc", "SBb", "SBc", "Sa"}
     labels = ["early" if h in early else "late" if h in late else "" for h in table["hubble"].to_pylist()]
     drafted(here)
-    for name, words in (
-        ("right", labels),
-        ("inverted", [{"early": "late", "late": "early"}.get(x, "") for x in labels]),
-    ):
+    inverted = [{"early": "late", "late": "early"}.get(x, "") for x in labels]
+    for name, words in (("right", labels), ("inverted", inverted)):
         pq.write_table(pa.table({"name": table["name"], "label": words}), f"{name}.parquet")
     truth = json.loads(says(0, "check", "parquet", "2", "--truth", "right.parquet", "--json").out)["truth"]
     value, low, high = truth["completeness of early"]
     assert 0.5 < low < value < high < 1
     assert "right since the last release" in truth
-    checks = json.loads(says(1, "check", "parquet", "2", "--truth", "inverted.parquet", "--json").out)[
-        "checks"
-    ]
-    assert any(c["name"] == "truth" and c["verdict"] == "stop" for c in checks)
+    told = json.loads(says(1, "check", "parquet", "2", "--truth", "inverted.parquet", "--json").out)
+    assert any(c["name"] == "truth" and c["verdict"] == "stop" for c in told["checks"])
 
 
 def test_a_companion_in_another_order_deserves_a_look(here: Path) -> None:
@@ -280,9 +275,8 @@ def test_a_file_with_another_type_is_named_and_the_others_are_checked(here: Path
     table = pq.read_table("mixed/survey/field-2.parquet")
     place = table.schema.get_field_index("bmag")
     field = table.schema.field(place).with_type(pa.float32())
-    pq.write_table(
-        table.set_column(place, field, table["bmag"].cast(pa.float32())), "mixed/survey/field-2.parquet"
-    )
+    table = table.set_column(place, field, table["bmag"].cast(pa.float32()))
+    pq.write_table(table, "mixed/survey/field-2.parquet")
     draft("parquet", "2", classified_again(here, "mixed"), here)
     assert release("check", "parquet", "2") == 1
     checks = json.loads((DRAFT / "checks.json").read_text())["checks"]
