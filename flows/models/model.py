@@ -8,7 +8,7 @@ import math
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -133,17 +133,9 @@ class Model:
         specification = self.specification
         of_class = specification.label.classes or {}
         spellings = () if specification.label.votes else tuple(of_class.get(c, (c,)) for c in self.classes)
+        own = {part.name for part in fields(ModelDescription)} & vars(self).keys()
         return ModelDescription(
-            name=self.name,
-            version=self.version,
-            classes=self.classes,
-            features=self.features,
-            candidates=self.candidates,
-            selected=self.selected,
-            trust=self.trust,
-            metrics=self.metrics,
-            training=self.training,
-            code_version=self.code_version,
+            **{name: getattr(self, name) for name in own},
             status=status,
             path=path,
             champion=champion,

@@ -527,13 +527,12 @@ def _with_annotators(
     """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too."""
     if who is None:
         return rows, ()
-    counts = np.zeros(len(met), dtype=np.intp)
-    if stored is None:
-        counts += np.bincount(who[rows.training], minlength=len(counts))
-    else:
-        for shard in stored.shards:
-            training = ~stored.read("held_out", shard)
-            counts += np.bincount(stored.read("annotators", shard)[training], minlength=len(counts))
+    every: Iterable[tuple[Array, Mask]] = [(who, rows.held_out)]
+    if stored is not None:
+        every = (
+            (stored.read("annotators", shard), stored.read("held_out", shard)) for shard in stored.shards
+        )
+    counts = np.sum([np.bincount(some[~out], minlength=len(met)) for some, out in every], axis=0)
     group, names = annotator_groups(tuple(met), counts)
     if stored is not None:
         stored.add("annotator", lambda shard: group[stored.read("annotators", shard)])

@@ -483,7 +483,7 @@ def evaluate(
         said, what = p[:, 1], f"probability of {classes[1]}"
         happened = (outcome[:, 1] if outcome.ndim == 2 else outcome == 1).astype(float)
     curve = reliability_curve(said, happened, bins=BINS)
-    columns = (curve[name] for name in ("predicted", "observed", "low", "high", "count"))
+    bins = zip(*(curve[n].tolist() for n in ("predicted", "observed", "low", "high", "count")), strict=True)
     caught, caught_by_plugin = (errors_caught(x.max(axis=1), wrong, REVIEWED).tolist() for x in (p, q))
     confusion = np.bincount(truth * K + p.argmax(axis=1), minlength=K**2).reshape(K, K)
     return Metrics(
@@ -496,7 +496,7 @@ def evaluate(
         calibration_error=calibration_error(p, outcome),
         reliability=tuple(
             ReliabilityBin(predicted=said, observed=seen, low=low, high=high, n=n)
-            for said, seen, low, high, n in zip(*(c.tolist() for c in columns), strict=True)
+            for said, seen, low, high, n in bins
         ),
         reliability_of=what,
         reviews=tuple(
@@ -588,13 +588,10 @@ def notable_objects(
     if names is None or not (names != b"").any():
         return ()
     place = np.full((len(truth), 2), np.nan) if objects.position is None else objects.position
-    rows = np.arange(len(truth))
-    own = np.where(np.isfinite(probability[rows, truth]), probability[rows, truth], np.inf)
-    assigned = np.nan_to_num(probability, nan=-1.0).argmax(axis=1)
+    own, assigned = probability[np.arange(len(truth)), truth], probability.argmax(axis=1)
     wrong = np.flatnonzero(assigned != truth)
-    order = wrong[np.argsort(own[wrong], kind="stable")]
     chosen: dict[str, NotableObject] = {}
-    for i in order:
+    for i in wrong[np.argsort(own[wrong], kind="stable")]:
         if len(chosen) == MOST_OBJECTS:
             break
         name = names[i].decode(errors="replace")
