@@ -31,6 +31,11 @@ class SpecificationTable(BaseModel):
     )
 
 
+def setting(description: str, *, default: Any = None, **limits: Any) -> Any:
+    """Return the field of a key that may be left out: what it means, its default, and the limits of its value."""
+    return Field(default=default, description=description, **limits)
+
+
 def listed(value: Any) -> Any:
     """Return a single value as a tuple of one, so that users need not write a list for it."""
     return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
@@ -124,18 +129,14 @@ Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator
 class Extinction(SpecificationTable):
     """The Galactic extinction in a band, from columns of the catalogue."""
 
-    e_bv: Expression | None = Field(default=None, description="Column of E(B-V), on the scale of SFD")
-    transmission: Expression | None = Field(
-        default=None, description="Column of the transmission: the fraction of the light that is not absorbed"
+    e_bv: Expression | None = setting("Column of E(B-V), on the scale of SFD")
+    transmission: Expression | None = setting(
+        "Column of the transmission: the fraction of the light that is not absorbed"
     )
-    magnitudes: Expression | None = Field(
-        default=None, description="Column of the extinction itself, magnitudes"
-    )
-    coefficient: float | None = Field(default=None, gt=0, description="A / E(B-V) of the band")
-    system: Literal["decam", "sdss"] | None = Field(
-        default=None, description="System whose coefficients are used; needs 'band'"
-    )
-    band: str | None = Field(default=None, description="Band of that system")
+    magnitudes: Expression | None = setting("Column of the extinction itself, magnitudes")
+    coefficient: float | None = setting("A / E(B-V) of the band", gt=0)
+    system: Literal["decam", "sdss"] | None = setting("System whose coefficients are used; needs 'band'")
+    band: str | None = setting("Band of that system")
 
     @model_validator(mode="after")
     def _check(self) -> Extinction:
@@ -159,25 +160,19 @@ class Extinction(SpecificationTable):
 class Band(SpecificationTable):
     """One magnitude: from a flux or from another magnitude, corrected for extinction."""
 
-    flux: Expression | None = Field(default=None, description="Column of the flux")
-    magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
-    unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = Field(
-        default=None, description="Unit of the flux, if the column does not state one that can be read"
+    flux: Expression | None = setting("Column of the flux")
+    magnitude: Expression | None = setting("Column of the magnitude")
+    unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = setting(
+        "Unit of the flux, if the column does not state one that can be read"
     )
-    scale: Literal["asinh", "pogson"] = Field(
-        default="asinh", description="asinh stays finite where noise made the flux zero or negative"
+    scale: Literal["asinh", "pogson"] = setting(
+        "asinh stays finite where noise made the flux zero or negative", default="asinh"
     )
-    softening: float | None = Field(
-        default=None, gt=0, description="b of asinh magnitudes; default: the training rows' median error"
-    )
-    error: Expression | None = Field(default=None, description="Column of the one-sigma error")
-    inverse_variance: Expression | None = Field(default=None, description="Column of the inverse variance")
-    extinction: Extinction | None = Field(
-        default=None, description="Extinction to correct for; default: none"
-    )
-    dereddened: bool = Field(
-        default=False, description="Whether the catalogue is already corrected for extinction"
-    )
+    softening: float | None = setting("b of asinh magnitudes; default: the training rows' median error", gt=0)
+    error: Expression | None = setting("Column of the one-sigma error")
+    inverse_variance: Expression | None = setting("Column of the inverse variance")
+    extinction: Extinction | None = setting("Extinction to correct for; default: none")
+    dereddened: bool = setting("Whether the catalogue is already corrected for extinction", default=False)
 
     @model_validator(mode="after")
     def _check(self) -> Band:
@@ -225,36 +220,30 @@ class CatalogTable(SpecificationTable):
     """The labelled catalogue."""
 
     paths: Paths = Field(description="Files, folders or globs, relative to the specification; or URLs")
-    table: TableName | None = Field(
-        default=None, description="Table of files with several; default: the one with the columns"
+    table: TableName | None = setting("Table of files with several; default: the one with the columns")
+    id: str | None = setting("Column that names an object")
+    ra: str | None = setting("Column of right ascension")
+    dec: str | None = setting("Column of declination")
+    where: Expression | None = setting("Condition that training rows fulfil")
+    sentinels: dict[str, Sentinels] = setting(
+        "Values of a column that mean: not measured; ranges too, as '..-90'", default={}
     )
-    id: str | None = Field(default=None, description="Column that names an object")
-    ra: str | None = Field(default=None, description="Column of right ascension")
-    dec: str | None = Field(default=None, description="Column of declination")
-    where: Expression | None = Field(default=None, description="Condition that training rows fulfil")
-    sentinels: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: not measured; ranges too, as '..-90'"
+    position_unit: PositionUnit | None = setting("Unit of the position; default: what the columns say")
+    not_detected: dict[str, Sentinels] = setting(
+        "Values of a column that mean: not seen (flag 8); '>' for all that begin so", default={}
     )
-    position_unit: PositionUnit | None = Field(
-        default=None, description="Unit of the position; default: what the columns say"
+    masked: dict[str, Sentinels] = setting(
+        "Values of a column that mean: not to be used; \"blank\": null, NaN or ''", default={}
     )
-    not_detected: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: not seen (flag 8); '>' for all that begin so"
+    limits: dict[str, float] = setting(
+        "Value that a column takes where not detected; default: it is missing", default={}
     )
-    masked: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: not to be used; \"blank\": null, NaN or ''"
-    )
-    limits: dict[str, float] = Field(
-        default={}, description="Value that a column takes where not detected; default: it is missing"
-    )
-    checksums: Checksums = Field(
-        default="quarantine",
-        description="What happens to a file whose bytes have other checksums than it states (FITS, Parquet): "
+    checksums: Checksums = setting(
+        "What happens to a file whose bytes have other checksums than it states (FITS, Parquet): "
         '"quarantine", "warn", "ignore"',
+        default="quarantine",
     )
-    weight: Expression | None = Field(
-        default=None, description="Weight of a training row; default 1; rows of weight 0 are left out"
-    )
+    weight: Expression | None = setting("Weight of a training row; default 1; rows of weight 0 are left out")
 
     @model_validator(mode="after")
     def _check_states(self) -> CatalogTable:
@@ -278,34 +267,30 @@ def check_states(marks: Mapping[str, Marks]) -> None:
 class Target(SpecificationTable):
     """The catalogue to classify, where it differs from the labelled one."""
 
-    paths: Paths | None = Field(
-        default=None, description="Files, folders or globs, relative to the specification; or URLs"
+    paths: Paths | None = setting("Files, folders or globs, relative to the specification; or URLs")
+    table: TableName | None = setting(
+        "Table of files with several; default: catalog.table, or the fitting one"
     )
-    table: TableName | None = Field(
-        default=None, description="Table of files with several; default: catalog.table, or the fitting one"
+    columns: dict[str, str] = setting("Our name of a column = its name in the target", default={})
+    expressions: dict[str, Expression] = setting(
+        "Our name of a column = an expression over the target's columns", default={}
     )
-    columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
-    expressions: dict[str, Expression] = Field(
-        default={}, description="Our name of a column = an expression over the target's columns"
+    units: dict[str, str] = setting(
+        "Our name of a column = its unit, if the target does not state the right one", default={}
     )
-    units: dict[str, str] = Field(
-        default={}, description="Our name of a column = its unit, if the target does not state the right one"
+    sentinels: dict[str, Sentinels] = setting(
+        "Our name of a column = catalog.sentinels in its place here; [] for none", default={}
     )
-    sentinels: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
+    not_detected: dict[str, Sentinels] = setting(
+        "Our name of a column = catalog.not_detected in its place here; [] for none", default={}
     )
-    not_detected: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.not_detected in its place here; [] for none"
+    masked: dict[str, Sentinels] = setting(
+        "Our name of a column = catalog.masked in its place here; [] for none", default={}
     )
-    masked: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
+    limits: dict[str, float] = setting(
+        "Our name of a column = catalog.limits in its place, in the target's unit", default={}
     )
-    limits: dict[str, float] = Field(
-        default={}, description="Our name of a column = catalog.limits in its place, in the target's unit"
-    )
-    where: Expression | None = Field(
-        default=None, description="Condition on the rows to classify (in our names); others get flag 5"
-    )
+    where: Expression | None = setting("Condition on the rows to classify (in our names); others get flag 5")
 
 
 EXPECTED = (
@@ -402,15 +387,13 @@ class LabelTable(SpecificationTable):
     """A separate file of labels, joined to the catalogue by identifier or by position."""
 
     path: SourceText = Field(description="The file, relative to the specification, or a URL")
-    id: str | None = Field(default=None, description="Column of the file that holds catalog.id")
-    ra: str | None = Field(
-        default=None, description="Column of right ascension in the file, to join by position"
+    id: str | None = setting("Column of the file that holds catalog.id")
+    ra: str | None = setting("Column of right ascension in the file, to join by position")
+    dec: str | None = setting("Column of declination in the file")
+    position_unit: PositionUnit | None = setting(
+        "Unit of the position in the file; default: what its columns say"
     )
-    dec: str | None = Field(default=None, description="Column of declination in the file")
-    position_unit: PositionUnit | None = Field(
-        default=None, description="Unit of the position in the file; default: what its columns say"
-    )
-    radius: float = Field(default=1.0, gt=0, le=3600, description="Arcseconds within which positions match")
+    radius: float = setting("Arcseconds within which positions match", default=1.0, gt=0, le=3600)
 
     @model_validator(mode="after")
     def _check(self) -> LabelTable:
@@ -422,33 +405,27 @@ class LabelTable(SpecificationTable):
 class Label(SpecificationTable):
     """What the classes are, and where a row's class is written."""
 
-    column: str | None = Field(default=None, description="Column that holds the class")
-    classes: dict[ClassName, Texts] | None = Field(
-        default=None, description="Class = its spellings, or ranges, '0..5' being 0 <= x < 5; default: each"
+    column: str | None = setting("Column that holds the class")
+    classes: dict[ClassName, Texts] | None = setting(
+        "Class = its spellings, or ranges, '0..5' being 0 <= x < 5; default: each"
     )
-    case_sensitive: bool = Field(default=True, description="Whether 'Sa' and 'SA' are two spellings")
-    exclude: Texts = Field(default=(), description="Spellings whose rows are not used for training")
-    table: LabelTable | None = Field(default=None, description="A separate file that holds the labels")
-    votes: dict[ClassName, str] | None = Field(
-        default=None, description="Class = column of its vote count, or of its fraction with 'total'"
+    case_sensitive: bool = setting("Whether 'Sa' and 'SA' are two spellings", default=True)
+    exclude: Texts = setting("Spellings whose rows are not used for training", default=())
+    table: LabelTable | None = setting("A separate file that holds the labels")
+    votes: dict[ClassName, str] | None = setting(
+        "Class = column of its vote count, or of its fraction with 'total'"
     )
-    total: str | None = Field(
-        default=None, description="Column of the number of votes, where votes are fractions"
+    total: str | None = setting("Column of the number of votes, where votes are fractions")
+    fewest_votes: float = setting("Rows with fewer votes are left out", default=1.0, ge=0)
+    overdispersion: bool = setting(
+        "Correct for votes that scatter more than independent votes would", default=True
     )
-    fewest_votes: float = Field(default=1.0, ge=0, description="Rows with fewer votes are left out")
-    overdispersion: bool = Field(
-        default=True, description="Correct for votes that scatter more than independent votes would"
+    extra: tuple[SourceText, ...] = setting("Label tables that came back from review", default=())
+    review_weights: bool = setting(
+        "Whether drawn objects of reviews count by their inclusion weights", default=False
     )
-    extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
-    review_weights: bool = Field(
-        default=False, description="Whether drawn objects of reviews count by their inclusion weights"
-    )
-    noise: Noise | None = Field(
-        default=None, description="Share of wrong labels, of all classes or by class, or 'estimated'"
-    )
-    annotator: str | None = Field(
-        default=None, description="Column of who labelled a row: wrong labels are estimated for each"
-    )
+    noise: Noise | None = setting("Share of wrong labels, of all classes or by class, or 'estimated'")
+    annotator: str | None = setting("Column of who labelled a row: wrong labels are estimated for each")
 
     @model_validator(mode="after")
     def _check(self) -> Label:

@@ -33,6 +33,7 @@ from flows.specification.catalog import (
     Target,
     check_states,
     made_by,
+    setting,
 )
 
 
@@ -57,15 +58,15 @@ class PolynomialBasis(SpecificationTable):
     """All products of powers of the features up to a total degree."""
 
     kind: Literal["polynomial"]
-    degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
+    degree: int = setting("Highest total degree", default=2, ge=1, le=6)
 
 
 class PrincipalBasis(SpecificationTable):
     """The principal components of the features, those of large variance favoured."""
 
     kind: Literal["principal"]
-    power: Annotated[Power | tuple[Power, ...], Some] = Field(
-        default=0.5, description="Power of a component's variance that scales it, or several; 0: all alike"
+    power: Annotated[Power | tuple[Power, ...], Some] = setting(
+        "Power of a component's variance that scales it, or several; 0: all alike", default=0.5
     )
 
 
@@ -73,35 +74,32 @@ class RbfBasis(SpecificationTable):
     """Gaussian bumps about centres found in the training rows."""
 
     kind: Literal["rbf"]
-    centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
-    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
-        default=None, description="Width of a bump in a feature's spreads, or several; default: from the rows"
+    centres: int = setting("How many bumps", default=40, ge=1, le=2000)
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = setting(
+        "Width of a bump in a feature's spreads, or several; default: from the rows"
     )
-    linear: bool = Field(default=False, description="The features themselves too")
+    linear: bool = setting("The features themselves too", default=False)
 
 
 class LaplacianBasis(SpecificationTable):
     """Sharp peaks about centres found in the training rows, which fall with the sum of the features' distances."""
 
     kind: Literal["laplacian"]
-    centres: int = Field(default=40, ge=1, le=2000, description="How many peaks")
-    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
-        default=None,
-        description="Distance, summed over the features in units of their spreads, over which a peak falls by e, or "
-        "several, among which the evidence chooses; default: the median distance of rows",
+    centres: int = setting("How many peaks", default=40, ge=1, le=2000)
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = setting(
+        "Distance, summed over the features in units of their spreads, over which a peak falls by e, or "
+        "several, among which the evidence chooses; default: the median distance of rows"
     )
-    linear: bool = Field(default=False, description="The features themselves too")
+    linear: bool = setting("The features themselves too", default=False)
 
 
 class NystroemBasis(SpecificationTable):
     """Functions about centres that vary together as a Gaussian process does: Nyström's approximation of a kernel."""
 
     kind: Literal["nystroem"]
-    centres: int = Field(
-        default=100, ge=1, le=2000, description="How many centres, and at most as many functions"
-    )
-    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
-        default=None, description="Width of the kernel in a feature's spreads; default: from the rows"
+    centres: int = setting("How many centres, and at most as many functions", default=100, ge=1, le=2000)
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = setting(
+        "Width of the kernel in a feature's spreads; default: from the rows"
     )
 
 
@@ -109,42 +107,38 @@ class SigmoidBasis(SpecificationTable):
     """Steps along each feature."""
 
     kind: Literal["sigmoid"]
-    centres: int = Field(default=5, ge=1, le=200, description="Steps a feature")
-    width: float | None = Field(default=None, gt=0, description="Width of a step; default: their spacing")
+    centres: int = setting("Steps a feature", default=5, ge=1, le=200)
+    width: float | None = setting("Width of a step; default: their spacing", gt=0)
 
 
 class BsplineBasis(SpecificationTable):
     """Smooth curves along each feature."""
 
     kind: Literal["bspline"]
-    knots: int = Field(default=5, ge=1, le=200, description="Inner knots a feature")
-    degree: int = Field(default=3, ge=1, le=5, description="Degree of the pieces")
+    knots: int = setting("Inner knots a feature", default=5, ge=1, le=200)
+    degree: int = setting("Degree of the pieces", default=3, ge=1, le=5)
 
 
 class FourierBasis(SpecificationTable):
     """Random cosines: a smooth function of all features together."""
 
     kind: Literal["fourier"]
-    frequencies: int = Field(default=50, ge=1, le=2000, description="Number of cosines")
-    lengthscale: float | None = Field(
-        default=None, gt=0, description="Length scale of the function; default: from the rows"
-    )
+    frequencies: int = setting("Number of cosines", default=50, ge=1, le=2000)
+    lengthscale: float | None = setting("Length scale of the function; default: from the rows", gt=0)
 
 
 class ForestBasis(SpecificationTable):
     """The logits of a small forest of trees: local structure that no smooth function follows."""
 
     kind: Literal["forest"]
-    trees: int = Field(default=64, ge=8, le=1000, description="Number of trees")
-    split: Literal["random", "best"] = Field(
-        default="random", description="Thresholds at random, or the best of those of a few features"
+    trees: int = setting("Number of trees", default=64, ge=8, le=1000)
+    split: Literal["random", "best"] = setting(
+        "Thresholds at random, or the best of those of a few features", default="random"
     )
-    leaf: int | None = Field(
-        default=None, ge=1, description="Fewest rows of a leaf; default: by the number of rows, 1 to 3"
-    )
-    linear: bool = Field(default=False, description="The features themselves too")
-    boosted: bool = Field(
-        default=False, description="Each tree grown on what those before leave unexplained, in five folds"
+    leaf: int | None = setting("Fewest rows of a leaf; default: by the number of rows, 1 to 3", ge=1)
+    linear: bool = setting("The features themselves too", default=False)
+    boosted: bool = setting(
+        "Each tree grown on what those before leave unexplained, in five folds", default=False
     )
 
 
@@ -166,14 +160,10 @@ Basis = Annotated[
 class CensusTable(SpecificationTable):
     """The bins in which the census of a classification counts objects; annotated files do not depend on them."""
 
-    by: Expression | None = Field(
-        default=None, description="Expression over features whose bins are counted one by one"
-    )
-    bins: int = Field(
-        default=4, ge=2, le=50, description="Number of bins, each with the same number of objects"
-    )
-    edges: tuple[float, ...] | None = Field(
-        default=None, min_length=1, max_length=49, description="Edges between bins, instead of a number"
+    by: Expression | None = setting("Expression over features whose bins are counted one by one")
+    bins: int = setting("Number of bins, each with the same number of objects", default=4, ge=2, le=50)
+    edges: tuple[float, ...] | None = setting(
+        "Edges between bins, instead of a number", min_length=1, max_length=49
     )
 
     @model_validator(mode="after")
@@ -194,31 +184,24 @@ MOST_SET_CLASSES = 31
 class Output(SpecificationTable):
     """What annotated catalogues look like."""
 
-    folder: str = Field(
-        default="annotated", description="Folder of the copies, relative to the specification"
+    folder: str = setting("Folder of the copies, relative to the specification", default="annotated")
+    columns: Literal["standard", "full"] = setting("Which columns are added", default="standard")
+    mode: Literal["annotated", "slim"] = setting(
+        "Every input column and the new ones, or id, position and these", default="annotated"
     )
-    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
-    mode: Literal["annotated", "slim"] = Field(
-        default="annotated", description="Every input column and the new ones, or id, position and these"
+    format: Literal["same", "parquet", "fits"] = setting(
+        "Format of the copies: each input's own, or another", default="same"
     )
-    format: Literal["same", "parquet", "fits"] = Field(
-        default="same", description="Format of the copies: each input's own, or another"
+    sets: float | None = setting(
+        "Add the prediction set: this share of a class's objects have it", ge=0.5, lt=1
     )
-    sets: float | None = Field(
-        default=None,
-        ge=0.5,
-        lt=1,
-        description="Add the prediction set: this share of a class's objects have it",
+    set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = setting(
+        "Class = least probability in the set; default: learnt from labelled rows", default={}
     )
-    set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
-        default={}, description="Class = least probability in the set; default: learnt from labelled rows"
+    selected: bool | Literal["bins"] = setting(
+        "Add whether an object is selected, by flags.purity and flags.completeness", default=False
     )
-    selected: bool | Literal["bins"] = Field(
-        default=False, description="Add whether an object is selected, by flags.purity and flags.completeness"
-    )
-    prefix: str = Field(
-        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Prefix of new columns"
-    )
+    prefix: str = setting("Prefix of new columns", default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$")
 
     @property
     def form(self) -> str | None:
@@ -229,11 +212,10 @@ class Output(SpecificationTable):
 class Run(SpecificationTable):
     """Where the work is done; no result depends on it."""
 
-    engine: str | None = Field(
-        default=None,
-        pattern=r"^(threads|local:[1-9]\d{0,2}|(tcp|tls)://\S+:\d+|[^:]+\.json)$",
-        description="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
+    engine: str | None = setting(
+        "Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
         "Dask scheduler, or the path of its scheduler file; default: threads",
+        pattern=r"^(threads|local:[1-9]\d{0,2}|(tcp|tls)://\S+:\d+|[^:]+\.json)$",
     )
 
 
@@ -265,23 +247,16 @@ ClassPrior = Annotated[Literal["em"] | dict[str, float] | None, BeforeValidator(
 class Shift(SpecificationTable):
     """A training set unlike the target: weights for the features, or shares for the classes; never both."""
 
-    target: Paths | None = Field(
-        default=None, description="Catalogue the training rows are compared with; default: target.paths"
+    target: Paths | None = setting("Catalogue the training rows are compared with; default: target.paths")
+    density_weights: bool = setting(
+        "Weight each training row by how much more frequent objects like it are in the target", default=False
     )
-    density_weights: bool = Field(
-        default=False,
-        description="Weight each training row by how much more frequent objects like it are in the target",
+    class_prior: ClassPrior = setting('Class = its share in the target, or "em": estimated from the target')
+    class_prior_source: str | None = setting(
+        "Where those shares come from, in words, for the record", max_length=200
     )
-    class_prior: ClassPrior = Field(
-        default=None, description='Class = its share in the target, or "em": estimated from the target'
-    )
-
-    class_prior_source: str | None = Field(
-        default=None, max_length=200, description="Where those shares come from, in words, for the record"
-    )
-
-    assumes: Literal["same", "shares", "features"] | None = Field(
-        default=None, description="What the census assumes to be as in the labels; default: a test chooses"
+    assumes: Literal["same", "shares", "features"] | None = setting(
+        "What the census assumes to be as in the labels; default: a test chooses"
     )
 
     @model_validator(mode="after")
@@ -297,32 +272,28 @@ class Shift(SpecificationTable):
 class Split(SpecificationTable):
     """Which rows are held out of every fit, by a salted hash, so that the same rows are held out for every model."""
 
-    by: str | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        default="id", description="'id', 'healpix', a column or several; rows of equal values stay together"
+    by: str | Annotated[tuple[str, ...], Field(min_length=1)] = setting(
+        "'id', 'healpix', a column or several; rows of equal values stay together", default="id"
     )
-    held_out: float = Field(
-        default=0.2, ge=0, lt=0.9, description="Share of the rows that no fit sees until the model is judged"
+    held_out: float = setting(
+        "Share of the rows that no fit sees until the model is judged", default=0.2, ge=0, lt=0.9
     )
-    refit: bool = Field(
-        default=True, description="After the model was chosen and judged, fit it again to all rows"
-    )
-    healpix_order: int | None = Field(
-        default=None, ge=0, le=FINEST_ORDER, description="Order of the pixels; default: 5, or more"
-    )
+    refit: bool = setting("After the model was chosen and judged, fit it again to all rows", default=True)
+    healpix_order: int | None = setting("Order of the pixels; default: 5, or more", ge=0, le=FINEST_ORDER)
 
 
 class Candidate(SpecificationTable):
     """One of the models that are compared."""
 
-    features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
-    basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
-    transform: Literal["none", "arcsinh"] = Field(
-        default="none", description="arcsinh is linear for most values and logarithmic in the tails"
+    features: tuple[str, ...] | None = setting("Features it uses; default: all")
+    basis: Basis = setting("Basis functions of the features", default=LinearBasis(kind="linear"))
+    transform: Literal["none", "arcsinh"] = setting(
+        "arcsinh is linear for most values and logarithmic in the tails", default="none"
     )
-    likelihood: Literal["logistic", "probit"] = Field(
-        default="logistic", description="Link function for two classes; more classes use softmax"
+    likelihood: Literal["logistic", "probit"] = setting(
+        "Link function for two classes; more classes use softmax", default="logistic"
     )
-    prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
+    prior_probability: float = setting("Relative probability before the data", default=1.0, gt=0)
 
     @property
     def fitted(self) -> FittedAs:
@@ -345,21 +316,21 @@ class Candidate(SpecificationTable):
 class Select(SpecificationTable):
     """How the model is made of the candidates."""
 
-    by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
-        default="evidence", description="Score that ranks the candidates; or an average of them, or a stack"
+    by: Literal["evidence", "bic", "loo", "average", "stack"] = setting(
+        "Score that ranks the candidates; or an average of them, or a stack", default="evidence"
     )
-    posterior: Literal["laplace", "refined", "sampled"] = Field(
-        default="refined", description="Posterior of the model that is kept"
+    posterior: Literal["laplace", "refined", "sampled"] = setting(
+        "Posterior of the model that is kept", default="refined"
     )
-    scale: Literal["integrated", "maximised"] = Field(
-        default="integrated", description="Prior's standard deviation: a mixture, or the likeliest"
+    scale: Literal["integrated", "maximised"] = setting(
+        "Prior's standard deviation: a mixture, or the likeliest", default="integrated"
     )
-    extrapolation: Literal["averaged", "model"] = Field(
-        default="averaged", description="Beyond the training rows: nine tenths of a constant, or the model"
+    extrapolation: Literal["averaged", "model"] = setting(
+        "Beyond the training rows: nine tenths of a constant, or the model", default="averaged"
     )
-    temperature: Literal["estimated", "none"] = Field(
+    temperature: Literal["estimated", "none"] = setting(
+        "Whether probabilities are raised to a power if left-out rows clearly show that this is better",
         default="estimated",
-        description="Whether probabilities are raised to a power if left-out rows clearly show that this is better",
     )
 
 
@@ -369,18 +340,18 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 class Flags(SpecificationTable):
     """When an object deserves a second look."""
 
-    low_confidence: float = Field(
-        default=0.7, ge=0.5, le=1, description="Flag where the class has less than this against its runner-up"
+    low_confidence: float = setting(
+        "Flag where the class has less than this against its runner-up", default=0.7, ge=0.5, le=1
     )
-    close_call: float = Field(default=0.1, ge=0, le=1, description="Flag where the top two are within this")
-    budget: float | None = Field(
-        default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
+    close_call: float = setting("Flag where the top two are within this", default=0.1, ge=0, le=1)
+    budget: float | None = setting(
+        "Flag this share, the least certain, instead of low_confidence", gt=0, lt=1
     )
-    purity: dict[str, Share] = Field(
-        default={}, description="Class = purity; the census finds the lowest threshold that reaches it"
+    purity: dict[str, Share] = setting(
+        "Class = purity; the census finds the lowest threshold that reaches it", default={}
     )
-    completeness: dict[str, Share] = Field(
-        default={}, description="Class = completeness; the census finds the highest threshold that reaches it"
+    completeness: dict[str, Share] = setting(
+        "Class = completeness; the census finds the highest threshold that reaches it", default={}
     )
 
 
@@ -396,23 +367,21 @@ class Specification(SpecificationTable):
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
     catalog: CatalogTable
-    target: Target = Field(default=Target(), description="The catalogue to classify, if it is another one")
+    target: Target = setting("The catalogue to classify, if it is another one", default=Target())
     label: Label
     split: Split = Split()
-    photometry: dict[str, Band] = Field(default={}, description="Magnitude = flux and what is done to it")
+    photometry: dict[str, Band] = setting("Magnitude = flux and what is done to it", default={})
     features: dict[str, Expression] = Field(min_length=1, description="Feature = expression over columns")
-    errors: dict[str, Expression] = Field(default={}, description="Feature = one-sigma error, an expression")
-    candidate: tuple[Candidate, ...] = Field(
-        default=(Candidate(),), min_length=1, description="Models to compare"
-    )
+    errors: dict[str, Expression] = setting("Feature = one-sigma error, an expression", default={})
+    candidate: tuple[Candidate, ...] = setting("Models to compare", default=(Candidate(),), min_length=1)
     select: Select = Select()
     shift: Shift = Shift()
     flags: Flags = Flags()
     census: CensusTable = CensusTable()
     output: Output = Output()
     run: Run = Run()
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of everything that is drawn at random")
-    base_folder: str = Field(default=".", description="Folder of relative paths; by default that of the file")
+    seed: int = setting("Seed of everything that is drawn at random", default=0, ge=0, lt=2**63)
+    base_folder: str = setting("Folder of relative paths; by default that of the file", default=".")
 
     @model_validator(mode="after")
     def _check(self) -> Specification:
