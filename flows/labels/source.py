@@ -59,8 +59,12 @@ class LabelSource:
     numbered: bool = False  # whether identifiers are numbers, in the table or in the catalogue
 
     @classmethod
-    def of(cls, specification: Specification) -> LabelSource:
-        """Return the source that a specification names; its tables are read."""
+    def of(cls, specification: Specification, opened: Sequence[Catalog]) -> LabelSource:
+        """Return the source that a specification names; its tables are read.
+
+        A table's names are taken as numbers where identifiers of any of these catalogues are, before a row is read.
+        So the label of a row depends neither on the rows before it nor on who reads it.
+        """
         label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
         source = cls(
             label.column or "",
@@ -73,7 +77,7 @@ class LabelSource:
             with fetched_sources(places[:1]) as (here, *_):
                 table = catalogs.open(here.path, columns=[name for name in named if name])
                 if label.table.id is not None:
-                    source._join_by_id(table, label.table.id)
+                    source._join_by_id(table, label.table.id, opened)
                 else:
                     source._join_by_place(specification, table)
         if label.extra:
@@ -82,23 +86,11 @@ class LabelSource:
                 source.answers, source.votes, source.weights = answered
         return source
 
-    def compare_with(self, opened: Sequence[Catalog]) -> None:
-        """Take the table's names as numbers where identifiers of any of these catalogues are, before a row is read.
-
-        So the label of a row depends neither on the rows before it nor on who reads it.
-        """
-        if self.by_id is not None and self.identifier is not None:
-            types = [catalog.column(self.identifier).datatype for catalog in opened]
-            if any(pa.types.is_integer(one) or pa.types.is_floating(one) for one in types):
-                self._number_the_names()
-
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where it is missing, from the columns under our names."""
         if self.by_id is not None:
             identifiers = values[str(self.identifier)]
             require_exact(identifiers, "catalog.id", str(self.identifier))
-            if identifiers.dtype.kind in "iuf":
-                self._number_the_names()
             names = plain_texts(identifiers).tolist()
             self.first_met = self.first_met or next((name for name in names if name), "")
             labels = self.by_id.texts([*map(plain_number, names)] if self.numbered else names)
@@ -135,8 +127,6 @@ class LabelSource:
         self.first_met = self.first_met or other.first_met
         if other.taken is not None and self.by_place is not None:
             self._take(self.by_place, *other.taken)
-        if other.numbered:
-            self._number_the_names()
 
     def require_match(self) -> None:
         """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""
@@ -173,12 +163,15 @@ class LabelSource:
         taken[numbers] += np.minimum(rows, 2).astype(np.uint8)
         self.taken = np.minimum(taken, 2)
 
-    def _join_by_id(self, table: Catalog, key: str) -> None:
+    def _join_by_id(self, table: Catalog, key: str, opened: Sequence[Catalog]) -> None:
         if self.identifier is None:
             raise SpecificationError(
                 "label.table: got labels to join by identifier without a catalog.id, expected the column that names "
                 'an object; add id = "..." under [catalog]'
             )
+        types = [catalog.column(self.identifier).datatype for catalog in opened]
+        numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        self.numbered = any(is_number(one) for one in types for is_number in numbers)
         kinds: dict[str, int] = {}
         names, codes = [pa.array([], pa.large_string())], [np.empty(0, np.int32)]
         for keys, texts in _columns(table, [key, self.column]):
@@ -189,14 +182,10 @@ class LabelSource:
             names.append(pa.array(found[known].tolist(), pa.large_string()))
             of_batch = (kinds.setdefault(text, len(kinds)) for text in texts[known].tolist())
             codes.append(np.fromiter(of_batch, np.int32, int(known.sum())))
-        self.by_id = LabelNames.of(pa.concat_arrays(names), np.concatenate(codes), list(kinds))
-        if self.numbered:
-            self.by_id = self.by_id.numbered()
-
-    def _number_the_names(self) -> None:
-        """Make '0001234' of the table the number that it is in the catalogue; two names of one may be in conflict."""
-        if not self.numbered and self.by_id is not None:
-            self.by_id, self.numbered = self.by_id.numbered(), True
+        every = pa.concat_arrays(names)
+        if self.numbered:  # '0001234' is 1234, and two names of one number may be in conflict
+            every = pa.array([*map(plain_number, every.to_pylist())], pa.large_string())
+        self.by_id = LabelNames.of(every, np.concatenate(codes), list(kinds))
 
     def _join_by_place(self, specification: Specification, table: Catalog) -> None:
         columns = specification.label.table
@@ -296,11 +285,6 @@ class LabelNames:
     def first(self) -> str:
         """The first identifier of the table that has a label."""
         return str(self.names[int(self.rows.min())]) if len(self) else ""
-
-    def numbered(self) -> LabelNames:
-        """Return the labels by whole numbers: '0001234' is 1234, and two names of one number may be in conflict."""
-        numbers = [plain_number(name) for name in self.names.to_pylist()]
-        return LabelNames.of(pa.array(numbers, pa.large_string()), self.codes, self.kinds)
 
     def texts(self, names: Sequence[str]) -> Array:
         """Return the labels (n,) of objects by identifier, '' of an object without one."""

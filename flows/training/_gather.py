@@ -393,11 +393,10 @@ def gather(
     """
     place = None if folder is None else cache(folder)
     seen, states, read = Counter[str](), Counter[tuple[str, State]](), Counter[str]()
-    source = LabelSource.of(specification)
     readings = _readings(specification, catalogs)
     first, content = readings[0], ContentHash(readings[0].names)
     check_marks(specification, catalogs)
-    source.compare_with(catalogs)
+    source = LabelSource.of(specification, catalogs)
     if workers is not None:
         tell().note(current_engine(1).description)
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)

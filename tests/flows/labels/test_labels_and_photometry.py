@@ -209,7 +209,7 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made: Path, where: str) -
     text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
     specification = parse_specification(text, source="here", base_folder=str(made))
     opened = catalogs.open(made / "survey.parquet")
-    found = catalog_quality(specification, opened, LabelSource.of(specification))
+    found = catalog_quality(specification, opened, LabelSource.of(specification, [opened]))
     alone = {leak.columns[0]: leak.used for leak in found.leaks if len(leak.columns) == 1}
     voted = {"n_late": False, "n_early": False} if where == "votes" else {}
     assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
