@@ -53,7 +53,7 @@ from flows.classification._tally import (
     total,
 )
 from flows.errors import ModelError, SpecificationError, UsageError
-from flows.features.columns import ColumnMapping
+from flows.features.columns import OurColumns
 from flows.features.reader import (
     FeatureBatch,
     FeatureReader,
@@ -94,7 +94,7 @@ def full_arrays(scores: Scores) -> list[Array]:
 
 def kept_columns(specification: Specification) -> tuple[str, ...]:
     """Return the catalogue's names of id and position, as far as the specification names them."""
-    return ColumnMapping(specification.target.columns).read(_kept(specification))
+    return OurColumns(specification.target.columns).read(_kept(specification))
 
 
 def _kept(specification: Specification) -> dict[str, str]:
@@ -108,9 +108,9 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
     """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
     mode, form = specification.output.mode, specification.output.form
     if mode != "annotated":
-        mapping = ColumnMapping(specification.target.columns)
+        ours = OurColumns(specification.target.columns)
         for name, key in _kept(specification).items():
-            mapping.check(catalog, name, wanted_by=f"{key} of slim copies")
+            ours.check(catalog, name, wanted_by=f"{key} of slim copies")
     old_columns(
         catalog, columns, mode, kept_columns(specification)
     )  # of an earlier annotation they are replaced
@@ -576,7 +576,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Score
     """
     tolerated = (DamagedFileError, OSError)  # such files are quarantined later
     catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
-    files, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
+    files, failed = find_files(catalogues, scorer.reader.of, tolerated=tolerated)
     if failed and not files:
         raise next(iter(failed.values()))
     step = max(1, math.ceil(sum(partition.n_rows for *_, partition, _ in files) / EM_ROWS))

@@ -111,12 +111,28 @@ def written_unit(expression: Expression, units: Units) -> str | None:
     return expression.unit({name: flux_unit(text) or text for name, text in own.items()})
 
 
+INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
+"""How the name of a state's indicator ends."""
+BLANK: Final = "blank"
+"""Among the values that mean not detected, or masked: null, NaN or ''.  A word, since JSON has no NaN."""
+
+
 @dataclass(frozen=True)
-class ColumnMapping:
-    """What a catalogue has in the place of each of our columns; a column of the same name, unless another is named."""
+class OurColumns:
+    """What a catalogue has in the place of each of our columns, and how others are made of them.
+
+    It is a column of the same name, unless another one or an expression is named.  `units` are the fluxes' units by the
+    name of the band, `error_scales` what brings their errors to these.
+    """
 
     columns: Mapping[str, str] = field(default_factory=dict)  # ours = theirs
     expressions: Mapping[str, Expression] = field(default_factory=dict)  # ours = made of theirs
+    bands: Mapping[str, Band] = field(default_factory=dict)
+    not_detected: Marks = field(default_factory=dict)
+    masked: Marks = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    error_scales: Mapping[str, float] = field(default_factory=dict)
 
     def theirs(self, name: str) -> tuple[str, ...]:
         """Return the catalogue's columns that are read for one of ours, sorted."""
@@ -163,27 +179,6 @@ class ColumnMapping:
             except ExpressionError as error:
                 raise ExpressionError(f"target.expressions.{name}: {error}") from error
         return found
-
-
-INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
-"""How the name of a state's indicator ends."""
-BLANK: Final = "blank"
-"""Among the values that mean not detected, or masked: null, NaN or ''.  A word, since JSON has no NaN."""
-
-
-@dataclass(frozen=True)
-class DerivedColumns:
-    """How columns are made of others.
-
-    `units` are the fluxes' units by the name of the band, `error_scales` what brings their errors to these.
-    """
-
-    bands: Mapping[str, Band] = field(default_factory=dict)
-    not_detected: Marks = field(default_factory=dict)
-    masked: Marks = field(default_factory=dict)
-    limits: Mapping[str, float] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    error_scales: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def _parsed(self) -> dict[str, Expression]:
@@ -336,9 +331,7 @@ class DerivedColumns:
             )
         return band.softening
 
-    def in_units_of(
-        self, catalog: Catalog, mapping: ColumnMapping, stated: Mapping[str, str] | None = None
-    ) -> DerivedColumns:
+    def in_units_of(self, catalog: Catalog, stated: Mapping[str, str] | None = None) -> OurColumns:
         """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says.
 
         `stated` are the units that a specification gives of a target's columns, by our names; None of the labelled
@@ -349,7 +342,7 @@ class DerivedColumns:
         for name, band in self.bands.items():
             if band.flux is None:
                 continue
-            ours = {n: mapping.unit(n, known) for text in band.texts for n in self._parsed[text].names}
+            ours = {n: self.unit(n, known) for text in band.texts for n in self._parsed[text].names}
             ours |= {n: unit for n, unit in (stated or {}).items() if n in ours}
             flux = self._parsed[band.flux]
             units[name] = unit_of_band(name, band, flux, ours, catalog, training=stated is None)

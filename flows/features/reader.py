@@ -1,7 +1,7 @@
 """From a catalogue's columns to the feature matrix, its mask and its errors: where `catalogs` and `blr` meet.
 
 Conventions: n rows, F features.  What is not finite is missing: X is 0 there and `missing` is true, since
-`blr` refuses NaN.  Expressions use our names of columns; `mapping` gives the catalogue's names for them.
+`blr` refuses NaN.  Expressions use our names of columns; `columns` gives the catalogue's names for them.
 
 Units of a catalogue are compared with those of the first one of a training: converted where unambiguous, else refused.
 A column of which one side states no unit is taken as it is, with a remark; magnitudes are in mag without one.
@@ -37,7 +37,7 @@ from catalogs.sky import photometry
 from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from flows.errors import SpecificationError
-from flows.features.columns import ColumnMapping, DerivedColumns, flux_unit
+from flows.features.columns import OurColumns, flux_unit
 from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels, listed
 from flows.specification.specification import Specification
 
@@ -188,9 +188,8 @@ class FeatureReader:
     errors: Mapping[str, Expression] = field(default_factory=dict)
     where: Expression | None = None
     sentinels: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
-    mapping: ColumnMapping = field(default_factory=ColumnMapping)
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
-    derived: DerivedColumns = field(default_factory=DerivedColumns)
+    columns: OurColumns = field(default_factory=OurColumns)
     scales: Mapping[str, float] = field(default_factory=dict)  # what brings a column to the training's unit
     limits: Mapping[str, float] = field(default_factory=dict)  # a target's own, in its units
     stated: Mapping[str, str] | None = None  # units of a target's columns, where it does not say, or wrongly
@@ -204,30 +203,29 @@ class FeatureReader:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Our names of the columns needed, sorted."""
-        return tuple(sorted(set[str]().union(*(self.derived.needs(name) for name in self._spoken))))
+        return tuple(sorted(set[str]().union(*(self.columns.needs(name) for name in self._spoken))))
 
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The catalogue's names of the columns needed, each once."""
-        return self.mapping.read(self.names)
-
-    def check(self, catalog: Catalog) -> None:
-        """Raise `ColumnNotFoundError` where the catalogue lacks a column, saying who wants it."""
-        wanted = [(name, f"{key} = '{e.text}'") for key, e in self._keyed() for name in sorted(e.names)]
-        for name, by in [*wanted, *self.also.items()]:
-            for column in sorted(self.derived.needs(name)):
-                self.mapping.check(catalog, column, wanted_by=by, target=self.stated is not None)
-        self.derived.in_units_of(catalog, self.mapping, self.stated)
+        return self.columns.read(self.names)
 
     def of(self, catalog: Catalog) -> FeatureReader:
-        """Return the reader for one catalogue, whose units of flux are known."""
-        return replace(self, derived=self.derived.in_units_of(catalog, self.mapping, self.stated))
+        """Return the reader for one catalogue, whose units of flux are known.
+
+        ColumnNotFoundError where the catalogue lacks a column, saying who wants it.
+        """
+        wanted = [(name, f"{key} = '{e.text}'") for key, e in self._keyed() for name in sorted(e.names)]
+        for name, by in [*wanted, *self.also.items()]:
+            for column in sorted(self.columns.needs(name)):
+                self.columns.check(catalog, column, wanted_by=by, target=self.stated is not None)
+        return replace(self, columns=self.columns.in_units_of(catalog, self.stated))
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Return the columns under our names, the derived ones too, sentinels made missing."""
         wanted = self._spoken if names is None else frozenset(names)
-        needed = wanted.union(*(self.derived.needs(name) for name in wanted))
-        raw = self.mapping.values(batch, (name for name in needed if name in self.derived.needs(name)))
+        needed = wanted.union(*(self.columns.needs(name) for name in wanted))
+        raw = self.columns.values(batch, (name for name in needed if name in self.columns.needs(name)))
         values = {name: self._usable(name, column) for name, column in raw.items()}
         computed = {name: self._computed(name, raw, values) for name in needed if name not in raw}
         return {name: column for name, column in (values | computed).items() if name in wanted}
@@ -248,38 +246,38 @@ class FeatureReader:
         """Return a column without what stands for no value, in the unit of the training."""
         sentinels, factor = self.sentinels.get(name, ()), self.scales.get(name)
         if holds_text(values):
-            values = self.derived.read_text(name, values, sentinels)
+            values = self.columns.read_text(name, values, sentinels)
         else:
-            values = apply_sentinels(self.derived.observed(name, values), sentinels)
+            values = apply_sentinels(self.columns.observed(name, values), sentinels)
         return values if factor is None else floats(values) * factor
 
     def _computed(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
-        asked = self.derived.indicated(name)
-        if asked is None or self.derived.band_of(name) is not None:
-            return self.derived.make(name, values)
+        asked = self.columns.indicated(name)
+        if asked is None or self.columns.band_of(name) is not None:
+            return self.columns.make(name, values)
         column, state = asked
-        return self.derived.indicator(column, raw[column], state).astype(np.float64)
+        return self.columns.indicator(column, raw[column], state).astype(np.float64)
 
     def _undetected(self, batch: pa.RecordBatch) -> Mask | None:
         """Return which rows (n,) have a column of a feature that was looked at and not seen."""
-        used = {cell for e in self.features.values() for one in e.cells for cell in self.derived.cells(*one)}
-        asked = sorted(cell for cell in used if cell[0] in self.derived.not_detected)
+        used = {cell for e in self.features.values() for one in e.cells for cell in self.columns.cells(*one)}
+        asked = sorted(cell for cell in used if cell[0] in self.columns.not_detected)
         if not asked:
             return None
-        values = self.mapping.values(batch, {name for name, _ in asked})
+        values = self.columns.values(batch, {name for name, _ in asked})
         undetected = np.zeros(batch.num_rows, dtype=bool)
         for name, index in asked:
             cell: Any = (slice(None), *index)
-            undetected |= self.derived.indicator(name, values[name][cell], State.NOT_DETECTED)
+            undetected |= self.columns.indicator(name, values[name][cell], State.NOT_DETECTED)
         return undetected
 
     def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
         """Return how many rows are in each state, of the columns of which any value has one."""
-        marked = {*self.sentinels, *self.derived.not_detected, *self.derived.masked}
-        values = self.mapping.values(batch, (name for name in self.names if name in marked))
+        marked = {*self.sentinels, *self.columns.not_detected, *self.columns.masked}
+        values = self.columns.values(batch, (name for name in self.names if name in marked))
         counts: Counter[tuple[str, State]] = Counter()
         for name, column in values.items():
-            states = self.derived.states(name, column, self.sentinels.get(name, ()))
+            states = self.columns.states(name, column, self.sentinels.get(name, ()))
             for state in State:
                 counts[name, state] += int(np.count_nonzero(states == state))
         return counts
@@ -391,8 +389,11 @@ def training_reader(specification: Specification, *, split_by: Iterable[str] = (
         where=parse(catalog.where) if catalog.where else None,
         sentinels=catalog.sentinels,
         also=also | _label_columns(specification),
-        derived=DerivedColumns(
-            specification.photometry, catalog.not_detected, catalog.masked, catalog.limits
+        columns=OurColumns(
+            bands=specification.photometry,
+            not_detected=catalog.not_detected,
+            masked=catalog.masked,
+            limits=catalog.limits,
         ),
     )
 
@@ -422,15 +423,22 @@ def _label_columns(specification: Specification) -> dict[str, str]:
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
     """Return the reader of a catalogue to classify, for a model of those features."""
     wanted, target, marks = tuple(features), specification.target, specification.target_marks()
-    mapping = ColumnMapping(target.columns, _parsed(target.expressions))
-    bands = {name: b for name, b in specification.photometry.items() if name not in mapping.expressions}
+    made = _parsed(target.expressions)
+    bands = {name: band for name, band in specification.photometry.items() if name not in made}
+    columns = OurColumns(
+        target.columns,
+        made,
+        bands,
+        marks["not_detected"],
+        marks["masked"],
+        specification.catalog.limits,
+    )
     return FeatureReader(
         features=_parsed({name: specification.features[name] for name in wanted}),
         errors=_parsed({name: e for name, e in specification.errors.items() if name in wanted}),
         where=parse(target.where) if target.where else None,
         sentinels=marks["sentinels"],
-        mapping=mapping,
-        derived=DerivedColumns(bands, marks["not_detected"], marks["masked"], specification.catalog.limits),
+        columns=columns,
         limits=target.limits,
     )
 
@@ -508,19 +516,11 @@ def converted(
 
     `trained` and `stated` as of `conversions`.
     """
-    reader = replace(reader, stated=stated)
-    reader.check(catalog)
-    scales = conversions(
-        _with_magnitudes(trained, reader),
-        catalog,
-        mapping=reader.mapping,
-        stated=stated,
-        fluxes=reader.derived.fluxes,
-    )
-    derived = reader.of(catalog).derived
+    here = replace(reader, stated=stated).of(catalog)
+    scales = conversions(_with_magnitudes(trained, here), catalog, here.columns, stated)
     # A limit of the model is in the training's unit, and is converted with its column; the target's own is not.
-    limits = {name: limit / scales.get(name, 1.0) for name, limit in derived.limits.items()}
-    return replace(reader, scales=scales, derived=replace(derived, limits={**limits, **reader.limits}))
+    limits = {name: limit / scales.get(name, 1.0) for name, limit in here.columns.limits.items()}
+    return replace(here, scales=scales, columns=replace(here.columns, limits={**limits, **reader.limits}))
 
 
 UnitRemark = tuple[str, str]
@@ -535,17 +535,17 @@ def unchecked(
     A catalogue that states no unit at all, as CSV files do, gets no remark: nobody expects units there.
     """
     here = {c.name: c.unit for c in catalog.columns}
-    mapping = reader.mapping
-    stated_names = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
+    ours = reader.columns
+    stated_names = ours.fluxes.union(reader.stated or (), ours.expressions)
     unstated = []
     for name, column in _with_magnitudes(trained, reader).items():
         if name in stated_names or name not in reader.names:
             continue
-        ours, unit = column.unit, mapping.unit(name, here)
-        if unit and not ours:
-            unstated.append((mapping.said(name), f"in '{unit}', but had no unit in training"))
-        elif ours and not unit and any(here.values()):
-            unstated.append((mapping.said(name), f"without a unit here, unlike in training ('{ours}')"))
+        unit = ours.unit(name, here)
+        if unit and not column.unit:
+            unstated.append((ours.said(name), f"in '{unit}', but had no unit in training"))
+        elif column.unit and not unit and any(here.values()):
+            unstated.append((ours.said(name), f"without a unit here, unlike in training ('{column.unit}')"))
     return tuple(unstated)
 
 
@@ -554,7 +554,7 @@ def _with_magnitudes(
 ) -> dict[str, ColumnMetadata]:
     """Return what the training's catalogue said of columns, with the unit that a magnitude has where it stated none."""
     known = {n for n, c in trained.items() if (c.ucd or "").lower().startswith("phot.mag")}
-    known |= reader.derived.magnitudes
+    known |= reader.columns.magnitudes
     return {n: replace(c, unit="mag") if n in known and not c.unit else c for n, c in trained.items()}
 
 
@@ -570,28 +570,26 @@ def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalo
 def conversions(
     trained: Mapping[str, ColumnMetadata],
     catalog: Catalog,
-    *,
-    mapping: ColumnMapping,
+    columns: OurColumns,
     stated: Mapping[str, str] | None,
-    fluxes: frozenset[str] = frozenset(),
 ) -> dict[str, float]:
     """Return the factor of each column that has to be converted, by our names.
 
-    `trained` says of each column what the training's catalogue did, `mapping` what stands for them here, `stated`
+    `trained` says of each column what the training's catalogue did, `columns` what stands for them here, `stated`
     the units that the specification gives where this catalogue says none, or the wrong one; None of a labelled
     catalogue, of which it gives none.
     """
-    here = {c.name: c.unit for c in catalog.columns}
+    here, fluxes = {c.name: c.unit for c in catalog.columns}, columns.fluxes
     factors = {}
     for name, column in trained.items():
-        if name in fluxes or not here.keys() >= {*mapping.theirs(name)}:
+        if name in fluxes or not here.keys() >= {*columns.theirs(name)}:
             continue
-        unit = (stated or {}).get(name) or mapping.unit(name, here)
+        unit = (stated or {}).get(name) or columns.unit(name, here)
         factor = _factor(column.unit, unit)
         if factor is None:
             raise CatalogError(
-                f"{catalog.path}: got {mapping.said(name)} in '{unit}', expected '{column.unit}', in which "
-                + _remedy(name, str(column.unit), mapping.read([name]), unit or "", training=stated is None)
+                f"{catalog.path}: got {columns.said(name)} in '{unit}', expected '{column.unit}', in which "
+                + _remedy(name, str(column.unit), columns.read([name]), unit or "", training=stated is None)
             )
         if factor != 1:
             factors[name] = factor

@@ -38,7 +38,7 @@ from flows.runs.progress import tell
 # folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
 # catalogue is opened without those that fail.
 
-Check = Callable[[Catalog], None]
+Check = Callable[[Catalog], object]
 
 
 OpenedFile = tuple[InputCatalogue, FileState, Partition, str]

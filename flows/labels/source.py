@@ -407,8 +407,6 @@ def label_reader(
     if label.classes or label.votes:
         return LabelReader.of(label, Counter())
     general = label_columns_reader(specification)
-    for catalog in catalogs:
-        general.check(catalog)
     readings = [
         (in_units_of_the_first(general, one, catalogs[0]), position_unit(specification, one))
         for one in catalogs

@@ -218,8 +218,6 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
     more = dict.fromkeys((places[0] or ())[:2], "catalog.ra and catalog.dec")
     more |= dict.fromkeys(set(brightness) - featured, "the report")
     general = replace(plain, also=more | dict(plain.also))
-    for catalog in catalogs:
-        general.check(catalog)
     return [
         RowReading(
             specification,
@@ -595,12 +593,10 @@ def with_learned_photometry(
     if not specification.photometry:
         return specification
     general = training_reader(specification)
-    for catalog in catalogs:
-        general.check(catalog)
     readers = [in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs]
-    units = readers[0].derived.units
+    units = readers[0].columns.units
     for name, band in specification.photometry.items():
-        said = [r.derived.units[name] for r in readers if name in r.derived.units]
+        said = [r.columns.units[name] for r in readers if name in r.columns.units]
         if band.unit is not None and said and band.unit not in said:
             factor = unit_factor(band.unit, said[0])
             raise SpecificationError(
@@ -616,7 +612,7 @@ def with_learned_photometry(
         # Flux errors need the bands and the condition alone.  The first catalogue's unit is that of all errors, so that
         # their median has a meaning.
         own = [replace(r, features={}, errors={}, also=dict.fromkeys(wanted, "photometry")) for r in readers]
-        factors = [{n: unit_factor(r.derived.units[n], units[n]) for n in wanted} for r in readers]
+        factors = [{n: unit_factor(r.columns.units[n], units[n]) for n in wanted} for r in readers]
         step = -(-sum(rows) // MOST_ROWS)
         if workers is None:
             starts = np.cumsum([0, *rows]).tolist()
@@ -650,7 +646,7 @@ def _flux_errors(
         chosen = batch.filter(pa.array(reader.select(batch)))
         values = reader.values(chosen, reader.names)
         for name in factor:
-            found[name].append(factor[name] * reader.derived.sigma(name, values))
+            found[name].append(factor[name] * reader.columns.sigma(name, values))
     return {name: np.concatenate(arrays) for name, arrays in found.items()}
 
 

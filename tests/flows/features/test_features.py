@@ -22,7 +22,7 @@ from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import State
 from flows.cli._models import show_trained
 from flows.errors import TrainingError
-from flows.features.columns import ColumnMapping, DerivedColumns
+from flows.features.columns import OurColumns
 from flows.features.reader import FeatureReader, apply_sentinels, training_reader
 from flows.labels.reader import LabelReader, vote_counts
 from flows.models.store import Store
@@ -66,7 +66,7 @@ def test_sentinels_hold_in_the_columns_own_precision() -> None:
 def test_an_element_that_was_not_detected_is_said_of_features_that_use_it() -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array([99.0, 1.0, 2.0, 99.0, 3.0, 4.0]), 2)
     for text, unseen in (("v[0]", [0]), ("v[1]", [1]), ("v[0] - v[1]", [0, 1]), ("v_not_detected[1]", [1])):
-        marked = replace(reader(x=text), derived=DerivedColumns(not_detected={"v": (99.0,)}))
+        marked = replace(reader(x=text), columns=OurColumns(not_detected={"v": (99.0,)}))
         found = marked.evaluate(batch(v=vectors))
         assert found.not_detected is not None
         assert np.flatnonzero(found.not_detected).tolist() == unseen
@@ -100,12 +100,12 @@ def test_errors_of_some_features() -> None:
 
 def test_an_absent_column_is_told_with_its_key_and_the_nearest() -> None:
     with pytest.raises(ColumnNotFoundError, match=r"no column 'jmga', expected by features.b_j.*mean 'jmag'"):
-        reader(b_j="bmag - jmga").check(catalog("bmag", "jmag"))
-    mapped = FeatureReader({"b": parse("bmag")}, mapping=ColumnMapping({"bmag": "MAG_BB"}))
+        reader(b_j="bmag - jmga").of(catalog("bmag", "jmag"))
+    mapped = FeatureReader({"b": parse("bmag")}, columns=OurColumns({"bmag": "MAG_BB"}))
     with pytest.raises(ColumnNotFoundError, match=r"no column 'MAG_BB'.*did you mean 'MAG_B'"):
-        mapped.check(catalog("MAG_B"))
+        mapped.of(catalog("MAG_B"))
     with pytest.raises(ColumnNotFoundError, match=r"no column 'x', expected by where"):
-        FeatureReader({"b": parse("bmag")}, where=parse("x > 1")).check(catalog("bmag"))
+        FeatureReader({"b": parse("bmag")}, where=parse("x > 1")).of(catalog("bmag"))
 
 
 LABEL = Label(column="hubble", classes={"late": ("Sc", "Sb"), "early": ("E",)})
@@ -144,8 +144,8 @@ def test_whether_a_value_is_there_is_no_measurement_by_itself_and_a_stated_non_d
     found = reader(has="isfinite(jmag)", lacks="where(isfinite(jmag), 0, 1)", bmag="bmag").evaluate(table)
     assert found.missing.tolist() == [[False] * 3, [False, False, True], [True] * 3, [False] * 3]
     assert found.X.tolist() == [[1.0, 0.0, 15.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 14.0]]
-    stated = DerivedColumns(not_detected={"jmag": (99.0,)})
-    marked = replace(reader(unseen="jmag_not_detected", jmag="jmag"), derived=stated)
+    stated = OurColumns(not_detected={"jmag": (99.0,)})
+    marked = replace(reader(unseen="jmag_not_detected", jmag="jmag"), columns=stated)
     assert marked.evaluate(batch(jmag=[99.0])).missing.tolist() == [[False, True]]
 
 
@@ -389,6 +389,6 @@ def test_votes_among_which_are_texts() -> None:
     numbers = np.array([1.0, 2.0])
     with pytest.raises(TrainingError, match="texts in column 'n_s', expected numbers"):
         vote_counts(label, {"n_e": numbers, "n_s": np.array(["3", "-"], dtype=object)})
-    stated = DerivedColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
+    stated = OurColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
     assert vote_counts(label, {"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
     assert vote_counts(label, {"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]

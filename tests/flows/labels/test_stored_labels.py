@@ -20,7 +20,7 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.errors import SpecificationError, TrainingError
-from flows.features.columns import ColumnMapping, flux_unit
+from flows.features.columns import OurColumns, flux_unit
 from flows.features.reader import conversions, training_reader
 from flows.labels.reader import plain_number, read_reviews
 from flows.labels.source import LabelNames, LabelPlaces, place_conflicts
@@ -377,7 +377,7 @@ def test_mega_is_not_milli() -> None:
     there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
     for trained in ("mJy", "Jy"):
         column = ColumnMetadata(unit=trained, ucd=None, description=None, datatype="double")
-        found = conversions({"flux": column}, there, mapping=ColumnMapping(), stated={})
+        found = conversions({"flux": column}, there, OurColumns(), {})
         assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 

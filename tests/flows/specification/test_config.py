@@ -21,7 +21,7 @@ from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import is_sentinel
 from flows.draft.inspection import starting_classes
 from flows.errors import SpecificationError
-from flows.features.columns import DerivedColumns
+from flows.features.columns import OurColumns
 from flows.features.reader import FeatureReader
 from flows.labels.reader import LabelReader
 from flows.specification.catalog import Label, as_sentinels, number_range
@@ -319,8 +319,8 @@ def test_an_empty_range_is_refused_before_any_work(key: str) -> None:
 def test_ranges_are_missing_not_detected_or_masked(*, texts: bool) -> None:
     numbers = [20.5, 98.7, 99.1, -9999.3, 60.0, -99.0]
     column = pa.array([str(x) for x in numbers]) if texts else pa.array(numbers, pa.float32())
-    derived = DerivedColumns(not_detected={"mag": ("98..100",)}, masked={"mag": ("50..70",)})
-    reader = FeatureReader({"f": parse("mag")}, sentinels={"mag": ("..-90",)}, derived=derived)
+    columns = OurColumns(not_detected={"mag": ("98..100",)}, masked={"mag": ("50..70",)})
+    reader = FeatureReader({"f": parse("mag")}, sentinels={"mag": ("..-90",)}, columns=columns)
     found = reader.evaluate(pa.record_batch({"mag": column}))
     assert found.missing[:, 0].tolist() == [False, True, True, True, True, True]
     assert found.not_detected.tolist() == [False, True, True, False, False, False]
