@@ -27,7 +27,7 @@ from flows.engines.engine import Engine
 from flows.errors import UsageError, of_files
 from flows.features.reader import UnitRemark, unchecked
 from flows.inputs.opening import OpenedFile, find_files
-from flows.inputs.source import Bring, Brought, InputCatalogue, Origins, Source, copy_name_of
+from flows.inputs.source import Bring, Brought, InputCatalogue, Source, copy_name_of
 from flows.models.model import Model
 from flows.models.store import StoredModel
 from flows.runs.manifest import FileState, Manifest, Output, Problem, file_sha256, has_summary
@@ -114,23 +114,14 @@ class Job:
         return replace(output, input=self.state, input_path=self.url or output.input_path)
 
 
-def find_jobs(
-    files: Sequence[OpenedFile],
-    work: Work,
-    before: Manifest | None,
-    engine: Engine,
-    origins: Origins,
-    *,
-    same: bool,
-    policy: Policy,
-    verify: bool,
-) -> Iterator[Job]:
-    """Yield the jobs of files, without files that are gone since they were opened."""
+def find_jobs(plan: Plan, files: Sequence[OpenedFile], engine: Engine, *, verify: bool) -> Iterator[Job]:
+    """Yield the jobs of files, without files that are gone since they were opened; `plan` is what is known so far."""
+    before, staging = plan.before, plan.work.staging
     states: dict[Path, FileState] = {}
     # Inputs in another state than the recorded one: only the content says more.
     uncertain: dict[str, Path] = {}
     for _, seen, partition, name in files:
-        outputs = (before.find(name) if before else None, work.staging.recorded(name))
+        outputs = (before.find(name) if before else None, staging.recorded(name))
         known = [output.input for output in outputs if output is not None]
         states[partition.path] = seen if verify else _recognised(seen, known)
         if known and not states[partition.path].sha256:
@@ -148,10 +139,10 @@ def find_jobs(
     for catalogue, _, partition, name in files:
         path = partition.path
         if path in states:
-            url, _ = origins.get(path, (None, ""))
+            url, _ = plan.brought.origins.get(path, (None, ""))
             job = Job(catalogues[catalogue], path, url, name, partition.n_rows, states[path])
             with suppress(FileNotFoundError):
-                yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
+                yield _looked_up(plan, job, verify=verify)
 
 
 def _recognised(seen: FileState, known: Iterable[FileState | None]) -> FileState:
@@ -167,17 +158,16 @@ def _hash(path: str) -> str:
     return ""
 
 
-def _looked_up(
-    job: Job, staging: Staging, before: Manifest | None, *, same: bool, policy: Policy, verify: bool
-) -> Job:
+def _looked_up(plan: Plan, job: Job, *, verify: bool) -> Job:
     """Return the job with what is done already; OutputExistsError where another file has the name of its output."""
+    staging, same = plan.work.staging, plan.same_maker
     final = staging.out / job.name
     if final.exists() and final.samefile(job.path):
         raise UsageError(
             f"{job.path}: got an output folder in which the annotated copy would replace its own input, "
             "expected another folder; choose it with --out"
         )
-    listed = before.find(job.name) if before else None
+    listed = plan.before.find(job.name) if plan.before else None
     unchanged = listed is not None and listed.input.sha256 == job.state.sha256
     intact = listed is not None and listed.is_in(final, verify=verify)
     if listed is not None and same and intact and unchanged:
@@ -195,7 +185,7 @@ def _looked_up(
         there = "foreign"
     else:
         there = "ours" if intact and unchanged else "listed"
-    if there not in REPLACEABLE[policy]:
+    if there not in REPLACEABLE[plan.policy]:
         raise OutputExistsError(
             f"{final}: got another file than the annotated copy of {job.path} as it is now, expected that, or none; "
             "choose another folder with --out, or replace it with --overwrite"
@@ -205,7 +195,7 @@ def _looked_up(
         why=_why(listed, same=same, unchanged=unchanged),
         staged=staged,
         same_rows=unchanged if intact else None,
-        in_the_way=policy == "release" and there == "listed" and not intact,
+        in_the_way=plan.policy == "release" and there == "listed" and not intact,
     )
 
 
@@ -229,8 +219,7 @@ def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
     grouped: list[list[Job]] = []
     rows = 0
     for job in jobs:
-        full = rows + job.n_rows > wanted and len(grouped[-1]) >= most_files if grouped else True
-        if full:
+        if not grouped or (rows + job.n_rows > wanted and len(grouped[-1]) >= most_files):
             grouped.append([])
             rows = 0
         grouped[-1].append(job)
@@ -271,15 +260,15 @@ class Plan:
     """All files, and the folder they go to."""
 
     work: Work
-    jobs: tuple[Job, ...]
     before: Manifest | None  # All outputs in the folder, of any model and specification.
     same_maker: bool
-    policy: Policy = "add"
+    policy: Policy
+    brought: Brought  # records of inputs at URLs
+    jobs: tuple[Job, ...] = ()
     quarantined: tuple[Problem, ...] = ()
     # Files that are being written, and why we think so.
     deferred: Mapping[str, str] = field(default_factory=dict)
     adopted: tuple[Output, ...] = ()  # files with final names of a killed run, not listed yet
-    brought: Brought = field(default_factory=Brought)  # records of inputs at URLs
 
     @property
     def out(self) -> OutputFolder:
@@ -348,7 +337,7 @@ def make_plan(
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
     brought = bring(sources, before if same and not verify else None, specification.output.form)
-    scorer = Scorer.of(model, specification)
+    plan, scorer = Plan(work, before, same, policy, brought), Scorer.of(model, specification)
     catalogues = [
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
         for source in brought.sources
@@ -381,41 +370,31 @@ def make_plan(
     others = files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
     if errors and not others:
         raise errors[0]
-    _check_names(files, brought, None if same or policy == "release" else before, work, policy)
-    jobs = tuple(
-        find_jobs(files, work, before, engine, brought.origins, same=same, policy=policy, verify=verify)
-    )
+    _check_names(plan, files)
+    jobs = tuple(find_jobs(plan, files, engine, verify=verify))
     compared = (out, before.prefix, tuple(before.classes)) if policy == "release" and before else None
     check_room(out, jobs, scorer.columns, specification.output.mode)
-    fresh = [
-        _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
-        for path, error in failed.items()
-    ]
+    fresh = [_quarantined(plan, path, copy_name_of(path, catalogues), e) for path, e in failed.items()]
     fresh += [Problem(name, url, reason(error), None) for name, url, error in brought.failed]
-    plan = Plan(
-        replace(work, n_files=len(jobs), before=compared),
-        jobs,
-        before,
-        same,
-        policy,
+    plan = replace(
+        plan,
+        work=replace(work, n_files=len(jobs), before=compared),
+        jobs=jobs,
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
         deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
-        brought=brought,
     )
     named = plan.names.union(o.name for o in (before.outputs if before else ()))
     records = work.staging.published_records(others=policy == "release")
     return replace(plan, adopted=tuple(o for o in records if o.name not in named))
 
 
-def _quarantined(
-    path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
-) -> Problem:
+def _quarantined(plan: Plan, path: Path, name: str, error: Exception) -> Problem:
     """Return the manifest's entry for a file that could not be annotated."""
-    known, state = before.find_quarantined(name) if before else None, None
-    url, tag = brought.origins.get(path, (None, ""))
+    known, state = plan.before.find_quarantined(name) if plan.before else None, None
+    url, tag = plan.brought.origins.get(path, (None, ""))
     with suppress(OSError):  # it cannot be read at all
         state = _recognised(FileState.of(path, tag), [known.input] if known else [])
-    return Problem(name, url or os.path.relpath(path, out), brought.spoken(reason(error)), state)
+    return Problem(name, url or os.path.relpath(path, plan.out), plan.brought.spoken(reason(error)), state)
 
 
 def reason(error: Exception) -> str:
@@ -440,20 +419,19 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
     return unchecked(here.reader, catalog, scorer.model.columns)
 
 
-def _check_names(
-    files: Sequence[OpenedFile], brought: Brought, others: Manifest | None, work: Work, policy: Policy
-) -> None:
-    """Raise an error where outputs have one name, or do not replace all of `others`, of another model or settings."""
-    first = {name: Path("a file at a URL") for name in brought.left_out()}
+def _check_names(plan: Plan, files: Sequence[OpenedFile]) -> None:
+    """Raise an error where outputs have one name, or do not replace all those of another model or settings."""
+    first = {name: Path("a file at a URL") for name in plan.brought.left_out()}
     for *_, partition, name in files:
         if (path := first.setdefault(name, partition.path)) != partition.path:
             raise UsageError(
                 f"got {path} and {partition.path}, whose outputs would have the same name, expected different names; "
                 "classify them into two folders"
             )
-    if others is None:
+    others, policy = plan.before, plan.policy
+    if others is None or plan.same_maker or policy == "release":
         return
-    out, label, names = work.staging.out, work.model.label, {name for *_, name in files}
+    out, label, names = plan.out, plan.work.model.label, {name for *_, name in files}
     other = f"the model {others.model}" if others.model != label else "another specification"
     if policy != "overwrite":
         raise OutputExistsError(

@@ -65,15 +65,9 @@ def find_files(
             failing, columns = _tried(catalogue, check, tolerated)
             if not columns:
                 raise
-            # Without the files that fail by themselves; if that fails too, without those that fail beside most.
-            some: list[OpenedFile] | None = None
-            if failing:
-                with suppress(*tolerated):
-                    some = _files_of(catalogue.lacking(failing), check)
-            if some is None:
-                failing |= _unlike_most(catalogue, check, tolerated, columns, failing)
-                some = _files_of(catalogue.lacking(failing), check)
-            opened += some
+            # Without the files that fail by themselves, nor those that fail beside most.
+            failing |= _unlike_most(catalogue, check, tolerated, columns, failing)
+            opened += _files_of(catalogue.lacking(failing), check)
             failed |= failing
     return opened, failed
 
