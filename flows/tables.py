@@ -109,14 +109,13 @@ def _classified(
         loaded, wanted, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
     )
     scorer = scorer_for(loaded, settings, catalog, threads=threads)
-    maker = provenance(loaded, settings, catalog.content_hash(), read)
     with single_threaded_blas():
         return catalogs.annotate_table(
             table,
             scorer.columns,
             scorer,
             read=read,
-            provenance=maker,
+            provenance=provenance(scorer, catalog.content_hash()),
             rows=rows_at_once(catalog),
             threads=threads,
         )

@@ -17,12 +17,11 @@ from typing import Literal
 import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
-from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.files import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
 from flows.classification.release_changes import Annotation
-from flows.classification.scoring import Scorer, check_copies
+from flows.classification.scoring import Scorer
 from flows.engines.engine import Engine
 from flows.errors import UsageError, of_files
 from flows.features.reader import UnitRemark, unchecked
@@ -231,13 +230,14 @@ SLIM_BYTES = 24
 """Bytes of an id and a position."""
 
 
-def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mode: str) -> None:
+def check_room(plan: Plan) -> None:
     """Raise `StorageError` where the disk has no space for the copies that are to be written."""
+    columns, mode = plan.scorer.columns, plan.work.specification.output.mode
     new = sum(c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
-    to_do = [job for job in jobs if job.to_do]
+    to_do = [job for job in plan.jobs if job.to_do]
     try:
         old = (SLIM_BYTES * job.n_rows if mode == "slim" else job.state.size for job in to_do)
-        check_free_space(out, sum(old) + new * sum(job.n_rows for job in to_do))
+        check_free_space(plan.out, sum(old) + new * sum(job.n_rows for job in to_do))
     except StorageError as error:
         if mode == "slim":
             raise
@@ -260,6 +260,7 @@ class Plan:
     """All files, and the folder they go to."""
 
     work: Work
+    scorer: Scorer  # of the model, for the settings
     before: Manifest | None  # All outputs in the folder, of any model and specification.
     same_maker: bool
     policy: Policy
@@ -337,7 +338,8 @@ def make_plan(
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
     brought = bring(sources, before if same and not verify else None, specification.output.form)
-    plan, scorer = Plan(work, before, same, policy, brought), Scorer.of(model, specification)
+    scorer = Scorer.of(model, specification)
+    plan = Plan(work, scorer, before, same, policy, brought)
     catalogues = [
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
         for source in brought.sources
@@ -354,7 +356,7 @@ def make_plan(
     units: set[UnitRemark] = set()
 
     def check(catalog: Catalog) -> None:
-        units.update(_check(catalog, scorer, specification))
+        units.update(_check(catalog, scorer))
 
     files, failed = find_files(
         [catalogue.leaving_out({**deferred, **known}) for catalogue in catalogues],
@@ -373,7 +375,6 @@ def make_plan(
     _check_names(plan, files)
     jobs = tuple(find_jobs(plan, files, engine, verify=verify))
     compared = (out, before.prefix, tuple(before.classes)) if policy == "release" and before else None
-    check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [_quarantined(plan, path, copy_name_of(path, catalogues), e) for path, e in failed.items()]
     fresh += [Problem(name, url, reason(error), None) for name, url, error in brought.failed]
     plan = replace(
@@ -383,6 +384,7 @@ def make_plan(
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
         deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
     )
+    check_room(plan)
     named = plan.names.union(o.name for o in (before.outputs if before else ()))
     records = work.staging.published_records(others=policy == "release")
     return replace(plan, adopted=tuple(o for o in records if o.name not in named))
@@ -405,7 +407,7 @@ def reason(error: Exception) -> str:
     return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
 
 
-def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[UnitRemark, ...]:
+def _check(catalog: Catalog, scorer: Scorer) -> tuple[UnitRemark, ...]:
     """Raise a `CatalogError` where a catalogue cannot be annotated; return which units could not be compared."""
     here = scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
     for name in scorer.reader.read:
@@ -415,7 +417,7 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
                 "expected it in every file, since the model reads it; classify the other files separately, "
                 "or add the column to these, null where the value is unknown"
             )
-    check_copies(catalog, scorer.columns, specification)
+    scorer.check_copies(catalog)
     return unchecked(here.reader, catalog, scorer.model.columns)
 
 

@@ -19,13 +19,13 @@ from catalogs.arrays import column_values, distinct, given_identifiers, hashed_i
 from catalogs.errors import counted
 from catalogs.formats import open_annotated
 from catalogs.writing import finish as finish_catalogue
-from flows.classification._class_shares import selections_of, shift_record
+from flows.classification._class_shares import shift_record
 from flows.classification._plan import Plan, Work
-from flows.classification._tally import map_input, most_doubtful, object_columns, summarise, total, total_sky
+from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky
 from flows.classification.census_taking import folder_census
 from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
-from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
+from flows.classification.scoring import flag_names, provenance
 from flows.documents import write_document
 from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
@@ -76,13 +76,14 @@ MOST_SHOWN = 100
 
 
 def write_classification_report(
-    model: Model, plan: Plan, done: ReleaseResult, summary: Summary, manifest: Manifest
+    plan: Plan, done: ReleaseResult, summary: Summary, manifest: Manifest
 ) -> None:
     """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
+    model, by_input = plan.scorer.model, plan.scorer.by_input
     counts = [o.summary for o in without_margins(manifest.outputs)]
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     names, n_labelled = [o.name for o in manifest.outputs], model.training.training_counts
-    tally, by_input, flagged = total(of_file.tally for of_file in counts), map_input(model), None
+    tally, flagged = total(of_file.tally for of_file in counts), None
     if by_input is not None and any(tally.by_input[:-1]):
         flagged = FlaggedByInput(
             name=model.features[by_input[0]],
@@ -102,7 +103,7 @@ def write_classification_report(
         trust=model.trust,
         metrics=model.metrics,
         objects=tuple(_notable(one) for one in doubtful),
-        examples=class_examples(model, plan.work.specification, plan.work.model.folder, doubtful),
+        examples=class_examples(plan.scorer, plan.work.model.folder, doubtful),
         quarantined={q.name: q.reason for q in manifest.quarantined},
         deferred=done.deferred,
         repeats=done.repeats,
@@ -152,23 +153,19 @@ def _notable(one: DoubtfulObject) -> NotableObject:
 
 
 def publish(
-    model: Model,
-    plan: Plan,
-    done: ReleaseResult,
-    outputs: Sequence[Output],
-    bad: Mapping[str, Problem],
+    plan: Plan, done: ReleaseResult, outputs: Sequence[Output], bad: Mapping[str, Problem]
 ) -> ReleaseResult:
     """Give all outputs their final names, write summary and manifest, remove the staging; return what was published.
 
     `done` is the result so far, and `bad` has the quarantined files by name.  A run may be killed after any step; the
     next run repeats the steps.
     """
-    work, staging = plan.work, plan.work.staging
+    work, staging, model = plan.work, plan.work.staging, plan.scorer.model
     outputs = tuple(sorted(outputs, key=lambda o: o.name))
     for name in done.retired:
         staging.retire(name, done.release or 1)
     staging.publish(outputs)
-    _finish_catalogues(model, plan, outputs)
+    _finish_catalogues(plan, outputs)
     names = read_labelled_identifiers(work.model.folder)
     if names:
         write_labelled_names(names, staging.out)
@@ -178,12 +175,12 @@ def publish(
         staging.out,
         outputs,
         asked=work.asked,
-        selected={name: column for name, (column, _) in selections_of(model, work.specification).items()},
+        selected=plan.scorer.selected,
         keep=True,
     )
     summary = summary_of(model, outputs, census)
     write_document(staging.out / SUMMARY, summary)
-    manifest = _manifest(model, plan, done, outputs, [bad[name] for name in sorted(bad)], summary.totals)
+    manifest = _manifest(plan, done, outputs, [bad[name] for name in sorted(bad)], summary.totals)
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
@@ -205,16 +202,15 @@ def publish(
         )
         path = write_report(staging.out, report)
         done = replace(done, report=path, difference=report.difference)
-    write_classification_report(model, plan, done, summary, manifest)
+    write_classification_report(plan, done, summary, manifest)
     manifest.write(staging.out)
     staging.close()
     return done
 
 
-def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:
+def _finish_catalogues(plan: Plan, outputs: Sequence[Output]) -> None:
     """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
-    specification = plan.work.specification
-    hashes = {o.name: o.input.sha256 for o in outputs}
+    scorer, hashes = plan.scorer, {o.name: o.input.sha256 for o in outputs}
     # Each once: a catalogue may have files beside those with rows.
     for source, named in {job.catalogue.source: job.catalogue for job in plan.jobs}.items():
         if not source.is_folder or named.without:
@@ -224,15 +220,14 @@ def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> N
         another = named.form not in {None, catalog.format}
         if another or catalog.whole is None or not hashes.keys() >= set(keys):
             continue
-        scorer = Scorer.of(model, specification)
         content = hashlib.sha256("\n".join(f"{key} {hashes[key]}" for key in sorted(keys)).encode())
         finish_catalogue(
             catalog,
             plan.out,
             scorer.columns,
-            provenance=provenance(model, specification, content.hexdigest(), scorer.reader.read),
-            mode=specification.output.mode,
-            keep=kept_columns(specification),
+            provenance=provenance(scorer, content.hexdigest()),
+            mode=scorer.specification.output.mode,
+            keep=scorer.kept,
         )
 
 
@@ -258,15 +253,9 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
 
 
 def _manifest(
-    model: Model,
-    plan: Plan,
-    done: ReleaseResult,
-    outputs: tuple[Output, ...],
-    bad: Sequence[Problem],
-    totals: Summary,
+    plan: Plan, done: ReleaseResult, outputs: tuple[Output, ...], bad: Sequence[Problem], totals: Summary
 ) -> Manifest:
-    work, specification = plan.work, plan.work.specification
-    columns = Scorer.of(model, specification).columns
+    work, specification, model = plan.work, plan.work.specification, plan.scorer.model
     return Manifest(
         format="blr-manifest",
         schema_version=SCHEMA_VERSION,
@@ -283,13 +272,13 @@ def _manifest(
         classes=shift_record(model, specification).class_priors,
         columns={
             c.name: ColumnDetails(datatype=str(c.datatype), ucd=c.ucd, description=c.description)
-            for c in columns
+            for c in plan.scorer.columns
         },
         flags={
             str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
         },
         position=object_columns(specification),
-        selected={name: column for name, (column, _) in selections_of(model, specification).items()},
+        selected=plan.scorer.selected,
         census_asked=work.asked,
         store=Path(os.path.relpath(work.model.folder.parents[1], plan.out)).as_posix(),
     )

@@ -465,7 +465,7 @@ def table_census(
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
     scorer = scorer_for(loaded, settings, catalog)
-    scorer = scorer.kept_for_census(step, catalog, settings, stored.path.parent)
+    scorer = scorer.kept_for_census(step, catalog, stored.path.parent)
     with single_threaded_blas():
         for batch in catalog.batches(scorer.read, rows_at_once(catalog)):
             scorer(batch)

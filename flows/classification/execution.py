@@ -26,12 +26,12 @@ from flows.classification._plan import MOST_ORDERS, Group, Job, Plan, Work, grou
 from flows.classification._publishing import MOST_SHOWN, publish, repeats, summary_of
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, rows_text, with_few_digits
 from flows.classification.release_changes import compare
-from flows.classification.scoring import Scorer, kept_columns, provenance, rows_at_once, scorer_for
+from flows.classification.scoring import Scorer, provenance, rows_at_once, scorer_for
 from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
-from flows.models.model import Model, read_model
+from flows.models.model import read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive, tell_of_killed
 from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, Problem, distinct_names, file_sha256
@@ -68,7 +68,7 @@ def annotate_file(work: Work, job: Job) -> Output:
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
     scorer = scorer_for(model, specification, catalog, threads=work.threads)
-    scorer = scorer.kept_for_census(step, catalog, specification, work.model.folder)
+    scorer = scorer.kept_for_census(step, catalog, work.model.folder)
     labelled = _labelled_names(work.model.folder)
     scorer = replace(scorer, survey=ObjectSurvey.of(catalog, specification, model.classes, labelled))
     with single_threaded_blas():
@@ -78,13 +78,13 @@ def annotate_file(work: Work, job: Job) -> Output:
             scorer.columns,
             scorer,
             read=scorer.read,
-            provenance=provenance(model, specification, job.state.sha256, scorer.reader.read),
+            provenance=provenance(scorer, job.state.sha256),
             rows=min(work.batch_rows, rows_at_once(catalog)),
             threads=work.threads,
             progress=tell().advance,
             overwrite=True,
             mode=specification.output.mode,
-            keep=kept_columns(specification),
+            keep=scorer.kept,
             form=specification.output.form,
             checksums=specification.catalog.checksums,
         )
@@ -347,21 +347,14 @@ DIRECT = Steps()
 GO_ON = "run the same command again to continue"
 
 
-def execute(
-    make_plan: Callable[[], Plan],
-    model: Model,
-    steps: Steps,
-    *,
-    engine: Engine,
-    dry_run: bool,
-) -> ReleaseResult:
+def execute(make_plan: Callable[[], Plan], steps: Steps, *, engine: Engine, dry_run: bool) -> ReleaseResult:
     """Plan, and do what is planned, alone in the output folder; return what was done."""
     plan = make_plan()
     if dry_run:
-        return replace(_result(model, plan), status="planned", up_to_date=plan.nothing_to_do)
+        return replace(_result(plan), status="planned", up_to_date=plan.nothing_to_do)
     if plan.nothing_to_do:
         _sweep(plan)
-        return _result(model, plan)
+        return _result(plan)
     if engine.is_remote and any(job.to_do for job in plan.jobs):
         # The description connects to the workers: an error comes before anything is written.
         tell().note(engine.description)
@@ -369,7 +362,7 @@ def execute(
         tell_of_killed(killed)
         if Manifest.read(plan.out) != plan.before:  # another run has finished meanwhile
             plan = make_plan()
-        return carry_out(plan, model, steps, engine)
+        return carry_out(plan, steps, engine)
 
 
 def _sweep(plan: Plan) -> None:
@@ -384,7 +377,7 @@ def _sweep(plan: Plan) -> None:
             Manifest.sweep(plan.out)
 
 
-def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> ReleaseResult:
+def carry_out(plan: Plan, steps: Steps, engine: Engine) -> ReleaseResult:
     """Do what is planned, and give it its final names; return what was done."""
     plan.work.staging.open()
     outputs, problems = _annotated(plan, steps, engine)
@@ -403,7 +396,7 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
         raise CatalogError(first.reason if name in first.reason else f"{name}: {first.reason}")
     if not listed:
         plan.work.staging.close()
-        return replace(_result(model, plan), status="waiting", deferred=deferred)
+        return replace(_result(plan), status="waiting", deferred=deferred)
     repeated = repeats(listed, plan.work)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")
@@ -411,7 +404,7 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     if plan.before:
         away |= {*bad, *deferred} - {o.name for o in stay}
     done = replace(
-        _result(model, plan),
+        _result(plan),
         status="done",
         release=plan.before.release + 1 if plan.before else 1,
         retired=tuple(sorted(away)),
@@ -422,7 +415,7 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     )
     check_held(plan.out)
     check_terminated()
-    return steps.finish(str(done.release), lambda: publish(model, plan, done, listed, bad))
+    return steps.finish(str(done.release), lambda: publish(plan, done, listed, bad))
 
 
 def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], list[Problem]]:
@@ -448,7 +441,7 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
     return outputs, [r for r in results if isinstance(r, Problem)]
 
 
-def _result(model: Model, plan: Plan) -> ReleaseResult:
+def _result(plan: Plan) -> ReleaseResult:
     """Return what there is to say of the folder before any work; a summary of many files is in the manifest."""
     before = None if plan.before is None else plan.before.totals
     # Copies of earlier states of files that cannot be annotated, or not yet.
@@ -457,7 +450,7 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
     standing = [*(job.finished for job in plan.jobs if job.finished), *plan.kept, *stale]
     summary = before if plan.nothing_to_do and len(standing) > MOST_SHOWN else None
     if standing and summary is None:
-        summary = summary_of(model, standing, None if before is None else before.census)
+        summary = summary_of(plan.scorer.model, standing, None if before is None else before.census)
     files = {
         o.name: FileWork(input=o.input_path, n_rows=o.n_rows, to_do=False, why="")
         for o in plan.brought.unchanged
@@ -468,7 +461,7 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
     }
     return ReleaseResult(
         status="nothing to do",
-        model=model.label,
+        model=plan.work.model.label,
         out=plan.out,
         manifest=plan.out / MANIFEST,
         release=plan.before.release if plan.before else None,

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from blr.arrays import Array, Floats, Places
-from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation import (
     Contributions,
@@ -30,7 +29,6 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
 from catalogs.sky.positions import positions, survey_links
-from flows.classification._class_shares import with_shares
 from flows.classification._tally import EXPLAINED, object_columns
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
@@ -51,7 +49,6 @@ from flows.reports.catalogue_page import (
 from flows.request import ExplainRequest
 from flows.runs.manifest import Manifest, identifier_column
 from flows.runs.results import DoubtfulObject
-from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
 # The whitened features of a model, as a space with points for annotated rows and labelled objects. A review spreads
@@ -105,11 +102,9 @@ LOST = "The model has lost its labelled objects, so none like this one is shown;
 OUTSIDE = "The object does not fulfil the target's condition (target.where), so it gets no class."
 
 
-def feature_contributions(
-    model: Model, classifier: Classifier, parts: Contributions, x: Floats
-) -> tuple[FeatureContribution, ...]:
+def feature_contributions(scorer: Scorer, parts: Contributions, x: Floats) -> tuple[FeatureContribution, ...]:
     """Return the contributions of the features x (F,), the largest first, those of missing features last."""
-    mean, known = classifier.moments.mean, ~np.isnan(parts.value)
+    model, mean, known = scorer.model, scorer.classifier.moments.mean, ~np.isnan(parts.value)
     return tuple(
         FeatureContribution(
             name=model.features[j],
@@ -123,20 +118,18 @@ def feature_contributions(
     )
 
 
-def nearest_objects(
-    model: Model, classifier: Classifier, x: Floats, labelled: Array, *, identifier: str
-) -> tuple[LikeObject, ...]:
+def nearest_objects(scorer: Scorer, x: Floats, labelled: Array, *, identifier: str) -> tuple[LikeObject, ...]:
     """Return the labelled objects that are nearest to the features x (F,), NaN where one is missing.
 
     The object itself, by its `identifier`, is not among them.
     """
     spellings = [identifier.encode(), identifier.removesuffix(".0").encode()]  # 7.0 is 7 too
     labelled = labelled[~np.isin(labelled["identifier"], spellings)]
-    found = nearest_rows(classifier, x, labelled["X"], n=NEAREST)
+    found = nearest_rows(scorer.classifier, x, labelled["X"], n=NEAREST)
     return tuple(
         LikeObject(
             identifier=labelled["identifier"][i].decode(errors="replace"),
-            name=model.classes[labelled["target"][i]],
+            name=scorer.model.classes[labelled["target"][i]],
             distance=float(distance),
             compared=int(compared),
             ra=finite(labelled["position"][i, 0]),
@@ -153,28 +146,27 @@ def finite(value: float) -> float | None:
 
 
 def class_examples(
-    model: Model, specification: Specification, folder: Path, objects: Iterable[DoubtfulObject]
+    scorer: Scorer, folder: Path, objects: Iterable[DoubtfulObject]
 ) -> tuple[ClassExample, ...]:
     """Return why those objects have their class whose features were kept; `folder` is the model's."""
-    F = len(model.features)
+    model, F = scorer.model, len(scorer.model.features)
     pairs = [(one, one.get("features", ())) for one in objects]
     known = [(one, values) for one, values in pairs if len(values) == F and {*values} != {None}]
     if not known:
         return ()
-    labelled, classifier = _labelled(model, folder), with_shares(model, specification)
-    examples = []
+    labelled, examples = _labelled(model, folder), []
     with single_threaded_blas():
         for one, values in known[:EXPLAINED]:  # each file keeps as many
             x = np.array([math.nan if value is None else value for value in values])
             of, against = (model.classes.index(name) for name in one["classes"])
-            parts = contributions(classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
+            parts = contributions(scorer.classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
             examples.append(
                 ClassExample(
                     identifier=one["id"],
                     classes=one["classes"],
                     probabilities=one["probabilities"],
-                    contributions=feature_contributions(model, classifier, parts, x),
-                    nearest=nearest_objects(model, classifier, x, labelled, identifier=one["id"]),
+                    contributions=feature_contributions(scorer, parts, x),
+                    nearest=nearest_objects(scorer, x, labelled, identifier=one["id"]),
                 )
             )
     return tuple(examples)
@@ -204,7 +196,7 @@ def explain(request: ExplainRequest) -> Explanation:
             column = identifier_column(catalog, asked=request.id_column, stated=named, option="--id-column")
             place = find_object(catalog, column, request.identifier)
             if place is not None:
-                return _explained(scorer.on(catalog), catalog, settings, column, place, labelled)
+                return _explained(scorer.on(catalog), catalog, column, place, labelled)
             looked_in.append(f"{catalog.path} ({catalog.n_rows:,} rows, column '{column}')")
     raise UsageError(
         f"--id: got '{request.identifier}', which no row of {', '.join(looked_in)} has, expected the "
@@ -230,7 +222,6 @@ def _maker(request: ExplainRequest) -> tuple[str, Path]:
 def _explained(
     scorer: Scorer,
     catalog: Catalog,
-    settings: Specification,
     column: str,
     place: ObjectRow,
     labelled: Array,
@@ -238,7 +229,7 @@ def _explained(
     model, (partition, row, n_rows) = scorer.model, place
     where = None
     with suppress(CatalogError):  # whose unit cannot be read
-        where = object_columns(settings).place(catalog)
+        where = object_columns(scorer.specification).place(catalog)
     names = [column, *(where or ())[:2]]
     batch = read_object(place, tuple(dict.fromkeys([*names, *scorer.reader.read])))
     values = batch_values(batch, [*dict.fromkeys(names)])
@@ -307,7 +298,7 @@ def _of_class(
         logit_std=parts.logit_std,
         reference=parts.reference,
         shift=parts.shift,
-        contributions=feature_contributions(model, classifier, parts, x),
-        nearest=nearest_objects(model, classifier, known, labelled, identifier=found.identifier),
+        contributions=feature_contributions(scorer, parts, x),
+        nearest=nearest_objects(scorer, known, labelled, identifier=found.identifier),
         remarks=() if len(labelled) else (LOST,),
     )

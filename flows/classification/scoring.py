@@ -68,8 +68,8 @@ from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, unseen_rows
 from flows.runs.drift import feature_counts
+from flows.runs.manifest import SelectedColumn
 from flows.runs.results import ClassSetRule, FeatureCounts, PredictionSets, Tally, summed
-from flows.specification.catalog import Target
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable
 from flows.version import code_version
@@ -92,29 +92,11 @@ def full_arrays(scores: Scores) -> list[Array]:
     return arrays
 
 
-def kept_columns(specification: Specification) -> tuple[str, ...]:
-    """Return the catalogue's names of id and position, as far as the specification names them."""
-    return OurColumns(specification.target.columns).read(_kept(specification))
-
-
 def _kept(specification: Specification) -> dict[str, str]:
     """Return our names of id and position, each with its key."""
     catalog = specification.catalog
     keyed = {"catalog.id": catalog.id, "catalog.ra": catalog.ra, "catalog.dec": catalog.dec}
     return {name: key for key, name in keyed.items() if name}
-
-
-def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification: Specification) -> None:
-    """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
-    mode, form = specification.output.mode, specification.output.form
-    if mode != "annotated":
-        ours = OurColumns(specification.target.columns)
-        for name, key in _kept(specification).items():
-            ours.check(catalog, name, wanted_by=f"{key} of slim copies")
-    old_columns(
-        catalog, columns, mode, kept_columns(specification)
-    )  # of an earlier annotation they are replaced
-    copied(catalog, form)
 
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
@@ -216,13 +198,11 @@ class Scorer:
     """A model with what it reads from a catalogue, the columns that it adds, and the tallies of the batches so far."""
 
     model: Model
+    specification: Specification
     classifier: Classifier
     reader: FeatureReader
     choice: TableChoice  # of a file that holds several
     columns: tuple[NewColumn, ...]
-    prefix: str = "blr_"
-    target: Target = field(default_factory=Target)  # what a specification says of it
-    full: bool = False  # whether the columns are the full ones
     sets: Sets | None = None  # where prediction sets are asked for
     selections: Selections = field(default_factory=dict)  # those that are asked for
     by_input: tuple[int, Floats] | None = None  # the feature by which flagged rows are counted, and its bins
@@ -253,13 +233,11 @@ class Scorer:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
         return cls(
             model,
+            specification,
             classifier,
             reader,
             target_table(specification, reader),
             columns,
-            output.prefix,
-            specification.target,
-            output.columns == "full",
             sets_of(model, specification),
             selections,
             map_input(model),
@@ -267,9 +245,37 @@ class Scorer:
 
     def on(self, catalog: Catalog) -> Scorer:
         """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
-        reader = converted(self.reader, catalog, trained=self.model.columns, stated=self.target.units)
-        check_target_marks(self.target, catalog)
+        target = self.specification.target
+        reader = converted(self.reader, catalog, trained=self.model.columns, stated=target.units)
+        check_target_marks(target, catalog)
         return replace(self, reader=reader)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the new columns begin with."""
+        return self.specification.output.prefix
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The catalogue's names of id and position, as far as the specification names them: slim copies keep these."""
+        return OurColumns(self.specification.target.columns).read(_kept(self.specification))
+
+    @property
+    def selected(self) -> dict[str, SelectedColumn]:
+        """The columns that select objects, by name."""
+        return {name: column for name, (column, _) in self.selections.items()}
+
+    def check_copies(self, catalog: Catalog) -> None:
+        """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
+        output = self.specification.output
+        if output.mode != "annotated":
+            ours = OurColumns(self.specification.target.columns)
+            for name, key in _kept(self.specification).items():
+                ours.check(catalog, name, wanted_by=f"{key} of slim copies")
+        old_columns(
+            catalog, self.columns, output.mode, self.kept
+        )  # of an earlier annotation they are replaced
+        copied(catalog, output.form)
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold."""
@@ -289,14 +295,12 @@ class Scorer:
     def _counted(self, X: Floats, missing: Mask) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
-    def kept_for_census(
-        self, step: int, catalog: Catalog, specification: Specification, folder: Path
-    ) -> Scorer:
+    def kept_for_census(self, step: int, catalog: Catalog, folder: Path) -> Scorer:
         """Return a scorer that keeps every so many classified rows of a catalogue for the census.
 
         Rows of objects that the labels in the model's `folder` name are kept with their class.
         """
-        column = object_columns(specification).id
+        column = object_columns(self.specification).id
         labels = _labels(folder, len(self.model.classes)) if column in catalog.names else None
         known = None if labels is None or column is None else (labels, column)
         return replace(self, census_step=max(1, step), census=[], known=known)
@@ -369,7 +373,8 @@ class Scorer:
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
-        scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
+        full = self.specification.output.columns == "full"
+        scores, features = self.score(batch, credible=CREDIBLE if full else None)
         inside, (X, missing) = features.inside, features.within
         unmoved = self._at_training_shares(scores, features)
         sets = self._sets(scores.probability, unmoved, inside)
@@ -400,7 +405,7 @@ class Scorer:
             ),
             flags,
             np.full(len(p), self.model.id),
-            *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
+            *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if full else [])),
             *([] if self.sets is None else [np.full(len(p), NO_SET) if sets is None else set_bits(sets, p)]),
             *(
                 _spread(chosen_rows(column, unmoved[:, k], X, self.model.features), inside, fill=False)
@@ -477,15 +482,13 @@ def flag_names() -> dict[int, tuple[str, str]]:
     }
 
 
-def provenance(
-    model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
-) -> Provenance:
+def provenance(scorer: Scorer, input_sha256: str) -> Provenance:
     """Return the entries on the model for a file's metadata, which are the same in two equal runs."""
-    shift, sets = shift_record(model, specification), sets_of(model, specification)
+    model, shift = scorer.model, shift_record(scorer.model, scorer.specification)
     entries = {
         "model": model.label,
         "model_id": str(model.id),
-        "specification_hash": specification_hash(specification),
+        "specification_hash": specification_hash(scorer.specification),
         "version": code_version(),
         "input_sha256": input_sha256,
     }
@@ -495,8 +498,8 @@ def provenance(
     for key in ("class_priors_source", "training_weights"):
         if (text := getattr(shift, key)) is not None:
             entries[key] = text
-    if sets is not None:
-        record = sets[0]
+    if scorer.sets is not None:
+        record = scorer.sets[0]
         entries |= {
             "set_level": f"{record.level:g}",
             "set_source": record.source,
@@ -505,8 +508,8 @@ def provenance(
         if always := [name for name, rule in record.classes.items() if rule["least"] is None]:
             entries["set_always"] = ", ".join(always)
         entries |= {f"set_bit_{k}": name for k, name in enumerate(model.classes)}
-    entries |= selection_entries(selections_of(model, specification))
-    return Provenance(entries | {"columns_read": ", ".join(read)}, flag_names())
+    entries |= selection_entries(scorer.selections)
+    return Provenance(entries | {"columns_read": ", ".join(scorer.reader.read)}, flag_names())
 
 
 # The settings of a classification, which copies depend on: the class shares may be estimated from the catalogues.

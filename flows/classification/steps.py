@@ -17,7 +17,7 @@ from flows.classification._plan import Plan, Policy, Work, make_plan
 from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
 from flows.classification.execution import DIRECT, Steps, execute
-from flows.classification.scoring import Scorer, check_copies, settled
+from flows.classification.scoring import Scorer, settled
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
     Source,
@@ -54,7 +54,7 @@ def trial(
     for source in sources:
         with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
-                check_copies(catalog, scorer.columns, specification)
+                scorer.check_copies(catalog)
                 here = scorer.on(catalog)  # it adds to the tallies of `scorer`
                 for batch in first_rows(catalog, here.reader.read, limit):
                     # As pandas has it, NaN is null.
@@ -117,7 +117,7 @@ def _classified(
             model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
         plan = partial(make_plan, bring, sources, loaded, work, engine, policy=policy, verify=request.verify)
-        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, steps, engine=engine, dry_run=dry_run)
 
 
 # The steps that bring a release up to date, with or without Prefect. It classifies only the inputs that are new, that
@@ -178,7 +178,7 @@ def _reprocessed(
                 deferred=writing,
             )
 
-        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, steps, engine=engine, dry_run=dry_run)
 
 
 def named_folder(request: ReprocessRequest, wanted: Specification) -> tuple[str | Path, Path, str]:

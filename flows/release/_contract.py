@@ -413,7 +413,7 @@ def check_metadata(
     """Compare what a file says of itself with what it holds, and with what its input said."""
     said = {key.removeprefix("blr."): value for key, value in catalog.metadata.items() if is_provenance(key)}
     scorer = Scorer.of(opened.model, opened.settings)
-    made = provenance(opened.model, opened.settings, output.input.sha256, scorer.reader.read)
+    made = provenance(scorer, output.input.sha256)
     expected = made.covering(scorer.columns).metadata(prefix="") | {"version": opened.manifest.code_version}
     for key, value in expected.items() if catalog.format != "csv" else ():  # which has no place for metadata
         if said.get(key) != value:
