@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flows.cli._printing import files_words, print_table, say
+from flows.cli._printing import files_words, formatted, print_table, say
 
 if TYPE_CHECKING:
     from flows.reviews.audit_draw import AuditDraw
@@ -18,23 +18,14 @@ if TYPE_CHECKING:
 
 def show_drawn(result: AuditDraw) -> None:
     """Show the strata, and where the list is."""
-    rows = [
-        (
-            s["class_given"],
-            f"{s['low']:.4g} to {s['high']:.4g}",
-            s["bin"],
-            f"{s['n_rows']:,}",
-            f"{s['n_drawn']:,}",
-        )
-        for s in result.strata
-    ]
-    print_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows)
+    templates = ("{class_given}", "{low:.4g} to {high:.4g}", "{bin}", "{n_rows:,}", "{n_drawn:,}")
+    columns = ("class", "probability", "bin", "rows", "drawn")
+    print_table("Strata", columns, formatted(templates, result.strata))
     say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files_words(result.files)}")
     if result.files:
         command = f"blr audit estimate {result.out} {result.out / 'audit.csv'}"
         say(f"Fill in the column label of audit.csv, then: {command}")
-    for remark in result.remarks:
-        say(remark)
+    say(*result.remarks)
 
 
 def show_audit(audit: Audit) -> None:
@@ -60,8 +51,7 @@ def show_audit(audit: Audit) -> None:
     for name, judged in audit.classes.items():
         if "model" in judged and judged["model"]["differs"]:
             say(f"The audit rejects the model's count of {name}: {judged['model']['count']:,.0f}")
-    for remark in audit.remarks:
-        say(remark)
+    say(*audit.remarks)
     say(files_words(audit.files) if audit.files else "Nothing written")
     if audit.files and REPORT not in {path.name for path in audit.files}:
         say(REPORT_KEPT)

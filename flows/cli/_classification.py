@@ -17,6 +17,7 @@ import typer
 from catalogs.errors import counted
 from flows.cli._printing import (
     files_words,
+    formatted,
     print_table,
     print_tables,
     run_flow,
@@ -107,8 +108,7 @@ def _say_release(result: ClassificationResult) -> None:
         return
     places = (result.out, result.report, result.published if result.status != "planned" else None)
     say(f"By {result.model}: {', '.join(str(place) for place in places if place)}")
-    for sentence in result.repeats:
-        say(sentence)
+    say(*result.repeats)
 
 
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
@@ -172,8 +172,7 @@ def show_reviewed(result: ReviewResult) -> None:
         said = "No object to choose: the model was trained on each one that is classified"
     outliers = f", and {result.outliers} outliers" if result.outliers else ""
     say(f"{said}{outliers}: {files_words(result.files)}")
-    for remark in result.remarks:
-        say(remark)
+    say(*result.remarks)
     page = next((path for path in result.files if path.suffix == ".html"), None)
     if page is not None and (result.top or result.drawn):
         say(
@@ -199,40 +198,24 @@ def run_explain(request: ExplainRequest, *, json: bool) -> None:
 def _show_explanation(explained: Explanation) -> None:
     from flows.reports import catalogue_page as page
 
-    for sentence in page.explanation_sentences(explained):
-        say(sentence)
+    say(*page.explanation_sentences(explained))
     if explained.links:
         say(f"Look at it: {', '.join(explained.links.values())}")
-    probabilities = [
-        (
-            p["name"],
-            f"{p['plugin']:.4f}",
-            f"{p['moderated']:.4f}",
-            f"{p['sampled']:.4f} ± {p['sampled_error']:.4f}",
-        )
-        for p in explained.probabilities
-    ]
-    if probabilities:
-        columns = ("class", "plug-in", "moderated", "sampled ± error of the mean")
-        print_table("Probabilities", columns, probabilities, note=page.OF_PROBABILITIES)
+    if explained.probabilities:
+        templates = ("{name}", "{plugin:.4f}", "{moderated:.4f}", "{sampled:.4f} ± {sampled_error:.4f}")
+        rows = formatted(templates, explained.probabilities)
+        kinds = ("class", "plug-in", "moderated", "sampled ± error of the mean")
+        print_table("Probabilities", kinds, rows, note=page.OF_PROBABILITIES)
     if explained.name is not None:
         title = f"What speaks for {explained.name} against {explained.runner_up}"
         columns = ("feature", "value", "usual", page.CONTRIBUTION)
         contributions = map(page.contribution_row, explained.contributions)
         said = page.logit_sentence(explained)
         print_table(title, columns, contributions, remark=said, note=page.OF_CONTRIBUTIONS)
-    nearest = [
-        (
-            o["identifier"],
-            o["name"],
-            f"{o['distance']:.2f}",
-            str(o["compared"]),
-            next(iter(o["links"].values()), ""),
-        )
-        for o in explained.nearest
-    ]
+    of_object = ("{identifier}", "{name}", "{distance:.2f}", "{compared}", "{link}")
+    linked = ({**o, "link": next(iter(o["links"].values()), "")} for o in explained.nearest)
     like = ("object", "class", "distance", "features compared", "link")
-    print_table("Labelled objects that are like it", like, nearest)
+    print_table("Labelled objects that are like it", like, formatted(of_object, linked))
 
 
 MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")

@@ -44,8 +44,7 @@ def _show_started(result: inspection.StartedSpecification) -> None:
     if result.path is None:
         say(result.text.rstrip("\n"))
         return
-    for line in result.summary:
-        say(line)
+    say(*result.summary)
     if result.columns_file is not None:
         say(f"Columns were recognised by the names in {result.columns_file} too")
     say(f"{result.path}: {counted(len(result.classes), 'class')}, {counted(len(result.features), 'feature')}")

@@ -82,12 +82,10 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
             tables.review_table(result),
             tables.candidate_table(result),
         )
-        for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
-            say(sentence)
+        say(*noise_words(result.training.label_noise), *shift_words(result.training.shift))
     say(tables.trained_words(result))
     answers = training_answers(result, read_notes(result).objects)
-    for line in (*answer_lines(answers), *tables.grouping_lines(result)):
-        say(line)
+    say(*answer_lines(answers), *tables.grouping_lines(result))
     if result.path:
         say(f"Model, card and report: {result.path}")
     if result.history:

@@ -10,7 +10,7 @@ import json as json_text
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
@@ -68,9 +68,15 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def say(text: str) -> None:
-    """Print a line on standard output."""
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+def say(*lines: str) -> None:
+    """Print lines on standard output."""
+    for line in lines:
+        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def formatted(templates: Sequence[str], things: Iterable[Mapping[str, object]]) -> list[tuple[str, ...]]:
+    """Return a row of a table for each thing: the templates, filled in with what the thing has."""
+    return [tuple(template.format_map(thing) for template in templates) for thing in things]
 
 
 def say_next(*words: object) -> None:

@@ -39,14 +39,12 @@ def show_state(state: ReleaseState) -> None:
         say(f"digest {state.digest}")
     if state.latest:
         say(f"latest: {state.latest}")
-    for remark in state.remarks:
-        say(remark)
+    say(*state.remarks)
 
 
 def show_verified(verified: Verified) -> None:
     """Show the faults of a published release."""
-    for fault in verified.faults:
-        say(fault)
+    say(*verified.faults)
     key = " with a key" if verified.with_key else ""
     said = f"{len(verified.faults)} faults" if verified.faults else "all as it was published"
     say(

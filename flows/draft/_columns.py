@@ -193,6 +193,11 @@ BRIGHTEST = -5.0
 """Brightest plausible median of apparent magnitudes, in mag."""
 FEWEST_VALUES = 0.1
 """Share of the rows that a feature needs values in."""
+FEWEST_MEASURED = 0.1
+"""Share of a class's rows that have some feature, below which nothing can be learned of it."""
+TELLS = 0.05
+"""Share of the information on the class from which a column that is left out is named."""
+KINDS = frozenset({"texts", "flags and codes", "others' answers"})
 ALIKE, CALLED_ALIKE = 0.5, 0.6
 """Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""
 
@@ -215,8 +220,8 @@ class Chosen:
     alike: str = ""
     groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES
-    # Whether a row (n,) has any feature.
-    measured: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    # Classes of which hardly any row has a feature.
+    bare: set[str] = field(default_factory=set)
 
     def add(self, name: str, expression: str, remark: str = "") -> None:
         """Add a feature, unless there are enough."""
@@ -284,14 +289,17 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
     if len(chosen.features) >= most:
         why = (f"{most} features tell more by themselves", "beyond the limit")
     _drop_empty(chosen, evidence)
-    presence = presence_features([text for text, _ in chosen.features.values()], evidence)
-    for name, (text, remark) in presence.items():
+    texts = [text for text, _ in chosen.features.values()]
+    for name, (text, remark) in presence_features(texts, evidence).items():
         chosen.add(name, text, remark)
     values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
     _put_suspects_first(chosen, seen, evidence, values)
     reasons = {n: reason for n, reason in evidence.against.items() if reason is not None}
     every = dict.fromkeys({*names} - chosen.columns(), why) | reasons | chosen.left_out
     chosen.left_out = {n: every[n] for n in seen.columns if n in every}
+    gains = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
+    most_telling = sorted(gains, key=lambda name: -gains[name])
+    chosen.informative = {name: gains[name] for name in most_telling if gains[name] >= TELLS}
     if chosen.features and K > 2:
         chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
     return chosen
@@ -388,12 +396,18 @@ def _nested(seen: Profile, rows: Mapping[str, Floats], names: Sequence[str]) -> 
 
 
 def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
-    """Leave out features that hardly any labelled row has, or that are the same in all: none could be fitted."""
-    chosen.measured = np.zeros(len(next(iter(evidence.rows.values()), ())), dtype=bool)
+    """Leave out features that hardly any labelled row has, or that are the same in all: none could be fitted.
+
+    Note of which classes hardly any row has a feature that is left.
+    """
+    measured = np.zeros(len(evidence.classes), dtype=bool)
     for feature, (text, _) in list(chosen.features.items()):
         values = evaluated(text, evidence)
         known = values[np.isfinite(values)]
         if len(known) < max(10, FEWEST_VALUES * len(values)) or known.min() == known.max():
             del chosen.features[feature]
         else:
-            chosen.measured = chosen.measured | np.isfinite(values)
+            measured |= np.isfinite(values)
+    if chosen.features:
+        share = {name: measured[evidence.classes == name].mean() for name in set(evidence.classes.tolist())}
+        chosen.bare = {name for name, known in share.items() if not known > FEWEST_MEASURED}

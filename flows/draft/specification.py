@@ -30,7 +30,7 @@ from catalogs.profile.quality import about_a_magnitude, naming_column, repeating
 from catalogs.sky.positions import positions
 from flows.draft import _page as page
 from flows.draft import inspection
-from flows.draft._columns import Chosen, choose_columns, quoted
+from flows.draft._columns import choose_columns, quoted
 from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason_against_copy, same_order
 from flows.draft._page import Split
 from flows.draft.inspection import LONGEST_NAME, PositionSummary, StartedSpecification, StartingClasses
@@ -48,21 +48,12 @@ SAME_ORDER = 0.9995
 MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
 
 
-TELLS = 0.05
-"""Share of the information on the class from which a column that is left out is named."""
-KINDS = frozenset({"texts", "flags and codes", "others' answers"})
-
-
 FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""
 MOST_TOLD = 4
 """Columns that an error names."""
 FEW_OTHERS = 0.01
 """Share of the rows without a label that have a value, beside that of labelled rows, below which it came with them."""
-FEWEST_MEASURED = 0.1
-"""Share of a class's rows that have some feature, below which nothing can be learned of it."""
-
-
 COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
@@ -123,11 +114,11 @@ def starting_specification(
     classes = _enough(inspection.starting_classes(counts), counts, label)
     by, classes = _split(seen, label, classes.named(texts), place, classes)
     classes = _enough(classes, counts, label)
-    chosen, bare = _chosen(catalog, seen, label, classes.named(texts))
-    if bare:
+    chosen = choose_columns(seen, _evidence(catalog, seen, label, classes.named(texts)))
+    if chosen.bare:
         # What has no feature cannot be classified: the classes of such objects are left out.
-        classes = _enough(classes.without(bare, bare=True), counts, label)
-        chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
+        classes = _enough(classes.without(chosen.bare, bare=True), counts, label)
+        chosen = choose_columns(seen, _evidence(catalog, seen, label, classes.named(texts)))
     notes = {}
     for c in catalog.columns:
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns:
@@ -177,21 +168,6 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
             'the classes in your own specification, as classes = { name = ["label"] } under [label]'
         )
     return classes
-
-
-def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[Chosen, set[str]]:
-    """Return the features, and the classes of which hardly any row has one."""
-    evidence = _evidence(catalog, seen, label, labels)
-    chosen = choose_columns(seen, evidence)
-    gains = {n: evidence.gain(n) for n, (_, kind) in chosen.left_out.items() if kind in KINDS}
-    most = sorted(gains, key=lambda name: -gains[name])
-    chosen.informative = {name: gains[name] for name in most if gains[name] >= TELLS}
-    if not chosen.features:
-        return chosen, set()
-    known_labels = labels[labels != ""]
-    share = {name: chosen.measured[known_labels == name].mean() for name in set(known_labels)}
-    bare = {name for name, measured in share.items() if not measured > FEWEST_MEASURED}
-    return chosen, bare
 
 
 def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
