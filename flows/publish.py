@@ -15,7 +15,7 @@ from flows.release import record
 from flows.release.draft import draft
 from flows.reports.release_page import check_table
 from flows.reports.tables import literal, to_markdown
-from flows.request import ProposeRequest, PublishRequest, ReleaseRequest, SignRequest
+from flows.request import DraftRequest, PublishRequest, ReleaseRequest, SignRequest
 from flows.runs.results import Checked, ReleaseState
 
 
@@ -30,12 +30,12 @@ class SignOff(RunInput):
     override: list[str] = Field(default=[], description="Checks that say stop and are overridden, by name")
 
 
-def _name(request: ProposeRequest) -> str:
+def _name(request: DraftRequest) -> str:
     return f"publish {request.name} {request.version}"
 
 
-@run_page.flow_of(ProposeRequest, _name)
-def publish(request: ProposeRequest) -> ReleaseState:
+@run_page.flow_of(DraftRequest, _name)
+def publish(request: DraftRequest) -> ReleaseState:
     """Draft and check a release, ask a person, and publish it once it is signed."""
     with run_page.run_logged():
         what = f"{request.name} {request.version}"
@@ -53,7 +53,7 @@ def publish(request: ProposeRequest) -> ReleaseState:
     return run_page.completed(result, f"{what}: {result.status}, by {answer.who}: {answer.why}.")
 
 
-def _prepared(request: ProposeRequest) -> dict[str, str]:
+def _prepared(request: DraftRequest) -> dict[str, str]:
     draft(request)
     checked = record.check(
         ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)

@@ -7,7 +7,7 @@ folder on the module path, where it would hide the package of that name.
 # ruff: noqa: FBT003, RUF009 -- `option` makes a field, and its default, true or false, stands first
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,9 +19,11 @@ from flows.runs.parameters import (
     EDGES,
     ENGINE,
     IDENTIFIER,
+    LIMIT,
     OUTPUT_FOLDER,
     STORE,
     STORE_OF_COPIES,
+    TABLE,
     THREADS,
     Parameter,
     option,
@@ -60,8 +62,6 @@ def _numbers(texts: list[str], most: float, option: str, expected: str) -> Itera
 
 # Parameters of several commands; those of most are in `flows.runs.parameters`.
 
-LIMIT = Parameter("Look at this many rows only.", "N", least=1)
-TABLE = Parameter("Name or number of the table, in a file with several.", "NAME")
 TIMEOUT = Parameter("Seconds that the person has for an answer.", least=1, flag=None)
 A_DAY = 86_400
 
@@ -102,16 +102,6 @@ class TrainRequest:
     limit: int | None = option(None, "A trial: read only this many rows, and keep nothing.", "N", least=1)
     threads: int | None = option(None, THREADS)
     engine: str | None = option(None, ENGINE)
-
-
-@dataclass(frozen=True)
-class InspectRequest:
-    """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
-
-    file: Annotated[str, Parameter("A catalogue, also at a URL, or a model file.", "FILE", positional=True)]
-    label: str | None = option(None, "Column of the class: look for columns that give it away.", "COLUMN")
-    limit: int | None = option(None, LIMIT)
-    table: str | None = option(None, TABLE)
 
 
 @dataclass(frozen=True)
@@ -400,7 +390,10 @@ TRUTH_COLUMN = Parameter("Column of the classes in that table.", "COLUMN")
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
+    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification.
+
+    The form of `publish` asks for the labels too that the draft is checked against, and how long a person has to sign.
+    """
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
@@ -415,14 +408,8 @@ class DraftRequest:
         None, "Table that goes with the release and has the same objects; may be given several times.", "FILE"
     )
     id_column: str | None = option(None, "Column with the names of the objects.", "COLUMN", flag="--id")
-
-
-@dataclass(frozen=True)
-class ProposeRequest(DraftRequest):
-    """What is to become a release, the labels that it is checked against, and how long a person has to sign."""
-
-    truth: Path | None = option(None, TRUTH)
-    truth_column: str = option("label", TRUTH_COLUMN)
+    truth: Path | None = option(None, replace(TRUTH, flag=None))
+    truth_column: str = option("label", replace(TRUTH_COLUMN, flag=None))
     timeout: int = option(7 * A_DAY, TIMEOUT)
 
 
@@ -483,16 +470,6 @@ class PatchRequest:
     store: Path = option(Path("models"), STORE)
     releases: Path = option(Path("releases"), RELEASES)
     why: str | None = option(None, WHY)
-
-
-@dataclass(frozen=True)
-class VerifyRequest:
-    """Verify the folder of a release by itself: every byte, and who signed it."""
-
-    folder: Annotated[
-        Path, Parameter("Folder of one release, or of all of a name.", "FOLDER", positional=True)
-    ]
-    key: Path | None = option(None, "Public Ed25519 key in PEM that must have signed.", "FILE")
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,20 @@ from catalogs.errors import counted
 from catalogs.profile.leaks import Leak
 from flows.cli._printing import print_table, say, say_next, show, shown_progress
 from flows.draft import inspection
-from flows.request import InitRequest, InspectRequest
+from flows.request import InitRequest
 
 MOST_CLASSES = 12
 """Classes that a line names."""
 
 
-def run_inspect(request: InspectRequest, *, json: bool) -> None:
+def run_inspect(
+    *, inspected: str, label: str | None, limit: int | None = None, table: str | None = None, json: bool
+) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        result = inspection.inspect_file(
-            request.file, limit=request.limit, label=request.label, table=request.table
-        )
+        result = inspection.inspect_file(inspected, limit=limit, label=label, table=table)
     if isinstance(result, inspection.CatalogueSummary):
-        show(result, partial(_show_catalogue, table=request.table), json=json, kind="catalogue")
+        show(result, partial(_show_catalogue, table=table), json=json, kind="catalogue")
     else:
         from flows.cli._models import show_model
 

@@ -61,12 +61,12 @@ def _show_automations(result: settings.AutomationsResult) -> None:
         _say(f"missing: {what}")
 
 
-def run_serve(*, file: Path, limit: int, port: int | None) -> None:
+def run_serve(*, file: Path, n_runs: int, port: int | None) -> None:
     """Serve the deployments until Ctrl-C."""
     settings.deployments(file)  # Errors in the file are reported before a server starts.
     if settings.configured_server() is not None:
         _say(settings.prefect_environment(console_level="INFO"))
-        _serve(file, limit)
+        _serve(file, n_runs)
         return
     line, url, process = settings.start_home_server(port, console_level="INFO")
     _say(f"{line}\nits pages: {url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
@@ -79,7 +79,7 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
 
     threading.Thread(target=end_too, daemon=True).start()
     try:
-        _serve(file, limit)
+        _serve(file, n_runs)
     finally:
         ended.set()
         if process.poll() is not None:

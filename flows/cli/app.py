@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.errors import UsageError
-from flows.runs.parameters import STORE, Parameter, option, request_fields
+from flows.runs.parameters import LIMIT, STORE, TABLE, Parameter, option, request_fields
 from flows.runs.progress import terminable
 
 INTERRUPTED = 130
@@ -57,7 +57,11 @@ VERBS = {
         "CensusRequest",
         "dry_run json",
     ),
-    "inspect": ("_inspect.run_inspect", "InspectRequest", "json"),
+    "inspect": (
+        "_inspect.run_inspect",
+        "Say what a file holds: a catalogue's columns and what looks odd in them, or a model.",
+        "inspected label limit table json",
+    ),
     "init": ("_inspect.run_init", "InitRequest", "json"),
     "models list": (
         "_list.run_list",
@@ -82,8 +86,8 @@ VERBS = {
     "release patch": ("release.draft.patch then _release.show_state", "PatchRequest", "json"),
     "release verify": (
         "release.record.verify then _release.show_verified failing faults",
-        "VerifyRequest",
-        "json",
+        "Verify the folder of a release by itself: every byte, and who signed it.",
+        "release key json",
     ),
     "release replay": (
         "release.replay.replay_file then _release.show_replayed failing not agrees",
@@ -93,7 +97,7 @@ VERBS = {
     "serve": (
         "_serve.run_serve",
         "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
-        "file limit port",
+        "file n_runs port",
     ),
     "ui": (
         "_serve.run_ui",
@@ -231,6 +235,12 @@ class Options:
         ),
     ]
     reference: Annotated[str, Parameter("Default version: the champion.", "NAME[@VERSION]", positional=True)]
+    inspected: Annotated[
+        str, Parameter("A catalogue, also at a URL, or a model file.", "FILE", positional=True)
+    ]
+    release: Annotated[
+        Path, Parameter("Folder of one release, or of all of a name.", "FOLDER", positional=True)
+    ]
     json: bool = option(False, "Print the result as JSON, and nothing else, on standard output.")
     dry_run: bool = option(False, "Say what would be done, and write nothing.")
     prefect: bool | None = option(
@@ -252,6 +262,10 @@ class Options:
         False, "Undo the last promotion of NAME: the previous champion takes its place again."
     )
     # Of commands without a request
+    label: str | None = option(None, "Column of the class: look for columns that give it away.", "COLUMN")
+    limit: int | None = option(None, LIMIT)
+    table: str | None = option(None, TABLE)
+    key: Path | None = option(None, "Public Ed25519 key in PEM that must have signed.", "FILE")
     out: Path = option(
         Path("blr-demo"), "Folder for everything that the demonstration writes.", "DIR", written=True
     )
@@ -261,7 +275,7 @@ class Options:
         "FILE",
         positional=True,
     )
-    limit: int = option(1, "Number of runs at the same time.", "N", least=1)
+    n_runs: int = option(1, "Number of runs at the same time.", "N", least=1, flag="--limit")
     port: int | None = option(
         None,
         "Port on 127.0.0.1; default: 4200, or another port if that one is in use.",

@@ -10,7 +10,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import islice
@@ -92,15 +91,13 @@ def in_batches(work: Callable[[T], R], batch: Sequence[T]) -> tuple[list[R], flo
     return results, time.perf_counter() - began
 
 
-@dataclass
 class Waiting(Generic[T]):
     """Items that are still to be handed over."""
 
-    coming: Iterator[T]
-    _alone: deque[T] = field(default_factory=deque)
-    _again: deque[T] = field(default_factory=deque)
-    _n: float = 0.0
-    _seconds: float = 0.0
+    def __init__(self, coming: Iterator[T]) -> None:
+        self._coming = coming
+        self._alone, self._again = deque[T](), deque[T]()
+        self._n, self._seconds = 0.0, 0.0
 
     def batches(self, n: int) -> list[list[T]]:
         """Return the next n batches, fewer where no more items wait."""
@@ -109,7 +106,7 @@ class Waiting(Generic[T]):
         size = max(1, min(LARGEST, size)) if self._n else 1
         most = (n - len(single)) * size
         again = [self._again.popleft() for _ in range(min(most, len(self._again)))]
-        items = [*again, *islice(self.coming, most - len(again))]
+        items = [*again, *islice(self._coming, most - len(again))]
         return [*single, *(items[i : i + size] for i in range(0, len(items), size))]
 
     def done(self, batch: Sequence[T], n: int, seconds: float) -> None:

@@ -42,7 +42,7 @@ from flows.models.row_files import ROWS_FILE
 from flows.release._check import check_release
 from flows.release._contract import CONTRACT, DATA, MODEL, PROFILE, SETTINGS, Opened, derived_contract
 from flows.release.replay import Truth
-from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
+from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
 from flows.runs.references import NAME_PATTERN, UNNAMED, check_inside, check_output, user_name
@@ -538,17 +538,17 @@ def rollback(request: RollbackRequest) -> ReleaseState:
     return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
 
 
-def verify(request: VerifyRequest) -> Verified:
-    """Verify the folder of a release by itself: every byte is as it was checked, and was signed."""
-    folder = published_folder(request.folder)
+def verify(release: Path, *, key: Path | None = None) -> Verified:
+    """Verify the folder of a release by itself: every byte is as it was checked, and was signed, by `key` if given."""
+    folder = published_folder(release)
     digest, faults = digest_of(folder), changed_files(folder)
-    key = None if request.key is None else read_key(request.key, load_pem_public_key, Ed25519PublicKey)
+    public = None if key is None else read_key(key, load_pem_public_key, Ed25519PublicKey)
     try:
         signature = read_document(Signature, folder / SIGNATURE)
     except (FileNotFoundError, DocumentError):
         signature = replace(NOBODY, version=folder.name, digest=digest)
         faults.append(f"{SIGNATURE}: nobody has signed it, or the file is damaged")
-    faults += [f"{SIGNATURE}: {fault}" for fault in signature.faults(digest, key)]
+    faults += [f"{SIGNATURE}: {fault}" for fault in signature.faults(digest, public)]
     place = folder.absolute()
     if (place.parent / LOG).is_file():
         events = read_document(ReleaseLog, place.parent / LOG).events

@@ -78,6 +78,8 @@ OUTPUT_FOLDER = Parameter("Folder that `blr classify` has written.", "OUT", posi
 IDENTIFIER = Parameter(
     "Column with the names of the objects; default: the one that looks like it.", "COLUMN", flag="--id"
 )
+LIMIT = Parameter("Look at this many rows only.", "N", least=1)
+TABLE = Parameter("Name or number of the table, in a file with several.", "NAME")
 THREADS = Parameter("Threads for the computation; default: the cores of the machine.", "N", least=1)
 ENGINE = Parameter(
     "Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "

@@ -18,7 +18,6 @@ from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.errors import TrainingError
-from flows.request import InspectRequest
 from tests.flows.starting import checked, gathered, start_of
 from tests.flows.verbs import train
 
@@ -312,7 +311,7 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
     drafted = inspect_catalog(catalogs.open(tmp_path / "x.fits"), label="kind").label.drafted
     assert {name: c["rows"] for name, c in drafted.items()} == start.classes
     assert drafted["bll"]["spellings"] == ("bll", "BLL")
-    run_inspect(InspectRequest(str(tmp_path / "x.fits"), label="kind"), json=False)
+    run_inspect(inspected=str(tmp_path / "x.fits"), label="kind", json=False)
     said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"
     assert f"Classes that `blr init` makes of them: {said}" in capsys.readouterr().out.replace("\n", " ")
     line = '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): upper and lower case alone do not make a class'
@@ -333,7 +332,7 @@ def test_of_many_labels_numbers_are_cut_in_two_and_texts_beyond_the_forty_most_f
     said = start_of(path).summary[0]
     assert said.startswith("Left out: 20 labels with 200 of 600 labelled rows")
     assert said.endswith(": a first training takes the 40 most frequent; [label.classes] can have 100")
-    run_inspect(InspectRequest(path, label="cat"), json=False)
+    run_inspect(inspected=str(path), label="cat", json=False)
     assert "The 40 most frequent labels in cat" in map(str.rstrip, capsys.readouterr().out.split("\n"))
 
 
