@@ -7,23 +7,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # and for editors; at run time `__getattr__` below imports a name on its first use
-    from blr.basis.base import Basis
-    from blr.basis.kinds import fit_basis
-    from blr.boundary import decision_boundary
-    from blr.candidates.candidate import Candidate, Selection
-    from blr.candidates.training import TrainedClassifier, fit_default
-    from blr.classifier import Classifier
-    from blr.decisions import Flag, decide
-    from blr.estimators import DefaultClassifier, LaplaceClassifier
-    from blr.gaussian import GaussianPrior
-    from blr.posterior.kinds import Posterior
-    from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
-    from blr.posterior.sampling import bridge_evidence, sample_posterior
-    from blr.posterior.variational import refine
-    from blr.selection.compare import average, compare, leave_one_out
-    from blr.selection.evidence import fit_evidence
-    from blr.selection.label_noise import estimate_label_noise
-    from blr.shift import class_priors, density_ratio
+    from blr.basis.base import Basis as Basis
+    from blr.basis.kinds import fit_basis as fit_basis
+    from blr.boundary import decision_boundary as decision_boundary
+    from blr.candidates.candidate import Candidate as Candidate
+    from blr.candidates.candidate import Selection as Selection
+    from blr.candidates.training import TrainedClassifier as TrainedClassifier
+    from blr.candidates.training import fit_default as fit_default
+    from blr.classifier import Classifier as Classifier
+    from blr.decisions import Flag as Flag
+    from blr.decisions import decide as decide
+    from blr.estimators import DefaultClassifier as DefaultClassifier
+    from blr.estimators import LaplaceClassifier as LaplaceClassifier
+    from blr.gaussian import GaussianPrior as GaussianPrior
+    from blr.posterior.kinds import Posterior as Posterior
+    from blr.posterior.laplace import fit as fit
+    from blr.posterior.laplace import fit_sgd as fit_sgd
+    from blr.posterior.laplace import laplace_approximation as laplace_approximation
+    from blr.posterior.sampling import bridge_evidence as bridge_evidence
+    from blr.posterior.sampling import sample_posterior as sample_posterior
+    from blr.posterior.variational import refine as refine
+    from blr.selection.compare import average as average
+    from blr.selection.compare import compare as compare
+    from blr.selection.compare import leave_one_out as leave_one_out
+    from blr.selection.evidence import fit_evidence as fit_evidence
+    from blr.selection.label_noise import estimate_label_noise as estimate_label_noise
+    from blr.shift import class_priors as class_priors
+    from blr.shift import density_ratio as density_ratio
 
     __version__: str
 
@@ -58,37 +68,8 @@ _HOME = {
 }
 """The module of each public name."""
 
-__all__ = [
-    "Basis",
-    "Candidate",
-    "Classifier",
-    "DefaultClassifier",
-    "Flag",
-    "GaussianPrior",
-    "LaplaceClassifier",
-    "Posterior",
-    "Selection",
-    "TrainedClassifier",
-    "average",
-    "bridge_evidence",
-    "class_priors",
-    "compare",
-    "decide",
-    "decision_boundary",
-    "density_ratio",
-    "estimate_label_noise",
-    "fit",
-    "fit_basis",
-    "fit_default",
-    "fit_evidence",
-    "fit_sgd",
-    "laplace_approximation",
-    "leave_one_out",
-    "refine",
-    "sample_posterior",
-]
-
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name
+    __all__ = list(_HOME)
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
@@ -99,4 +80,4 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOME, "__version__"]

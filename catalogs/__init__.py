@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
-    from catalogs.catalog.catalog import Catalog, Column, Partition
-    from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
-    from catalogs.errors import CatalogError
-    from catalogs.expressions.expression import parse
-    from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
-    from catalogs.memory.tables import annotate_table
-    from catalogs.writing import annotate
+    from catalogs.catalog.catalog import Catalog as Catalog
+    from catalogs.catalog.catalog import Column as Column
+    from catalogs.catalog.catalog import Partition as Partition
+    from catalogs.catalog.new_columns import NewColumn as NewColumn
+    from catalogs.catalog.new_columns import Provenance as Provenance
+    from catalogs.catalog.new_columns import standard_columns as standard_columns
+    from catalogs.errors import CatalogError as CatalogError
+    from catalogs.expressions.expression import parse as parse
+    from catalogs.formats import open as open  # noqa: A004  the verb that users expect
+    from catalogs.memory.tables import annotate_table as annotate_table
+    from catalogs.writing import annotate as annotate
 
     __version__: str
 
@@ -35,32 +39,16 @@ _HOME = {
 }
 """The module of each public name."""
 
-_ELSEWHERE = {"open": "open_catalog"}
-"""What a name is called in its module, where that is another."""
-
-__all__ = [
-    "Catalog",
-    "CatalogError",
-    "Column",
-    "NewColumn",
-    "Partition",
-    "Provenance",
-    "annotate",
-    "annotate_table",
-    "open",
-    "parse",
-    "standard_columns",
-]
-
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name
+    __all__ = list(_HOME)
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
             return import_module("importlib.metadata").version("galaxyblr")
         if name not in _HOME:
             raise AttributeError(f"module 'catalogs' has no attribute '{name}'; it offers {', '.join(_HOME)}")
-        return getattr(import_module(f"catalogs.{_HOME[name]}"), _ELSEWHERE.get(name, name))
+        return getattr(import_module(f"catalogs.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOME, "__version__"]

@@ -93,7 +93,7 @@ FORMATS = {
 """In the order in which content is compared with them."""
 
 
-def open_catalog(
+def open(  # noqa: A001 - the verb of all formats
     source: Any, table: str | int | None = None, *, columns: Sequence[str] = (), missing: Sequence[str] = ()
 ) -> Catalog:
     """Open a catalogue: a file, a folder, a pattern such as `release/*.fits`, or a table in memory.
@@ -255,12 +255,12 @@ class TableChoice:
         """Open that table of a file, or of each file of a folder."""
         if self.table is None and self.usual is not None:
             with suppress(CatalogError):
-                catalog = open_catalog(path, self.usual, columns=self.columns)
+                catalog = open(path, self.usual, columns=self.columns)
                 if {*self.columns} <= {*catalog.names}:
                     return catalog
-        return open_catalog(path, self.table, columns=self.columns)
+        return open(path, self.table, columns=self.columns)
 
 
 def open_annotated(source: str | Path, prefix: str) -> Catalog:
     """Open an annotated copy: the table that has our columns."""
-    return open_catalog(source, columns=(f"{prefix}flags",))
+    return open(source, columns=(f"{prefix}flags",))

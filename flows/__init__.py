@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
-    from flows.errors import FlowError
-    from flows.models.model import Model
-    from flows.models.store import Store
-    from flows.specification.specification import Specification
-    from flows.specification.toml_file import read_specification
-    from flows.tables import (
-        TableClassifier,
-        classifier_from,
-        classify_table,
-        read_classifier,
-        write_classifier,
-    )
+    from flows.errors import FlowError as FlowError
+    from flows.models.model import Model as Model
+    from flows.models.store import Store as Store
+    from flows.specification.specification import Specification as Specification
+    from flows.specification.toml_file import read_specification as read_specification
+    from flows.tables import TableClassifier as TableClassifier
+    from flows.tables import classifier_from as classifier_from
+    from flows.tables import classify_table as classify_table
+    from flows.tables import read_classifier as read_classifier
+    from flows.tables import write_classifier as write_classifier
 
     __version__: str
 
@@ -38,20 +36,8 @@ _HOME = {
 }
 """The module of each public name."""
 
-__all__ = [
-    "FlowError",
-    "Model",
-    "Specification",
-    "Store",
-    "TableClassifier",
-    "classifier_from",
-    "classify_table",
-    "read_classifier",
-    "read_specification",
-    "write_classifier",
-]
-
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name
+    __all__ = list(_HOME)
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
@@ -62,4 +48,4 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOME, "__version__"]

@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import catalogs
 from blr.arrays import Array
 from blr.decisions import Flag
 from catalogs.arrays import column_values, differing, floats, hashed_identifiers, is_text
 from catalogs.catalog.catalog import USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
-from catalogs.formats import open_annotated, open_catalog
+from catalogs.formats import open_annotated
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer
 from flows.errors import OutputFolderError
@@ -259,7 +260,7 @@ class _Pass:
                 self.other.report_others(self.inputs, files, files, findings, what)
         for path in companions:
             name, what = f"companions/{path.name}", f"companion {path.name}"
-            catalog = open_catalog(path, columns=() if id_ is None else (id_,))
+            catalog = catalogs.open(path, columns=() if id_ is None else (id_,))
             if id_ is None or id_ not in catalog.names:
                 findings.stop(what, f"no column '{id_}' names its objects", name)
                 continue

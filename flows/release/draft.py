@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import catalogs
 from blr.arrays import Array
 from blr.threads import single_threaded_blas
 from catalogs.arrays import differing, hashed_identifiers
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
-from catalogs.formats import open_annotated, open_catalog
+from catalogs.formats import open_annotated
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
 from flows.documents import write_document
@@ -221,7 +222,7 @@ def patch(request: PatchRequest) -> ReleaseState:
 
 def _listed(path: Path, column: str) -> Array:
     """Return the hashes of the identifiers in a table."""
-    catalog = open_catalog(path, columns=(column,))
+    catalog = catalogs.open(path, columns=(column,))
     if column not in catalog.names:
         raise UsageError(f"--rows: got {path} without '{column}', expected a column with the identifiers")
     hashes = [hashed_identifiers(batch.column(column)) for batch in catalog.batches([column])]

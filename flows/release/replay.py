@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import catalogs
 from blr.arrays import Array
 from blr.calibration import share_interval
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays import column_values, floats, hashed_identifiers, is_text, plain
 from catalogs.catalog.catalog import USER_BITS, levels
-from catalogs.formats import open_annotated, open_catalog
+from catalogs.formats import open_annotated
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
@@ -225,7 +226,7 @@ class Truth:
     @classmethod
     def read(cls, path: Path, id_column: str, label: str, classes: Sequence[str]) -> Truth:
         """Read a table of labels; UsageError where it lacks the columns or has none of the classes."""
-        catalog = open_catalog(path, columns=(label,))
+        catalog = catalogs.open(path, columns=(label,))
         names = {name.casefold(): name for name in catalog.names}
         if label not in catalog.names or id_column.casefold() not in names:
             said = f"expected '{id_column}' and '{label}'; name the column of classes with --truth-column"
@@ -292,7 +293,7 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     The rows are spread over the classes.
     """
     path = Path(request.file)
-    entries = (levels(open_catalog(path).metadata) or [{}])[0]
+    entries = (levels(catalogs.open(path).metadata) or [{}])[0]
     model = _named_model(request, entries)
     stated = None if request.specification is None else read_specification(request.specification)
     text = entries.get("class_priors", "")

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
 from catalogs.text import table as text
 from catalogs.text.sniff import is_delimited_text
@@ -243,7 +242,7 @@ def test_faults(tmp_path: Path, content: str) -> None:
     kind, message = FAULTS[content]
     path = written(tmp_path / "a.csv", content)
     with pytest.raises(kind, match=message):
-        list(open_catalog(path).batches(["a"]))
+        list(catalogs.open(path).batches(["a"]))
 
 
 MERGED = [f"&a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 9)]
@@ -275,11 +274,11 @@ def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path: Path, e
     path = tmp_path / "excel.csv"
     path.write_bytes("id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
     with pytest.raises(FormatError, match=r"got text in UTF-16 .* iconv -f UTF-16 -t UTF-8 'excel\.csv'"):
-        open_catalog(path)
+        catalogs.open(path)
 
 
 def test_a_table_without_rows_may_have_comments(tmp_path: Path) -> None:
-    catalog = open_catalog(written(tmp_path / "a.csv", "id,g,r\n# no objects, sorry\n"))
+    catalog = catalogs.open(written(tmp_path / "a.csv", "id,g,r\n# no objects, sorry\n"))
     assert (catalog.n_rows, catalog.names) == (0, ("id", "g", "r"))
 
 
