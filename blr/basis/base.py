@@ -383,10 +383,7 @@ class Standardisation:
 
     def __call__(self, X: Matrix) -> Matrix:
         """Return the standardised features, shape (N, F), of X, shape (N, F)."""
-        with np.errstate(over="ignore"):
-            Z = softened(X, self.softening) - self.mean
-            Z /= self.scale
-        return np.clip(Z, -_LIMIT, _LIMIT, out=Z)
+        return _standardised(X, self.mean, self.scale, self.softening)
 
     def of_sets(self, X: Matrix, sets: int) -> Matrix:
         """Return the same, shape (N, F), of `sets` as in `Basis.of_standardised`: what all sets share is done once."""
@@ -395,5 +392,12 @@ class Standardisation:
         row, f = np.nonzero((points != points[0]).any(axis=0))
         if f.size:
             softening = None if self.softening is None else (self.softening[0][f], self.softening[1][f])
-            Z[:, row, f] = Standardisation(self.mean[f], self.scale[f], softening)(points[:, row, f])
+            Z[:, row, f] = _standardised(points[:, row, f], self.mean[f], self.scale[f], softening)
         return Z.reshape(X.shape)
+
+
+def _standardised(X: Matrix, mean: Vector, scale: Vector, softening: Softening | None) -> Matrix:
+    with np.errstate(over="ignore"):
+        Z = softened(X, softening) - mean
+        Z /= scale
+    return np.clip(Z, -_LIMIT, _LIMIT, out=Z)
