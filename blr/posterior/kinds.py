@@ -259,11 +259,15 @@ class Posterior:
 
     @cached_property
     def trust(self) -> Trust:
-        """Whether this posterior serves: its own check's verdict where there was one, else the Laplace fit's.
+        """Whether this posterior serves: the verdict of its own check, else that of the Laplace fit.
 
-        The Laplace fit's is computed on first use; RuntimeError if the posterior was loaded without it and its data.
+        A refined one is checked by its typical error.  A check is made on first use; RuntimeError if the posterior was
+        loaded without a verdict and its data.
         """
-        return self.laplace.trust if self.verdict is None else self.verdict
+        return self._checked() if self.verdict is None else self.verdict
+
+    def _checked(self) -> Trust:
+        return self.laplace.trust
 
     @property
     def second_order(self) -> float:
@@ -393,9 +397,10 @@ class Posterior:
         shift
             (K,) ln of new over old class priors, added to the activations inside the predictive integral.
         single
-            Whether to compute covariances in single precision, in the rows where `OutputMoments` allows it.
+            Whether to compute covariances in single precision, in the rows where `OutputMoments` allows it; of draws,
+            exponentials.
         most_nodes
-            As of `softmax_exact`.
+            As of `softmax_exact`; draws have no nodes.
 
         Raises
         ------
@@ -404,7 +409,12 @@ class Posterior:
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
-        outputs = self._outputs(matrix, single=single and self.link == "logistic")
+        return self._predicted(matrix, shift, single=single, most_nodes=most_nodes)
+
+    def _predicted(
+        self, Phi: Matrix, shift: Vector | None, *, single: bool, most_nodes: int | None
+    ) -> Prediction:
+        outputs = self._outputs(Phi, single=single and self.link == "logistic")
         moments = self.problem.class_moments(*outputs)
         return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
@@ -413,7 +423,7 @@ class Posterior:
 
         One where nothing tells it, as of a Laplace fit alone, or of chains that did not mix.
         """
-        unknown = self.verdict is not None and self.verdict.verdict == "red"
+        unknown = self.kind == "laplace" or (self.verdict is not None and self.verdict.verdict == "red")
         return np.full(len(np.atleast_2d(Phi)), float(unknown))
 
     def output_probability(
@@ -602,16 +612,8 @@ class LaplacePosterior(Posterior):
         """The fit itself; other kinds have the Laplace fit that they improve on under this name."""
         return self
 
-    @cached_property
-    def trust(self) -> Trust:
-        """Whether this fit serves; RuntimeError if it was loaded without a verdict and its data."""
-        if self.verdict is not None:
-            return self.verdict
+    def _checked(self) -> Trust:
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
-
-    def typical_error(self, Phi: ArrayLike) -> Vector:
-        """Return ones (N,): nothing tells how far the probabilities of rows Phi (N, M) differ from exact ones."""
-        return np.ones(len(np.atleast_2d(Phi)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -677,11 +679,7 @@ class RefinedPosterior(_ImprovedPosterior):
         wider = 1 + WIDER * self.departure
         return replace(self, gaussian=Gaussian(self.gaussian.mean, self.gaussian.precision / wider))
 
-    @cached_property
-    def trust(self) -> Trust:
-        """The stored verdict, else one by the typical error; RuntimeError without that and without data."""
-        if self.verdict is not None:
-            return self.verdict
+    def _checked(self) -> Trust:
         laplace = self.laplace.trust
         error = self.typical_error(some_rows(self.problem.require_data()))
         numbers = {"mean_error": float(error.mean()), "largest_error": float(error.max()) * LARGEST_OVER_MEAN}
@@ -703,21 +701,15 @@ class SampledPosterior(_ImprovedPosterior):
     draws: Matrix
     verdict: Trust = field()  # required: the default None of the other kinds does not hold here
 
-    def prediction(
+    def _predicted(
         self,
-        Phi: ArrayLike,
+        Phi: Matrix,
+        shift: Vector | None,
         *,
-        shift: Vector | None = None,
-        single: bool = False,
-        most_nodes: int | None = None,  # noqa: ARG002  draws have no nodes
+        single: bool,
+        most_nodes: int | None,  # noqa: ARG002  draws have no nodes
     ) -> Prediction:
-        """Return the prediction of each row, averaged over the draws.
-
-        The parameters are those of `Posterior.prediction`; `most_nodes` has no effect.
-        """
-        matrix = self.problem.design(Phi)
-        require_shift(shift, self.problem.n_classes)
-        return averaged(self.problem, matrix, self.draws, shift, single=single)[0]
+        return averaged(self.problem, Phi, self.draws, shift, single=single)[0]
 
     def _exact(self, Phi: Matrix, *, single: bool = False) -> Matrix:  # noqa: ARG002  draws have no covariances
         return self._over_draws(Phi, self.draws)[0]
