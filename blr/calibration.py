@@ -18,17 +18,6 @@ from scipy.special import ndtri, stdtrit
 
 from blr.arrays import Matrix, Places, Table, Vector, require_finite
 
-__all__ = [
-    "brier_parts",
-    "brier_score",
-    "calibration_error",
-    "calibration_error_interval",
-    "calibration_line",
-    "log_loss",
-    "log_losses",
-    "reliability_curve",
-    "share_interval",
-]
 _REPLICAS = 200
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""

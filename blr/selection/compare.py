@@ -31,19 +31,6 @@ from blr.predictive.softmax import softmax_exact
 from blr.sums import Terms, activations, chunk_rows, in_classes, many_classes
 from blr.threads import single_threaded_blas
 
-__all__ = [
-    "Comparison",
-    "against_records",
-    "average",
-    "compare",
-    "highest",
-    "leave_one_out",
-    "leave_one_out_probability",
-    "rank",
-    "recorded_shares",
-    "weights",
-]
-
 _SIZES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 1 << 30])  # of classes that share a curvature
 _NO_SHARE = 1e-7  # share of its curvature that a class may have for nothing
 _NUMBERS, _FEWEST_ROWS = 2**20, 64  # covariances of many classes that are held at a time
@@ -88,7 +75,7 @@ def leave_one_out(q: Posterior) -> tuple[float, float, int]:
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         w = np.ones(len(Phi)) if weight is None else weight
-        p, influential = left_out(q, Phi, t, w)
+        p, influential = _left_out(q, Phi, t, w)
         p, shares = against_records(q, p, t)
         density: Vector = w * np.einsum("nk,nk->n", shares, np.log(np.maximum(p, np.finfo(float).tiny)))
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
@@ -113,10 +100,10 @@ def leave_one_out_probability(
     step = chunk_rows(data.n_functions)
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
-        p = [left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
+        p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
         p_left = np.concatenate(p)
-        for rows in groups_of_several(group):
-            p_left[rows] = left_out_together(q, data.Phi[rows], data.t[rows], weight[rows])
+        for rows in _groups_of_several(group):
+            p_left[rows] = _left_out_together(q, data.Phi[rows], data.t[rows], weight[rows])
     return against_records(q, p_left, data.t)[0] if records else p_left, shares, weight
 
 
@@ -339,7 +326,7 @@ def rank(
     return np.asarray(np.exp(log_weight - np.logaddexp.reduce(log_weight)))
 
 
-def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:
+def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:
     """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
     likelihood = q.problem.likelihood
     if many_classes(likelihood) and type(likelihood) is Categorical:
@@ -364,7 +351,7 @@ def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, N
     return about.output_probability(mean, V_out, most_nodes=_MOST_NODES), influential
 
 
-def groups_of_several(group: ArrayLike | None) -> list[NDArray[np.intp]]:
+def _groups_of_several(group: ArrayLike | None) -> list[NDArray[np.intp]]:
     """Return the rows of each group that has more than one, of groups (N,)."""
     if group is None:
         return []
@@ -373,7 +360,7 @@ def groups_of_several(group: ArrayLike | None) -> list[NDArray[np.intp]]:
     return [rows for rows in np.split(order, np.cumsum(size)[:-1]) if len(rows) > 1]
 
 
-def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix:
+def _left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix:
     """Return the probabilities (n, K) of rows without all of them, by one Newton step.
 
     The step is taken in the space of the n C activations or, where these are more, of the D weights.  Of the rows'
@@ -424,7 +411,7 @@ def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix
 def _left_out_by_class(
     q: Posterior, likelihood: Categorical, Phi: Matrix, t: Matrix, w: Vector
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return what `left_out` does, for many classes: a row's curvature is that of the few that it may belong to.
+    """Return what `_left_out` does, for many classes: a row's curvature is that of the few that it may belong to.
 
     With R that of those classes, and X the columns of V for them, V' = V + X (I - R V_rr)⁻¹ R X'.
     """
