@@ -37,36 +37,27 @@ if TYPE_CHECKING:  # and for editors; at run time `__getattr__` below imports a 
 
     __version__: str
 
-_HOME = {
-    "Basis": "basis.base",
-    "Candidate": "candidates.candidate",
-    "Classifier": "classifier",
-    "DefaultClassifier": "estimators",
-    "Flag": "decisions",
-    "GaussianPrior": "gaussian",
-    "LaplaceClassifier": "estimators",
-    "Posterior": "posterior.kinds",
-    "Selection": "candidates.candidate",
-    "TrainedClassifier": "candidates.training",
-    "average": "selection.compare",
-    "bridge_evidence": "posterior.sampling",
-    "class_priors": "shift",
-    "compare": "selection.compare",
-    "decide": "decisions",
-    "decision_boundary": "boundary",
-    "density_ratio": "shift",
-    "estimate_label_noise": "selection.label_noise",
-    "fit": "posterior.laplace",
-    "fit_basis": "basis.kinds",
-    "fit_default": "candidates.training",
-    "fit_evidence": "selection.evidence",
-    "fit_sgd": "posterior.laplace",
-    "laplace_approximation": "posterior.laplace",
-    "leave_one_out": "selection.compare",
-    "refine": "posterior.variational",
-    "sample_posterior": "posterior.sampling",
+_NAMES = {
+    "basis.base": ("Basis",),
+    "basis.kinds": ("fit_basis",),
+    "boundary": ("decision_boundary",),
+    "candidates.candidate": ("Candidate", "Selection"),
+    "candidates.training": ("TrainedClassifier", "fit_default"),
+    "classifier": ("Classifier",),
+    "decisions": ("Flag", "decide"),
+    "estimators": ("DefaultClassifier", "LaplaceClassifier"),
+    "gaussian": ("GaussianPrior",),
+    "posterior.kinds": ("Posterior",),
+    "posterior.laplace": ("fit", "fit_sgd", "laplace_approximation"),
+    "posterior.sampling": ("bridge_evidence", "sample_posterior"),
+    "posterior.variational": ("refine",),
+    "selection.compare": ("average", "compare", "leave_one_out"),
+    "selection.evidence": ("fit_evidence",),
+    "selection.label_noise": ("estimate_label_noise",),
+    "shift": ("class_priors", "density_ratio"),
 }
-"""The module of each public name."""
+"""The public names of each module."""
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name
     __all__ = list(_HOME)
@@ -75,7 +66,7 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
         if name == "__version__":
             return import_module("importlib.metadata").version("galaxyblr")
         if name not in _HOME:
-            raise AttributeError(f"module 'blr' has no attribute '{name}'; it offers {', '.join(_HOME)}")
+            raise AttributeError(f"module 'blr' has no attribute '{name}'; it offers {', '.join(__all__)}")
         return getattr(import_module(f"blr.{_HOME[name]}"), name)
 
 

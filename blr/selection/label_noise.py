@@ -19,7 +19,7 @@ from blr.likelihood.targets import even_confusion, label_likelihood, most_likely
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection.evidence import log_hyperprior
-from blr.sums import Rows, activations, skewness_term
+from blr.sums import activations, skewness_term
 from blr.threads import single_threaded_blas
 
 # The posterior density of rates of wrong labels, and of the prior's precision, with the weights integrated out.
@@ -50,12 +50,10 @@ class NoiseDensity:
 
     def posterior(self, x: Vector) -> LaplacePosterior:
         """Return the Laplace fit."""
-        data = self.problem.require_data()
-        assert isinstance(data, Rows)  # noqa: S101  streams have been refused
         t = label_likelihood(self.recorded, even_confusion(x[1:].reshape(self.wrong.shape))[self.who])
         alpha = float(np.exp(x[0]))
         prior = GaussianPrior.isotropic(self.problem.n_functions, alpha, 0)
-        posed = replace(self.problem, prior=prior, data=replace(data, t=t))
+        posed = replace(self.problem, prior=prior, data=replace(self.problem.require_rows(), t=t))
         q = posterior_at(posed, maximise(posed.evaluate, posed.solver_prior, self.theta))
         self.theta = q.mode
         return q
@@ -95,8 +93,7 @@ class NoiseDensity:
         A row's share in it is ln p - tr(V R)/2 - bᵀg/2: of V, its activations' covariance, R and g its curvature and
         gradient, b how far the skewness pulls its activations.
         """
-        data, likelihood = q.problem.require_data(), q.problem.likelihood
-        assert isinstance(data, Rows)  # noqa: S101  streams have been refused
+        data, likelihood = q.problem.require_rows(), q.problem.likelihood
         C, K = likelihood.n_outputs, self.recorded.shape[1]
         a, b = (activations(data.Phi, x, C) for x in (q.mode, pull))
         V = output_covariances(data.Phi, q.gaussian.inverse_cholesky, C)
