@@ -17,7 +17,6 @@ from catalogs.files import (
     COMPRESSED_SUFFIXES,
     expand,
     files_below,
-    first_bytes,
     is_pattern,
     open_bytes,
     what_is_there,
@@ -30,7 +29,7 @@ from catalogs.remote.remote_file import Listing, remote_listing
 from catalogs.remote.urls import is_remote
 from catalogs.text import table as text
 from catalogs.text.sniff import SUFFIXES as ASCII_SUFFIXES
-from catalogs.text.sniff import is_delimited_text, is_readme, layout_of
+from catalogs.text.sniff import is_delimited_text, is_readme, is_votable, layout_of
 
 HEAD_BYTES = 65536
 VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
@@ -72,9 +71,7 @@ FORMATS = {
     ),
     "votable": Format(
         tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
-        lambda path, head: (
-            path.is_file() and b"<" in first_bytes(path, 4096) and _votable().sniff(path, head)
-        ),
+        lambda path, head: is_votable(path),  # noqa: ARG005 -- compressed files are inflated first
         lambda path, table, columns, _: _votable().open(path, table, columns=columns),
     ),
     "ascii": Format(

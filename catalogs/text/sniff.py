@@ -1,4 +1,4 @@
-"""How a text file lays out its columns: by a separator, by blanks or by places."""
+"""What a text file is, and how it lays out its columns: by a separator, by blanks or by places."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ def is_delimited_text(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compr
     if b"\0" in text or not text.strip() or text.lstrip().startswith(FOREIGN):
         return False
     return is_delimited(text)
+
+
+def is_votable(path: Path) -> bool:
+    """Say whether a file is XML with a VOTABLE element."""
+    text = b"" if path.is_dir() else first_bytes(path, 4096)
+    if text.startswith(WIDE_MARKS):
+        text = text.decode("utf-16", "ignore").encode()
+    xml = text.lstrip(codecs.BOM_UTF8 + b" \t\r\n").startswith(b"<")
+    return xml and re.search(rb"<(\w+:)?VOTABLE\b", text) is not None
 
 
 def is_delimited(head: bytes) -> bool:

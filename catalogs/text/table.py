@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from catalogs.catalog.catalog import (
     Partition,
     each_batch,
     exactly,
+    is_provenance,
     provenance_entries,
     recognised_provenance,
 )
@@ -167,13 +169,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     with explained(path):
         if head and head[0].startswith(ECSV_MARK):
             dialect, columns = ecsv_dialect(head, path)
-            lines = header_text(head[: dialect.header]).split("\n")
-            at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), len(lines))
-            inside = (line for line in lines[at + 1 :] if line.startswith(("-", " ")))
-            # Lines of the table's metadata that no annotation wrote.
-            more = sum(not OWN_LINE.match(line) for line in inside)
-            if at < len(lines) and lines[at].rstrip() != META:
-                more += 1
+            meta = table_meta(header_text(head[: dialect.header]))
+            provenance, more = meta_provenance(meta), sum(not is_provenance(key) for key in meta)
             texts = (ECSV_NULL, *missing)
             partition = TextPartition(
                 path, path.name, 0, ECSV, dialect, columns, missing=texts, comments=more
@@ -182,12 +179,9 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
             partition = replace(partition, n_rows=n_rows)
         else:
             partition = open_csv(path, head, tuple(missing))
+            provenance = recognised_provenance(partition.columns)
     metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
-    metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
-    if partition.format == ECSV:
-        metadata |= own_meta(header_text(head[: partition.dialect.header]))
-    else:
-        metadata |= recognised_provenance(partition.columns)
+    metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns} | provenance
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
 
 
@@ -282,17 +276,17 @@ def annotated_header(head: Sequence[bytes], annotation: Annotation, dropped: Seq
     end = b"\r\n" if head[0].endswith(b"\r\n") else b"\n"
     mark, *rest = head
     text = header_text(rest)
-    pairs = provenance_entries(own_meta(text), annotation.provenance, dropped)
+    pairs = provenance_entries(meta_provenance(table_meta(text)), annotation.provenance, dropped)
     staying = remove_entries(text, dropped) if dropped else text
     text = add_entries(staying, [entry_line(c) for c in annotation.columns])
     lines = with_meta(text.split("\n"), pairs, slim=annotation.slim)
     return [mark, *(f"# {line}".rstrip().encode() + end for line in lines)]
 
 
-def own_meta(text: str) -> dict[str, str]:
-    """Return the provenance that an earlier annotation left in a header."""
+def table_meta(text: str) -> dict[str, Any]:
+    """Return what a header says of the table itself."""
     with suppress(EcsvHeaderError):
-        return meta_provenance({key: value for key, value, _ in read_items(text)})
+        return {key: value for key, value, _ in read_items(text)}
     return {}
 
 

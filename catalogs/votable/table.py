@@ -1,8 +1,7 @@
-"""VOTables: sniff, open, read in batches, write annotated."""
+"""VOTables: open, read in batches, write annotated."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import math
@@ -36,7 +35,7 @@ from catalogs.catalog.catalog import (
     exactly,
 )
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns, require_once
-from catalogs.files import Stamp, atomic_path, check_unchanged, first_bytes, stamp, writing_like
+from catalogs.files import Stamp, atomic_path, check_unchanged, stamp, writing_like
 from catalogs.votable._document import (
     LONGEST_ROW,
     ORIGINAL_MARK,
@@ -362,19 +361,6 @@ TAKING = Lock()
 
 DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
-
-
-def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
-    """Say whether a file is XML with a VOTABLE element."""
-    if path.is_dir():
-        return False
-    text = first_bytes(path, 4096)
-    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        text = text.decode("utf-16", "ignore").encode()
-    return (
-        text.lstrip(codecs.BOM_UTF8 + b" \t\r\n").startswith(b"<")
-        and re.search(rb"<(\w+:)?VOTABLE\b", text) is not None
-    )
 
 
 Document = tuple[VOTableFile, tuple[Rows, ...], Originals]
