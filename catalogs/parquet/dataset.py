@@ -446,15 +446,10 @@ class Union:
             self.typed[name] = place
         if not empty:
             self.guessed.discard(name)
-        self.known[name] = replace(
-            known,
-            datatype=datatype,
-            unit=known.unit or column.unit,
-            ucd=known.ucd or column.ucd,
-            description=known.description or column.description,
-            null=column.null if known.null is None else known.null,
-            shape=(known.shape or column.shape) if pt.is_fixed_size_list(datatype) else (),
-        )
+        said = {key: getattr(known, key) or getattr(column, key) for key in ("unit", "ucd", "description")}
+        null = column.null if known.null is None else known.null
+        shape = (known.shape or column.shape) if pt.is_fixed_size_list(datatype) else ()
+        self.known[name] = replace(known, datatype=datatype, null=null, shape=shape, **said)
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns, the first file's first; FormatError where a file is of another table."""
@@ -535,25 +530,20 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
     for name, value in (pair for values in constants for pair in values.items() if pair[0] not in stored):
         if isinstance(value, str) or name not in hive:
             hive[name] = pa.string() if isinstance(value, str) else pa.int64()
-    for place, (_, kind), folder_values in zip(files, rows_and_kinds, constants, strict=True):
-        for name in views[kind][1].intersection(folder_values):
+    partitions = []
+    for place, key, (n_rows, kind), named in zip(files, keys, rows_and_kinds, constants, strict=True):
+        types, absent = views[kind]
+        for name in absent.intersection(named):
             raise FormatError(
-                f"{place} is in a folder '{name}={folder_values[name]}' and has no column '{name}', but other "
+                f"{place} is in a folder '{name}={named[name]}' and has no column '{name}', but other "
                 "files of the catalogue have this column; write the column into all files, or leave it out of all"
             )
-    partitions = tuple(
-        ParquetPartition(
-            root / key,
-            key,
-            n_rows,
-            constants={name: folder_values.get(name) for name in hive},
-            types={**views[kind][0], **hive} if hive else views[kind][0],
-            absent=views[kind][1],
-            remote=place if isinstance(place, RemoteFile) else None,
+        own = {name: named.get(name) for name in hive}
+        types = {**types, **hive} if hive else types
+        remote = place if isinstance(place, RemoteFile) else None
+        here = ParquetPartition(
+            root / key, key, n_rows, constants=own, types=types, absent=absent, remote=remote
         )
-        for place, key, (n_rows, kind), folder_values in zip(
-            files, keys, rows_and_kinds, constants, strict=True
-        )
-    )
+        partitions.append(here)
     columns += tuple(Column(name, datatype) for name, datatype in hive.items())
-    return Catalog(FORMAT, root, columns, partitions, union.pairs)
+    return Catalog(FORMAT, root, columns, tuple(partitions), union.pairs)
