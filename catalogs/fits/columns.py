@@ -255,6 +255,11 @@ def field_type(column: FitsColumn) -> np.dtype[Any]:
     return np.dtype((stored, (column.repeat,))) if column.shape else stored
 
 
+def record_type(names: list[str], formats: list[Any], offsets: list[int], n_bytes: int) -> np.dtype[Any]:
+    """Return the type of rows of so many bytes, of which some fields are looked at."""
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": n_bytes})
+
+
 def cells(column: FitsColumn, stored: Stored) -> pa.Array:
     """Return the cells of a column of fixed length from n stored, native ones."""
     if column.code == "A":

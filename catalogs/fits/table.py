@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition, chosen_table
 from catalogs.errors import DamagedFileError, FormatError, require_columns, require_once
-from catalogs.files import GZIP, Stamp, stamp
+from catalogs.files import GZIP, Stamp, first_bytes, stamp
 from catalogs.fits.columns import (
     MAX_FIELDS,
     FitsColumn,
@@ -33,6 +33,7 @@ from catalogs.fits.columns import (
     field_type,
     heap_cells,
     n_empty,
+    record_type,
     table_of,
 )
 from catalogs.fits.header import (
@@ -76,14 +77,9 @@ READ_BYTES = 1 << 20
 """Bytes of rows read at a time: they stay in the processor's cache while the columns are picked out."""
 
 
-def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001  (all formats have this signature)
+def sniff(path: Path, head: bytes) -> bool:
     """Tell a FITS file, gzipped or not, by its first bytes."""
-    if head.startswith(GZIP):
-        try:
-            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, len(SIGNATURE))
-        except zlib.error:
-            return False
-    return head.startswith(SIGNATURE)
+    return (first_bytes(path, len(SIGNATURE)) if head.startswith(GZIP) else head).startswith(SIGNATURE)
 
 
 def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[str] = ()) -> Catalog:  # noqa: A001
@@ -212,16 +208,8 @@ def _stored(
     source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
 ) -> list[npt.NDArray[np.generic]]:
     """Return the columns, picked out of the records in small blocks, but contiguous and in native byte order."""
-    names = [str(i) for i in range(len(columns))]
-    formats = [field_type(c) for c in columns]
-    record = np.dtype(
-        {
-            "names": names,
-            "formats": formats,
-            "offsets": [c.offset for c in columns],
-            "itemsize": table.row_bytes,
-        }
-    )
+    names, formats = [str(i) for i in range(len(columns))], [field_type(c) for c in columns]
+    record = record_type(names, formats, [c.offset for c in columns], table.row_bytes)
     stored = [np.empty((n_rows, *f.shape), f.base.newbyteorder("=")) for f in formats]
     at_once = max(1, READ_BYTES // table.row_bytes)
     buffer = np.empty(min(at_once, n_rows), record)

@@ -24,7 +24,7 @@ from catalogs.catalog.catalog import Annotation, Computed, NewValues, Partition,
 from catalogs.catalog.new_columns import Provenance, check_names
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, Table
+from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, Table, record_type
 from catalogs.fits.fields import FitsField, Stored
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.astropy_header import (
@@ -73,16 +73,10 @@ class Rewriting:
         self.keeps_heap = not self.slim or any(c.heap for c in self.columns)
         # The bytes that stay are fields of the old row, neighbours one, and come first in the new row, unaligned.
         runs = merged((c.offset, c.n_bytes) for c in self.columns)
-        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(runs)]
-        self.row = np.dtype([*old, *((str(i), field.stored()) for i, field in enumerate(fields))])
-        self.old_row = np.dtype(
-            {
-                "names": [name for name, _ in old],
-                "formats": [form for _, form in old],
-                "offsets": [place for place, _ in runs],
-                "itemsize": table.row_bytes,
-            }
-        )
+        names, forms = [f"old{i}" for i in range(len(runs))], [f"V{size}" for _, size in runs]
+        new = ((str(i), field.stored()) for i, field in enumerate(fields))
+        self.row = np.dtype([*zip(names, forms, strict=True), *new])
+        self.old_row = record_type(names, forms, [place for place, _ in runs], table.row_bytes)
 
     def write_before(self, source: Source, stream: IO[bytes]) -> int:
         """Write everything before the table; return where the table begins."""
