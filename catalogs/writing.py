@@ -97,10 +97,7 @@ def needed_bytes(cat: Catalog, annotation: Annotation, form: str) -> int:
 
 def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
     """Return about how many bytes a row of those columns takes."""
-    widths = (c.width if isinstance(c, NewColumn) else None for c in columns)
-    return sum(
-        cell_bytes(c.datatype, width or UNSIZED_TEXT) for c, width in zip(columns, widths, strict=True)
-    )
+    return sum(cell_bytes(c.datatype, getattr(c, "width", None) or UNSIZED_TEXT) for c in columns)
 
 
 def make_folder(folder: Path) -> None:

@@ -377,7 +377,6 @@ def begins_as_parquet(path: Path) -> bool:
 Place = Path | RemoteFile
 
 
-@dataclass
 class Union:
     """What files are together, told one after another; `pairs` are the first one's key-value metadata.
 
@@ -386,14 +385,15 @@ class Union:
     first file with the columns' types, and the number of files.
     """
 
-    pairs: Mapping[str, str] = field(default_factory=dict)
-    known: dict[str, Column] = field(default_factory=dict)
-    typed: dict[str, Place] = field(default_factory=dict)
-    stated: dict[str, Place] = field(default_factory=dict)
-    guessed: set[str] = field(default_factory=set)
-    kinds: list[tuple[Place, Mapping[str, pa.DataType]]] = field(default_factory=list)
-    n_files: Counter[int] = field(default_factory=Counter)
-    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.pairs: Mapping[str, str] = {}
+        self.known: dict[str, Column] = {}
+        self.typed: dict[str, Place] = {}
+        self.stated: dict[str, Place] = {}
+        self.guessed: set[str] = set()
+        self.kinds: list[tuple[Place, Mapping[str, pa.DataType]]] = []
+        self.n_files = Counter[int]()
+        self.numbers: dict[tuple[object, ...], int] = {}
 
     def add(self, place: Place) -> tuple[int, int]:
         """Return the rows of a file and the number of its kind; FormatError where it goes with none before it.
