@@ -34,6 +34,7 @@ COLLECTION = "collection.properties"
 LONGEST = 1 << 20
 """Bytes: a properties file has some dozens of lines."""
 
+LINE = re.compile(r"([^\S\n]*[#!][^\n]*|(?:[^\\\n]|\\[\s\S])*)(?:\n|\Z)")
 ENTRY = re.compile(r"\s*((?:\\.|[^\s=:\\])+)\s*[=:\s]\s*(.*)", re.DOTALL)
 COMMENT = ("#", "!")
 
@@ -44,17 +45,8 @@ Line = tuple[str, str, str]
 
 def parsed(text: str) -> list[Line]:
     """Return a file's lines; one that ends in an odd number of backslashes goes on in the next."""
-    lines: list[Line] = []
-    held = ""
-    for line in text.splitlines():
-        held += line
-        backslashes = len(held) - len(held.rstrip("\\"))
-        if backslashes % 2 and not held.lstrip().startswith(COMMENT):
-            held = f"{held}\n"
-            continue
-        lines.append(entry(held))
-        held = ""
-    return [*lines, entry(held)] if held else lines
+    whole = "".join(f"{line}\n" for line in text.splitlines())
+    return [entry(line) for line in LINE.findall(whole)[:-1]]  # the last is what stands behind the last end
 
 
 def value_of(lines: Sequence[Line], key: str, default: str = "") -> str:
