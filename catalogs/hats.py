@@ -127,15 +127,11 @@ def finish(
     target = folder / name
     changed = {t.root / file for t in tables for file in (*PROPERTIES, STATISTICS)}
     changed |= {t.dataset / file for t in tables for file in (COMMON, MERGED)} | {root / COLLECTION}
+    changed |= {root / key.removeprefix(f"{name}/") for key in keys}
     for source in sorted(root.rglob("*")):
         place = source.relative_to(root)
         ours = any(part.startswith(OURS) for part in place.parts)
-        if (
-            source.is_file()
-            and source not in changed
-            and f"{name}/{place.as_posix()}" not in keys
-            and not ours
-        ):
+        if source.is_file() and source not in changed and not ours:
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(target / place) as temporary:
                 shutil.copyfile(source, temporary)

@@ -480,13 +480,8 @@ def riced(packed: bytes, n: int, width: int) -> bytes | None:
 @contextmanager
 def open_tables(path: Path, expected: Stamp, number: int | None = None) -> Iterator[Source]:
     """Open a file in which the HDU of that number has become a plain binary table."""
-    if number is None:
-        with open_source(path, expected) as source:
-            yield source
-        return
-    with open_source(path, expected):  # it is still the same
-        restored = _restored(path, expected, number)
-    yield restored
+    with open_source(path, expected) as source:  # it is still the same
+        yield source if number is None else _restored(path, expected, number)
 
 
 @functools.lru_cache(maxsize=4)
