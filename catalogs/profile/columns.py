@@ -348,8 +348,6 @@ def profile(
     catalog: Catalog,
     *,
     limit: int | None = None,
-    sample_rows: int = SAMPLE_ROWS,
-    seed: int = 0,
     choice: Choice | None = None,
     also: Callable[[pa.RecordBatch], None] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -362,9 +360,8 @@ def profile(
     vectors = {c.name: element_columns(c, catalog.names) for c in catalog.columns}
     parts = [part for name in vectors for part in vectors[name]]
     columns = {c.name: ColumnProfile(c) for c in (*single, *parts)}
-    rng, left = np.random.default_rng(seed), catalog.n_rows if limit is None else limit
-    reservoir, chosen, n = _Reservoir(sample_rows), _Reservoir(sample_rows), 0
-    whole_rows = DistinctCounter()
+    rng, left = np.random.default_rng(0), catalog.n_rows if limit is None else limit
+    reservoir, chosen, whole_rows, n = _Reservoir(), _Reservoir(), DistinctCounter(), 0
     if not columns:
         return Profile(catalog.n_rows, columns, {}, {})
     wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
@@ -398,14 +395,14 @@ def profile(
 class _Reservoir:
     """The rows with the smallest keys so far."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self) -> None:
         self.keys: Array = np.empty(0)
         self.parts: dict[str, Array] = {}
 
     def add(self, values: Mapping[str, Array], keys: Array) -> None:
         joined = np.concatenate([self.keys, keys])
-        chosen = np.sort(np.argpartition(joined, self.size)[: self.size]) if len(joined) > self.size else None
+        full = len(joined) > SAMPLE_ROWS
+        chosen = np.sort(np.argpartition(joined, SAMPLE_ROWS)[:SAMPLE_ROWS]) if full else None
         self.keys = joined if chosen is None else joined[chosen]
         for name, column in values.items():
             parts = [*([self.parts[name]] if name in self.parts else []), column]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -470,7 +470,6 @@ def quality(
     places: tuple[str, str, PositionUnit] | None = None,
     limit: int | None = None,
     choice: Choice | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> tuple[Quality, Profile]:
     """Return the quality of the rows, all or the first `limit`, and the profile, as of `profile`, that it is from.
 
@@ -490,7 +489,7 @@ def quality(
         neighbours.add(place.ra[known], place.dec[known])
 
     also = None if places is None else count_places
-    seen = profile(catalog, limit=limit, choice=choice, also=also, progress=progress)
+    seen = profile(catalog, limit=limit, choice=choice, also=also)
     named = seen.columns.get(identifier or "")
     outliers = {name: outlier_share(seen, name) for name in seen.columns}
     row_quality = Quality(
