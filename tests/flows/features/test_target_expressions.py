@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError, OutputExistsError
 from flows.errors import SpecificationError
-from flows.runs.progress import listening
+from flows.runs.progress import Listener, listening
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.training._target import read_target
 from tests.flows.conftest import write_parquet as write
@@ -210,7 +209,8 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     model = train(folder / "spec.toml", folder / "models").model
     there = write(folder / "there.parquet", survey(), r="nanomaggy")
     notes: list[str] = []
-    heard = SimpleNamespace(start=lambda *_: None, advance=lambda _: None, note=notes.append)
+    heard = Listener()
+    heard.note = notes.append
     with listening(heard):
         probabilities(folder, there, model)
     told = "\n".join(notes)
