@@ -192,14 +192,8 @@ def publish(
         drifted=tuple(drifted(summary.drift)),
     )
     if plan.policy == "release":
-        report = release_report(
-            manifest,
-            summary.totals,
-            why={job.name: job.why for job in plan.jobs if not job.finished},
-            before=done.before,
-            retired=done.retired,
-            deferred=done.deferred,
-        )
+        why = {job.name: job.why for job in plan.jobs if not job.finished}
+        report = release_report(manifest, summary.totals, done, why)
         path = write_report(staging.out, report)
         done = replace(done, report=path, difference=report.difference)
     write_classification_report(plan, done, summary, manifest)

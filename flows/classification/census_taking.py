@@ -103,12 +103,7 @@ REASON = (
 
 
 def census_bins(
-    model: Model,
-    labelled: LabelledRows,
-    target: TargetRows,
-    counted: Counted,
-    asked: CensusAsked,
-    selected: Selected,
+    model: Model, target: TargetRows, counted: Counted, asked: CensusAsked, selected: Selected
 ) -> CensusBins | None:
     """Return the census of each bin; None where no bins were asked for."""
     if asked.by is None:
@@ -117,7 +112,7 @@ def census_bins(
     if counted.of_labels:
         why = "nearly all objects have labels of the training: count those of each bin"
         return CensusBins(by=by.text, reason=why, bins=())
-    of_target, of_labelled = (bin_values(by, model.features, rows.X) for rows in (target, labelled))
+    of_target, of_labelled = (bin_values(by, model.features, rows.X) for rows in (target, counted.labelled))
     bins = bins_of(by.text, of_target, bins=asked.bins, edges=asked.edges)
     if len(bins.names) < 2:
         return CensusBins(
@@ -303,7 +298,7 @@ def census_of(
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
-    return _census(model, counted, labelled, target, asked, selected)
+    return _census(model, target, counted, asked, selected)
 
 
 def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
@@ -332,12 +327,7 @@ def _lacking(model: Model, unseen: LabelledRows | None) -> str:
 
 
 def _census(
-    model: Model,
-    counted: Counted,
-    labelled: LabelledRows,
-    target: TargetRows,
-    asked: CensusAsked,
-    selected: Selected,
+    model: Model, target: TargetRows, counted: Counted, asked: CensusAsked, selected: Selected
 ) -> Census:
     assert counted.shares is not None  # noqa: S101
     n = target.n_objects
@@ -358,22 +348,17 @@ def _census(
                 # The completeness among biased labels is not that of the target.
                 selections=()
                 if counted.assumes == "features"
-                else tuple(_selections(k, model, counted.parts, target, asked, selected)),
+                else tuple(_selections(k, model, target, counted.parts, asked, selected)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
         },
-        bins=census_bins(model, labelled, target, counted, asked, selected),
+        bins=census_bins(model, target, counted, asked, selected),
     )
 
 
 def _selections(
-    k: int,
-    model: Model,
-    parts: Parts,
-    target: TargetRows,
-    asked: CensusAsked,
-    selected: Selected,
+    k: int, model: Model, target: TargetRows, parts: Parts, asked: CensusAsked, selected: Selected
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
     name = model.classes[k]

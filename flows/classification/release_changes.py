@@ -30,7 +30,15 @@ from flows.models.model import Model
 from flows.request import PromoteRequest
 from flows.runs.manifest import Manifest, Problem, annotated_manifest
 from flows.runs.references import check_inside
-from flows.runs.results import Difference, MovedObject, ReleaseReference, SampledChange, Summary, Transition
+from flows.runs.results import (
+    Difference,
+    MovedObject,
+    ReleaseReference,
+    ReleaseResult,
+    SampledChange,
+    Summary,
+    Transition,
+)
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 # Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.
@@ -245,15 +253,10 @@ class ReleaseReport:
 
 
 def release_report(
-    manifest: Manifest,
-    totals: Summary,
-    *,
-    why: Mapping[str, str],
-    before: ReleaseReference | None,
-    retired: tuple[str, ...],
-    deferred: Mapping[str, str],
+    manifest: Manifest, totals: Summary, done: ReleaseResult, why: Mapping[str, str]
 ) -> ReleaseReport:
-    """Return what a release has changed since the one `before`; `why` says by name which files were annotated."""
+    """Return what a release has changed since the one before; `why` says by name which files were annotated."""
+    before = done.before
     annotated = [o for o in manifest.outputs if o.name in why]
     compared = {o.name: o.difference for o in annotated if o.difference is not None}
     new = [o for o in annotated if o.difference is None]
@@ -278,9 +281,9 @@ def release_report(
             )
             for o in annotated
         },
-        retired=retired,
+        retired=done.retired,
         quarantined=manifest.quarantined,
-        deferred=deferred,
+        deferred=done.deferred,
         difference=replace(total_difference(list(compared.values())), examples=tuple(furthest)),
         totals=totals,
         counts=count_changes(

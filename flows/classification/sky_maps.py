@@ -49,7 +49,7 @@ from catalogs.sky.positions import PositionUnit, positions
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.request import MapRequest
-from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
+from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import output_folder
 from flows.runs.results import MappedFraction, MappedQuantity, MapResult
@@ -180,11 +180,11 @@ class MapWork:
     request: MapRequest
     folder: Path
     manifest: Manifest
-    copies: tuple[MapCopy, ...]
     over: tuple[Expression, ...]
     maps: Mapping[str, HealpixMap]
-    known: Answers | None
-    left_out: Counter[str]
+    copies: tuple[MapCopy, ...] = ()
+    known: Answers | None = None
+    left_out: Counter[str] = field(default_factory=Counter)
     pixels: Pixels = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     edges: tuple[Floats, ...] = ()
     n_classified: int = 0
@@ -425,49 +425,44 @@ def _prepared(request: MapRequest, folder: Path) -> MapWork:
         raise UsageError(
             f"--order: got {request.order}, expected at most {FINEST_ORDER}; choose a coarser map"
         )
-    maps, over = sky_maps(request.sky_map or []), tuple(parse(text) for text in request.over or [])
-    copies = []
-    for output in manifest.outputs:
-        if output.summary.counted:  # the margins of a HATS catalogue repeat objects of the other files
-            catalog = open_annotated(folder / output.name, manifest.prefix)
-            copies.append(_copy(catalog, request, manifest.position, over, maps))
-    known, left_out = None, Counter[str]()
-    if request.labels is not None:
-        identifier = next((name for _, name, *_ in copies if name), None)
-        if identifier is None:
-            raise UsageError(
-                "--id: got no column that names the objects, expected a column that the copies and the "
-                "labels both have; name it"
-            )
-        path = check_inside(request.labels, key="--labels")
-        known, left_out = read_answers(path, label=request.label, identifier=identifier, classes=classes)
-    return MapWork(request, folder, manifest, tuple(copies), over, maps, known, left_out)
+    over = tuple(parse(text) for text in request.over or [])
+    work = MapWork(request, folder, manifest, over, sky_maps(request.sky_map or []))
+    copies = tuple(
+        _copy(work, open_annotated(folder / output.name, manifest.prefix))
+        for output in manifest.outputs
+        if output.summary.counted  # the margins of a HATS catalogue repeat objects of the other files
+    )
+    if request.labels is None:
+        return replace(work, copies=copies)
+    identifier = next((name for _, name, *_ in copies if name), None)
+    if identifier is None:
+        raise UsageError(
+            "--id: got no column that names the objects, expected a column that the copies and the "
+            "labels both have; name it"
+        )
+    path = check_inside(request.labels, key="--labels")
+    known, left_out = read_answers(path, label=request.label, identifier=identifier, classes=classes)
+    return replace(work, copies=copies, known=known, left_out=left_out)
 
 
-def _copy(
-    catalog: Catalog,
-    request: MapRequest,
-    stated: ObjectColumns,
-    over: Sequence[Expression],
-    maps: Mapping[str, HealpixMap],
-) -> MapCopy:
+def _copy(work: MapWork, catalog: Catalog) -> MapCopy:
     """Return a copy with its columns; UsageError where there is no position, or an expression names no column."""
-    place = stated.place(catalog)
+    maps, asked, names = work.maps, work.request.identifier, catalog.names
+    place = work.manifest.position.place(catalog)
     if place is None:
         raise UsageError(
             f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
             "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
         )
-    for expression in over:
-        expression.check_names([*catalog.names, *maps])
-    if clash := sorted({*maps} & {*catalog.names}):
+    for expression in work.over:
+        expression.check_names([*names, *maps])
+    if clash := sorted({*maps} & {*names}):
         raise UsageError(
             f"--sky-map: got '{clash[0]}', which is a column of {catalog.path}; choose another name"
         )
-    asked, names = request.identifier, catalog.names
     if asked is not None and asked not in names:
         raise UsageError(f"--id: got '{asked}', expected a column of {catalog.path}; {nearest(asked, names)}")
-    name = asked or stated.id
+    name = asked or work.manifest.position.id
     return catalog, name if name in names else None, place
 
 
