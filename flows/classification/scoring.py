@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Literal
@@ -533,13 +533,8 @@ def settled(
     biased and a column rests on labels that are not, the settings say so.
     """
     settings = annotation_settings(model, wanted)
-
-    def estimate() -> Shift:
-        unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
-        scorer = Scorer.of(unmoved, settings.model_copy(update={"shift": Shift()}))
-        return estimated_shares(model, sources() if sources else (), scorer)
-
-    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate if sources else None)
+    estimate = None if sources is None else partial(estimated_shares, model, settings, sources)
+    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
     stated = wanted.shift.assumes or model.specification.shift.assumes
     if stated == "features" and (settings.output.sets is not None or settings.output.selected):
         shift = shift.model_copy(update={"assumes": "features"})
@@ -572,13 +567,14 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
     return settings
 
 
-def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Scorer) -> Shift:
-    """Return the shares of the classes in catalogues, by EM over the model's probabilities of their rows.
-
-    `scorer` is the model's, of training shares.
-    """
+def estimated_shares(
+    model: Model, settings: Specification, sources: Callable[[], Sequence[LocalSource]]
+) -> Shift:
+    """Return the shares of the classes in catalogues, by EM over the model's probabilities at the training's shares."""
+    unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
+    scorer, places = Scorer.of(unmoved, settings.model_copy(update={"shift": Shift()})), sources()
     tolerated = (DamagedFileError, OSError)  # such files are quarantined later
-    catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
+    catalogues = [InputCatalogue.of(source, scorer.choice) for source in places]
     files, failed = find_files(catalogues, scorer.reader.of, tolerated=tolerated)
     if failed and not files:
         raise next(iter(failed.values()))
@@ -598,7 +594,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Score
         ) from error
     rounded = np.round(shares, DIGITS)
     first = files[0][0].source.path.name
-    name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
+    name = first if len(places) == 1 else f"{first} and {len(places) - 1} more"
     return Shift(
         class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
         class_prior_source=f"{ESTIMATED}{name}"[:200],

@@ -188,14 +188,15 @@ class OurColumns:
     def fluxes(self) -> frozenset[str]:
         """The columns of fluxes and their errors, whose unit is the zero point's business."""
         flux_bands = [band for band in self.bands.values() if band.flux is not None]
-        texts = [t for b in flux_bands for t in (b.flux, b.error, b.inverse_variance) if t is not None]
-        return frozenset().union(*(self._parsed[text].names for text in texts))
+        return self._names(text for b in flux_bands for text in (b.flux, b.error, b.inverse_variance))
 
     @property
     def magnitudes(self) -> frozenset[str]:
         """The columns that [photometry] calls magnitudes."""
-        texts = [band.magnitude for band in self.bands.values() if band.magnitude is not None]
-        return frozenset().union(*(self._parsed[text].names for text in texts))
+        return self._names(band.magnitude for band in self.bands.values())
+
+    def _names(self, texts: Iterable[str | None]) -> frozenset[str]:
+        return frozenset().union(*(self._parsed[text].names for text in texts if text is not None))
 
     def band_of(self, name: str) -> str | None:
         """Return the band that makes a column of that name."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs import hats
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Column, Partition, verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Partition, verified
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
 from catalogs.parquet import dataset as parquet
@@ -62,11 +63,7 @@ def find_files(
             if not catalogue.source.is_folder:
                 failed[catalogue.source.path] = error
                 continue
-            failing, columns = _tried(catalogue, check, tolerated)
-            if not columns:
-                raise
-            # Without the files that fail by themselves, nor those that fail beside most.
-            failing |= _unlike_most(catalogue, check, tolerated, columns, failing)
+            failing = _failing(catalogue, check, tolerated, error)
             opened += _files_of(catalogue.lacking(failing), check)
             failed |= failing
     return opened, failed
@@ -89,25 +86,39 @@ def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
     return opened
 
 
-def _tried(
-    catalogue: InputCatalogue, check: Check, tolerated: tuple[type[Exception], ...]
-) -> tuple[dict[Path, Exception], dict[Path, Sequence[Column]]]:
-    """Return why files of a folder that have rows fail by themselves, and the columns of the others."""
+def _failing(
+    catalogue: InputCatalogue, check: Check, tolerated: tuple[type[Exception], ...], error: Exception
+) -> dict[Path, Exception]:
+    """Return why files of a folder that have rows fail, by themselves or beside most.
+
+    Where each fails by itself, the `error` of all together is raised.
+    Kinds are files with the same columns; that of the most files comes first, then each that goes with those before.
+    Of a kind that does not, one file is tried for all.
+    """
     failing: dict[Path, Exception] = {}
-    columns: dict[Path, Sequence[Column]] = {}
-    files: Iterable[Path] = catalogue.files
+    kinds: dict[object, list[Path]] = defaultdict(list)
+    files = [*catalogue.files]
     if catalogue.source.kind == "hats":
-        known = hats.files_with_rows(catalogue.source.path)
-        left_out = {*catalogue.without}
-        files = (file for file in known if catalogue.source.name_of(file) not in left_out and file.exists())
+        known, left_out = hats.files_with_rows(catalogue.source.path), {*catalogue.without}
+        files = [f for f in known if catalogue.source.name_of(f) not in left_out and f.exists()]
     for file in files:
         try:
             catalog = catalogue.choice.open(file)
             check(catalog)
-            columns[file] = catalog.columns
-        except tolerated as error:
-            failing[file] = error
-    return failing, columns
+            kind = frozenset((c.name, str(c.datatype), c.unit, c.shape) for c in catalog.columns)
+            kinds[kind].append(file)
+        except tolerated as fault:
+            failing[file] = fault
+    if not kinds:
+        raise error
+    together: set[Path] = set()
+    for alike in sorted(kinds.values(), key=len, reverse=True):
+        try:
+            _files_of(catalogue.lacking({*files} - together - {alike[0]}), check)
+            together.add(alike[0])
+        except tolerated as fault:
+            failing |= dict.fromkeys(alike, fault)
+    return failing
 
 
 @lru_cache(maxsize=4)
@@ -126,33 +137,6 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
     if not kept:
         raise FormatError(f"{path}: none of its files can be read; correct or replace them")
     return open_files(root, kept, choice.open)
-
-
-def _unlike_most(
-    catalogue: InputCatalogue,
-    check: Check,
-    tolerated: tuple[type[Exception], ...],
-    columns: Mapping[Path, Sequence[Column]],
-    failing: Mapping[Path, Exception],
-) -> dict[Path, Exception]:
-    """Return the files that cannot be read together with the others, and why one of their kind cannot.
-
-    Kinds are files with the same columns; that of the most files comes first, then each that goes with those before.
-    """
-    kinds: dict[object, list[Path]] = {}
-    for file, those in columns.items():
-        kind = frozenset((c.name, str(c.datatype), c.unit, c.shape) for c in those)
-        kinds.setdefault(kind, []).append(file)
-    together: set[Path] = set()
-    odd: dict[Path, Exception] = {}
-    for files in sorted(kinds.values(), key=len, reverse=True):
-        left_out = {*failing, *columns} - together - {files[0]}
-        try:
-            _files_of(catalogue.lacking(left_out), check)
-            together.add(files[0])
-        except tolerated as error:
-            odd |= dict.fromkeys(files, error)
-    return odd
 
 
 @contextmanager
