@@ -31,22 +31,9 @@ from catalogs.formats import open_annotated
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer
 from flows.errors import OutputFolderError
+from flows.release import _contract as contracts
 from flows.release import _differences as differences
-from flows.release._contract import (
-    DATA,
-    MOST_ROWS,
-    ROW_CHECKS,
-    TEXTS,
-    Contract,
-    Findings,
-    Opened,
-    check_columns,
-    check_edits,
-    check_files,
-    check_metadata,
-    check_of,
-    check_summaries,
-)
+from flows.release._contract import MOST_ROWS, TEXTS, Contract, Findings, Opened
 from flows.release.replay import Replayed, Truth, negative_controls
 from flows.runs.manifest import MANIFEST, Output, file_sha256, without_margins
 from flows.runs.results import CELL_ORDER, Checked, Profile, Verdict
@@ -85,15 +72,15 @@ def check_release(
     with tempfile.TemporaryDirectory(prefix="blr-release-") as scratch:
         work = _Pass(opened, last, Path(scratch), truth, seed)
         findings = work.findings
-        check_edits(contract, promised, findings)
-        check_files(opened, findings)
+        contracts.check_edits(contract, promised, findings)
+        contracts.check_files(opened, findings)
         for number, output in enumerate(opened.manifest.outputs):
             work.file(number, output)
         profile = work.profile()
-        findings.ran(*ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
+        findings.ran(*contracts.ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
         findings.ran("replay", n=work.n_replayed, model=opened.model.label)
         work.compare_identifiers([opened.folder / name for name in promised.companions])
-        check_summaries(opened, work.by_file, findings)
+        contracts.check_summaries(opened, work.by_file, findings)
         compared = work.compare()
         controls = work.controls()
     if last is not None:
@@ -190,7 +177,7 @@ class _Pass:
         if not path.is_file():
             findings.stop("partitions", "a file of the manifest is not here", output.name)
             return
-        sha256 = self.sums[f"{DATA}/{output.name}"] = file_sha256(path)
+        sha256 = self.sums[f"{contracts.DATA}/{output.name}"] = file_sha256(path)
         if sha256 != output.sha256:
             said = f"other bytes than were written (sha256 {sha256[:12]}, written {output.sha256[:12]})"
             findings.stop("checksums", said, output.name)
@@ -203,9 +190,9 @@ class _Pass:
             return
         for what in wrong:
             findings.stop("checksums", f"the file's own checksum is wrong: {what}", output.name)
-        check_columns(contract, catalog, output.name, findings)
+        contracts.check_columns(contract, catalog, output.name, findings)
         source = self._input(output)
-        check_metadata(self.opened, output, catalog, source, findings)
+        contracts.check_metadata(self.opened, output, catalog, source, findings)
         try:
             _File(self, number, output, catalog, source).check(output)
         except CatalogError as error:
@@ -276,7 +263,7 @@ class _Pass:
         contract, found = self.contract, self.found
         if found is None:
             said = "there is no release to compare with, or no identifier to compare by"
-            self.findings.done["objects"] = check_of("objects", "pass", said)
+            self.findings.done["objects"] = contracts.check_of("objects", "pass", said)
             return {}
         for unread in self.before.values():
             for rows in unread:
