@@ -37,14 +37,7 @@ from flows.release._contract import (
     passed,
 )
 from flows.release._differences import transitions_of
-from flows.release.record import (
-    COMPANIONS,
-    RECORD,
-    ReleaseRefusedError,
-    Series,
-    forget_checks,
-    write_checks,
-)
+from flows.release.record import COMPANIONS, RECORD, ReleaseRefusedError, Series, forget_checks, write_checks
 from flows.release.replay import mismatches, settings_of
 from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256

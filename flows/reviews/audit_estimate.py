@@ -24,15 +24,7 @@ from catalogs.arrays import batch_values, plain_texts
 from catalogs.errors import brief, nearest
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
-from flows.labels.reader import (
-    MARK,
-    is_doubtful,
-    list_hash,
-    listed_name,
-    plain,
-    plain_number,
-    require_exact,
-)
+from flows.labels.reader import MARK, is_doubtful, list_hash, listed_name, plain, plain_number, require_exact
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import AuditEstimateRequest
 from flows.reviews._lists import audit_title
