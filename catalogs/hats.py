@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Annotation, Catalog, Whole, in_order, provenance_entries
+from catalogs.catalog.catalog import Annotation, Catalog, in_order, provenance_entries
 from catalogs.catalog.new_columns import OWN
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_below, open_bytes
@@ -116,14 +116,12 @@ READERS = 8
 """Threads that read footers: on a shared disk each waits most of its time."""
 
 
-def finish(
-    root: Path, tables: Sequence[Table], keys: frozenset[str], folder: Path, annotation: Annotation
-) -> Sequence[str]:
-    """Write all but the partitions of the tables below a root, which lie annotated in `folder` at their keys.
+def finish(root: Path, keys: Collection[str], folder: Path, annotation: Annotation) -> Sequence[str]:
+    """Write all but the partitions of a catalogue, which lie annotated in `folder` at their keys.
 
     Return what is left out.
     """
-    name = root.resolve().name
+    name, tables = root.resolve().name, tables_of(root)
     target = folder / name
     changed = {t.root / file for t in tables for file in (*PROPERTIES, STATISTICS)}
     changed |= {t.dataset / file for t in tables for file in (COMMON, MERGED)} | {root / COLLECTION}
@@ -238,6 +236,8 @@ THUMBNAIL = "data_thumbnail.parquet"
 PARTITION_INFO = "partition_info.csv"
 FOLDERS = "/"
 MARGIN = "margin"
+NEEDED = ("hats_col_ra", "hats_col_dec", "hats_col_healpix")
+"""Properties that name columns, without which it is no table of HATS."""
 WITH_ROWS = ("object", "source", "nested", "map", MARGIN)
 
 NORDER = re.compile(r"Norder=(\d+)")
@@ -259,12 +259,6 @@ class Table:
     def dataset(self) -> Path:
         """The folder of the Parquet files."""
         return self.root / DATASET
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """Columns that the properties name, without which it is no table of HATS."""
-        keys = ("hats_col_ra", "hats_col_dec", "hats_col_healpix")
-        return tuple(name for key in keys if (name := value_of(self.properties, key)))
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
@@ -366,10 +360,7 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     if not left_out:
         check_rows(tables, partitions)
     metadata = {key: value for _, key, value in tables[0].properties if key} | dict(union.pairs)
-    keys = frozenset(p.key for p in partitions)
-    needed = tuple(dict.fromkeys(name for t in tables for name in t.needed))
-    whole = Whole(root.resolve().name, keys, needed, partial(finish, root, tables, keys))
-    return Catalog(FORMAT, root, columns, partitions, metadata, whole)
+    return Catalog(FORMAT, root, columns, partitions, metadata, frozenset(p.key for p in partitions))
 
 
 def tables_of(root: Path) -> tuple[Table, ...]:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from catalogs import hats
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
@@ -21,22 +22,20 @@ from catalogs.catalog.catalog import (
     Checksums,
     Column,
     Compute,
-    Mode,
     NewValues,
     Partition,
     Progress,
-    Whole,
     cell_bytes,
     checked,
     computed_batches,
     is_provenance,
     levels,
-    old_columns,
     provenance_entries,
+    replaced_columns,
     verified,
     with_user_bits,
 )
-from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.fits import writing as fits_writing
@@ -55,9 +54,34 @@ UNSIZED_TEXT = 16
 """Bytes a row that a text of unstated width is taken to need."""
 
 
-def whole_of(cat: Catalog) -> Whole | None:
-    """Return what a catalogue has beyond its partitions, if these are all."""
-    return cat.whole if cat.whole and cat.whole.keys == {p.key for p in cat.partitions} else None
+def is_whole(cat: Catalog) -> bool:
+    """Say whether this is all of a catalogue that is more than its partitions."""
+    return cat.whole is not None and cat.whole == {p.key for p in cat.partitions}
+
+
+Mode = Literal["annotated", "slim"]
+"""Which of the old columns an annotated copy has: all but our own from before that are replaced, or a few."""
+
+
+def old_columns(
+    cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]
+) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """Return the old columns that are replaced, and those that alone stay in a slim copy, all names checked."""
+    replaced = replaced_columns(cat.names, cat.metadata, columns)
+    if mode == "annotated":
+        check_names([n for n in cat.names if n not in replaced], columns)
+        return replaced, None
+    if not keep:
+        raise CatalogError(
+            "got a slim copy that keeps no old column, expected the identifier and the position, by which "
+            "rows join their old columns again; name them, as in keep=('id', 'ra', 'dec')"
+        )
+    needed = [cat.metadata.get(key, "") for key in hats.NEEDED] if cat.whole else []
+    only = tuple(dict.fromkeys([*keep, *filter(None, needed)]))
+    for name in only:
+        cat.column(name)
+    check_names(only, columns)
+    return replaced, frozenset(only)
 
 
 def check_local(out: Path) -> None:
@@ -73,9 +97,9 @@ def check_local(out: Path) -> None:
 def check_places(cat: Catalog, out: Path, files: Mapping[str, Partition], *, overwrite: bool) -> None:
     """Raise where something has the place of a copy, unless it is one that may be replaced, and not the source."""
     places = [(file.path, out / key, overwrite) for key, file in files.items()]
-    if whole := whole_of(cat):
+    if is_whole(cat):
         replaces = overwrite and any((out / key).exists() for key in files)
-        places.append((cat.path, out / whole.name, replaces))
+        places.append((cat.path, out / cat.path.resolve().name, replaces))
     for source, place, may_go in places:
         if place.exists() and source.exists() and place.samefile(source):
             raise CatalogError(f"{source} would be replaced by its own annotated copy; choose another folder")
@@ -340,8 +364,8 @@ def annotate(
     check_places(cat, out, files, overwrite=overwrite)
     check_free_space(out, needed_bytes(cat, annotation, form))
     make_folder(out)
-    whole = whole_of(cat)  # it appears when all is there
-    with atomic_folder(out / whole.name) if whole else nullcontext(out) as folder:
+    whole = is_whole(cat)  # it appears when all is there
+    with atomic_folder(out / cat.path.resolve().name) if whole else nullcontext(out) as folder:
         for key, file in files.items():
             make_folder((folder / key).parent)
             if same:
@@ -349,7 +373,7 @@ def annotate(
             else:
                 convert(cat, file, form, folder / key, annotation, warnings.setdefault)
         if whole:
-            warnings |= dict.fromkeys(whole.finish(folder, annotation))
+            warnings |= dict.fromkeys(hats.finish(cat.path, files.keys(), folder, annotation))
     return Written((out / key for key in files), warnings)
 
 
@@ -373,4 +397,4 @@ def finish(
     replaced, only = old_columns(cat, columns, mode, keep)
     # No rows are left to compute anything for.
     annotation = Annotation(columns, lambda _: {}, (), recorded, replaced=replaced, only=only)
-    return cat.whole.finish(folder, annotation)
+    return hats.finish(cat.path, cat.whole, folder, annotation)

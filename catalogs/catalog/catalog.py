@@ -25,7 +25,6 @@ from catalogs.catalog.new_columns import (
     OWN,
     NewColumn,
     Provenance,
-    check_names,
     selected_column,
     standard_columns,
 )
@@ -303,25 +302,11 @@ def chosen_table(
     )
 
 
-@dataclass(frozen=True)
-class Whole:
-    """What a catalogue of several files has beyond these; it is the folder `name`, with which all keys begin.
-
-    A slim copy has to keep the columns `needed`.  `finish` writes all else to the folder in which the annotated
-    partitions lie at their keys, and says what had to be left out.
-    """
-
-    name: str
-    keys: frozenset[str]
-    needed: tuple[str, ...]
-    finish: Callable[[Path, Annotation], Sequence[str]]
-
-
 @dataclass(frozen=True, repr=False)
 class Catalog:
     """An opened catalogue: its format, its columns, and its files as partitions.
 
-    `whole` is for formats such as HATS, which have files that belong to the whole catalogue and to no partition.
+    `whole` are the keys of all partitions of a HATS catalogue, which has files that belong to it and to no partition.
     The last two fields are for a table in memory that was written to a file first.  `changed` says how a column
     differs from the table's.  `left_behind` lists what the file has no place for.
 
@@ -345,7 +330,7 @@ class Catalog:
     columns: tuple[Column, ...]
     partitions: tuple[Partition, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
-    whole: Whole | None = None
+    whole: frozenset[str] | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
 
@@ -519,31 +504,6 @@ def _same(one: str, other: str) -> bool:
 
     a, b = (astropy.units.Unit(text, parse_strict="silent") for text in (one, other))
     return bool(a == b)
-
-
-# Which of the old columns an annotated copy has: all, all but our own from before, or a slim few.
-
-Mode = Literal["annotated", "slim"]
-
-
-def old_columns(
-    cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]
-) -> tuple[tuple[str, ...], frozenset[str] | None]:
-    """Return the old columns that are replaced, and those that alone stay in a slim copy, all names checked."""
-    replaced = replaced_columns(cat.names, cat.metadata, columns)
-    if mode == "annotated":
-        check_names([n for n in cat.names if n not in replaced], columns)
-        return replaced, None
-    if not keep:
-        raise CatalogError(
-            "got a slim copy that keeps no old column, expected the identifier and the position, by which "
-            "rows join their old columns again; name them, as in keep=('id', 'ra', 'dec')"
-        )
-    only = tuple(dict.fromkeys([*keep, *(cat.whole.needed if cat.whole else ())]))
-    for name in only:
-        cat.column(name)
-    check_names(only, columns)
-    return replaced, frozenset(only)
 
 
 # Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.  A

@@ -24,11 +24,11 @@ from blr.predictive.mixture import Scores
 from blr.shift import class_priors
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.arrays import batch_values
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, in_order, old_columns
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, in_order
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
-from catalogs.writing import copied
+from catalogs.writing import copied, old_columns
 from flows.classification._class_shares import (
     BIASED,
     Selections,
