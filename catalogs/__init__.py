@@ -7,9 +7,8 @@ does not wait for all formats.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if (
-    TYPE_CHECKING
-):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
+# For type checkers and editors; at run time `__getattr__` below imports a name on its first use.
+if TYPE_CHECKING:
     from catalogs.catalog.catalog import Catalog as Catalog
     from catalogs.catalog.catalog import Column as Column
     from catalogs.catalog.catalog import Partition as Partition

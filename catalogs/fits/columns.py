@@ -321,9 +321,8 @@ def n_empty(rows: Bytes, texts: Sequence[FitsColumn]) -> Integers:
 
     They are once they are `trimmed`: there is nothing but blanks up to the first NUL or to the end.
     """
-    first = rows.T[
-        np.array([c.offset for c in texts], np.intp)
-    ]  # of each column, its first byte in every row
+    # Of each column, its first byte in every row.
+    first = rows.T[np.array([c.offset for c in texts], np.intp)]
     n = np.count_nonzero(first == 0, axis=1)
     for k in np.flatnonzero((first == BLANK).any(axis=1)).tolist():
         text = rows[first[k] == BLANK, texts[k].offset :][:, : texts[k].width]

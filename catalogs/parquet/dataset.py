@@ -313,13 +313,10 @@ def opened(
                 if metadata is None:
                     known = file.metadata
                     counts = [known.row_group(i).num_rows for i in range(known.num_row_groups)]
-                    if (
-                        known.num_rows != sum(counts) or min(counts, default=0) < 0
-                    ):  # what plans by it goes wrong
-                        raise damaged(
-                            place,
-                            f"its footer counts {known.num_rows:,} rows, and {sum(counts):,} in its row groups",
-                        )
+                    # What plans by another number goes wrong.
+                    if known.num_rows != sum(counts) or min(counts, default=0) < 0:
+                        what = f"its footer counts {known.num_rows:,} rows, and {sum(counts):,} in its row groups"
+                        raise damaged(place, what)
                 yield file
     except pa.ArrowNotImplementedError as error:
         raise FormatError(

@@ -502,9 +502,8 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
     # The first wild card of a pattern; a host's [::1] is none.
     start = max(0, plain.find("/", plain.find("://") + 3)) if is_web(url) else 0
     wild = min((at for c in "*[" if (at := plain.find(c, start)) >= 0), default=None)
-    folder = plain.endswith("/") or (
-        not is_web(url) and filesystem.isdir(path)
-    )  # Spark calls folders x.parquet
+    # Spark calls folders x.parquet.
+    folder = plain.endswith("/") or (not is_web(url) and filesystem.isdir(path))
     if wild is None and plain.lower().endswith(suffixes) and not folder:
         root = plain.rpartition("/")[0]
         return inside(root, filesystem, [path], "file")

@@ -34,9 +34,8 @@ def speaking_of(url: str) -> Iterator[None]:
         reworded = in_our_words(url, error)
         if reworded is error.__cause__:
             raise reworded from None
-        raise reworded from (
-            None if has_secret(url) or tells_secrets(error) else error
-        )  # a traceback would show it
+        # A traceback would show a secret.
+        raise reworded from (None if has_secret(url) or tells_secrets(error) else error)
 
 
 def tells_secrets(error: BaseException | None) -> bool:

@@ -90,9 +90,8 @@ HEAD_BYTES = 1 << 18
 HEAD_RECORDS = 50
 """Records beyond the comments that tell the dialect."""
 
-csv.field_size_limit(
-    max(csv.field_size_limit(), LONGEST_RECORD)
-)  # of the first lines; 131,072 characters are a usual polygon
+# Of the first lines; 131,072 characters are a usual polygon.
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
 
 BYTE_ORDER_MARK = "\ufeff"
 

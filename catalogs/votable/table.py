@@ -223,9 +223,8 @@ class TextRows(Rows):
         words: list[str] = []
         source, n_bytes = self.data.blocks(BLOCK_BYTES), 0
 
-        def read(
-            _size: int,
-        ) -> bytes:  # more than are asked for: of less the parser thinks that they are the last
+        # More than are asked for: of less the parser thinks that they are the last.
+        def read(_size: int) -> bytes:
             nonlocal n_bytes
             block = next(source, b"")
             n_bytes += len(block)
