@@ -91,20 +91,17 @@ def tally_of(
 
 
 def map_input(model: Model) -> tuple[int, Floats] | None:
-    """Return the feature by which flagged rows are counted, and the edges of its bins (E,); None where none varies.
+    """Return the magnitude by which flagged rows are counted, and the edges of its bins (E,); None where none varies.
 
-    It is the magnitude that most labelled rows have, or else the feature that tells most.  The bins are tenths of the
-    training rows, in the range of the labelled rows, and what lies beyond both of its ends.
+    It is the one that most labelled rows have.  The bins are tenths of the training rows, in the range of the labelled
+    rows, and what lies beyond both of its ends.
     """
     quality, trained = {f["name"]: f for f in model.training.features}, model.training.distribution
     known = [j for j, name in enumerate(model.features) if trained[name].edges]
     bright = [j for j in known if _is_magnitude(model, quality[model.features[j]])]
-    if not known:
+    if not bright:
         return None
-    if bright:
-        chosen = min(bright, key=lambda j: quality[model.features[j]]["missing"])
-    else:
-        chosen = max(known, key=lambda j: model.telling[j])
+    chosen = min(bright, key=lambda j: quality[model.features[j]]["missing"])
     name = model.features[chosen]
     ends = quality[name]["minimum"], np.nextafter(quality[name]["maximum"], np.inf)
     return chosen, np.unique([*ends, *trained[name].edges])

@@ -352,12 +352,6 @@ MOST_KNOWN = 10_000
 """Objects of several classes among which those are looked for that are named."""
 
 
-def name_hashes(names: Array) -> NDArray[np.uint64]:
-    """Return a hash (N,) of each object's name, 0 where it has none."""
-    texts = plain_texts(names)
-    return np.where(texts == "", np.uint64(0), hashed(texts))
-
-
 def repeated_in_conflict(
     pieces: Iterable[tuple[NDArray[np.uint64], NDArray[np.integer]]],
     classes: Sequence[str],

@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -104,27 +104,6 @@ class Model:
     def id(self) -> int:
         """The 63 bits that each row of an annotated catalogue carries."""
         return model_id(self.name, self.version)
-
-    @cached_property
-    def telling(self) -> NDArray[np.float64]:
-        """How far the classes' probabilities move (F,), 0 to 1, as each feature goes over tenths of the training rows.
-
-        The other features have their mean given this one.
-        """
-        edges = [self.training.distribution[name].edges for name in self.features]
-        place = np.repeat(np.arange(len(edges)), list(map(len, edges)))
-        moved = np.zeros(len(edges))
-        if not len(place):
-            return moved
-        X, missing = np.zeros((len(place), len(edges))), np.ones((len(place), len(edges)), dtype=bool)
-        rows = np.arange(len(place))
-        X[rows, place], missing[rows, place] = np.concatenate(edges), False
-        p = self.classifier.score(
-            self.classifier.moments.impute(X, missing), np.zeros_like(missing)
-        ).probability
-        for j in np.unique(place):
-            moved[j] = np.ptp(p[place == j], axis=0).sum() / 2
-        return moved.round(6)
 
     def described(
         self, status: Literal["trained", "exists", "stored"], *, path: str | None, champion: str | None
@@ -289,11 +268,6 @@ HEADER = struct.Struct(">I4sQQQ16s")
 """Flags, compression, bytes kept for the block, bytes used of them, bytes once inflated, MD5."""
 REPEATS = 4
 """Most bytes of arrays for each byte of the file: references may repeat an array."""
-
-
-def write_model(model: Model, path: Path) -> None:
-    """Write the model whole or not at all."""
-    write_tree(model.to_tree(), path)
 
 
 def read_model(path: Path) -> Model:

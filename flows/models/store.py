@@ -337,11 +337,11 @@ class Store:
 
         `interval` is that of its log loss, 95 %; None where it is not known.
         """
-        from flows.models.model import write_model
+        from flows.models.model import write_tree
 
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
-        write_model(model, folder / MODEL_FILE)
+        write_tree(model.to_tree(), folder / MODEL_FILE)
         metrics, (low, high) = model.metrics, interval or (None, None)
         described = {
             "format": DESCRIPTION_FORMAT,

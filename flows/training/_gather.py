@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.missing.patterns import training_noise
-from catalogs.arrays import batch_values, plain_texts
+from catalogs.arrays import batch_values, hashed, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
@@ -62,7 +62,6 @@ from flows.labels.source import (
     LabelSource,
     first_batches,
     label_reader,
-    name_hashes,
     repeated_in_conflict,
 )
 from flows.models.description import FeatureQuality, InputFile, LabelledSample, LabelSummary
@@ -189,10 +188,11 @@ class RowReading:
                 part["magnitude"] = np.where(known & (magnitude < FAINTEST), magnitude, np.nan)
         if identifier in own:
             part["name"] = name_keys([own[identifier]])
-            shown = (text.encode()[:LONGEST_IDENTIFIER] for text in plain_texts(own[identifier]).tolist())
-            part["identifier"] = np.array([*shown], dtype=np.bytes_)
+            called = plain_texts(own[identifier])
+            shown = [text.encode()[:LONGEST_IDENTIFIER] for text in called.tolist()]
+            part["identifier"] = np.array(shown, dtype=np.bytes_)
             if counts is None:
-                part["named"] = np.where(shared, np.uint64(0), name_hashes(own[identifier]))
+                part["named"] = np.where(shared | (called == ""), np.uint64(0), hashed(called))
         part |= {CONTENT + n: np.frombuffer(text, np.uint8) for n, text in spelled(rows, self.names).items()}
         met = Counter(texts[selected].tolist())
         counted = (batch.num_rows, int(selected.sum()), met, self.reader.count_states(rows))

@@ -1,4 +1,4 @@
-"""Without positions, a report shows what is flagged by magnitude, or by the input that tells most.
+"""Without positions, a report shows what is flagged by magnitude.
 
 The counts are those of the copies' rows, in whatever files and pieces these come.
 """
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from blr.decisions import WORTH_A_LOOK
-from flows.models.store import Store
 from tests.flows.verbs import classify, train
 
 BINS = 12
@@ -88,13 +87,9 @@ def test_counts_are_those_of_the_rows(folder: Path, tmp_path: Path) -> None:
     assert ">none</text>" in text
 
 
-def test_a_model_without_a_magnitude_has_its_most_telling_input(folder: Path, tmp_path: Path) -> None:
-    """Early types are red in b - j; j - k says nothing."""
-    model = Store(folder / "models").load("colours")
-    assert model.telling[0] > 2 * model.telling[1]
-    flagged = shown(folder, tmp_path / "out", "deep", model="colours")["flagged"]
-    assert flagged["name"] == "b_j"
-    assert ">bmag − jmag (mag)</text>" in picture(tmp_path / "out", "What needs a look, by bmag − jmag")
+def test_a_model_without_a_magnitude_has_no_such_picture(folder: Path, tmp_path: Path) -> None:
+    assert "flagged" not in shown(folder, tmp_path / "out", "deep", model="colours")
+    assert "What needs a look, by" not in (tmp_path / "out/report.html").read_text()
 
 
 def test_without_any_value_the_answer_is_no(folder: Path, tmp_path: Path) -> None:
