@@ -71,11 +71,8 @@ class LabelReader:
                 f"{MOST_CLASSES} classes; list the spellings of each class under [label.classes]"
             )
         ordered = sorted(names.items(), key=lambda entry: entry[1])
-        return cls(
-            tuple(name for _, name in ordered),
-            {key: k for k, (key, _) in enumerate(ordered)},
-            label.case_sensitive,
-        )
+        spellings = {key: k for k, (key, _) in enumerate(ordered)}
+        return cls(tuple(name for _, name in ordered), spellings, label.case_sensitive)
 
     @classmethod
     def of_lists(

@@ -66,11 +66,8 @@ class LabelSource:
         So the label of a row depends neither on the rows before it nor on who reads it.
         """
         label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
-        source = cls(
-            label.column or "",
-            catalog.id,
-            place=(catalog.ra, catalog.dec) if catalog.ra and catalog.dec else None,
-        )
+        place = (catalog.ra, catalog.dec) if catalog.ra and catalog.dec else None
+        source = cls(label.column or "", catalog.id, place=place)
         if label.table is not None:
             places = resolve_sources([label.table.path], base, key="label.table.path")
             named = (label.table.id, label.table.ra, label.table.dec, label.column)

@@ -450,12 +450,8 @@ def contribution_row(c: FeatureContribution) -> tuple[str, str, str, str]:
     """Return a feature, its value, the usual value and its contribution with its error, as texts."""
     value = "missing" if c["value"] is None else f"{c['value']:.4g}"
     known = c["contribution"] is not None and c["std"] is not None
-    return (
-        c["name"],
-        value,
-        f"{c['usual']:.4g}",
-        f"{c['contribution']:+.2f} ± {c['std']:.2f}" if known else "",
-    )
+    speaks = f"{c['contribution']:+.2f} ± {c['std']:.2f}" if known else ""
+    return c["name"], value, f"{c['usual']:.4g}", speaks
 
 
 def explanation_sentences(explained: Explanation) -> list[str]:

@@ -284,17 +284,13 @@ def class_count_table(where: str, counts: Counts, before: Summary | None = None)
     for name, new in counts.classes.items():
         row = [name, f"{new['assigned']:,}", fixed(new["expected"], 1), fixed(new["error"], 1)]
         if before is not None:
-            old = before.classes.get(name)
-            moved = None if old is None else new["expected"] - old["expected"]
-            in_errors = None
-            if old is not None and moved is not None and None not in (new["error"], old["error"]):
-                error = math.hypot(new["error"] or 0.0, old["error"] or 0.0)
-                in_errors = moved / error if error > 0 else None
-            row += [
-                fixed(None if old is None else old["expected"], 1),
-                fixed(moved, 1, "+"),
-                fixed(in_errors, 1, "+"),
-            ]
+            old, last, moved, in_errors = before.classes.get(name), None, None, None
+            if old is not None:
+                last, moved = old["expected"], new["expected"] - old["expected"]
+                if None not in (new["error"], old["error"]):
+                    error = math.hypot(new["error"] or 0.0, old["error"] or 0.0)
+                    in_errors = moved / error if error > 0 else None
+            row += [fixed(last, 1), fixed(moved, 1, "+"), fixed(in_errors, 1, "+")]
         rows.append(row)
     error_of = "with the error from each object's uncertainty and from the weights that all share"
     return ReportTable.of(

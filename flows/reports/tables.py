@@ -167,12 +167,8 @@ def candidate_table(model: ModelDescription) -> ReportTable:
     rows = []
     for i in order:
         c = candidates[i]
-        evidence = [
-            (c.log_evidence, 1),
-            (c.log_evidence - best, 1),
-            *[(c.second_order, 2)] * with_second,
-            (c.bic, 1),
-        ]
+        second = [(c.second_order, 2)] * with_second
+        evidence = [(c.log_evidence, 1), (c.log_evidence - best, 1), *second, (c.bic, 1)]
         row = [feature_set(model, i), c.basis, f"{c.n_functions:,}"]
         row += [fixed(value if c.comparable else None, digits) for value, digits in evidence]
         row += [fixed(c.effective_parameters, 1), fixed(c.log_loss, 4)]
@@ -225,23 +221,17 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return the table of completeness and purity by class, and that of classes that could be one."""
     counts = np.asarray(model.metrics.confusion).reshape(len(model.classes), len(model.classes))
     sums = zip(
-        model.classes, np.diag(counts).tolist(), counts.sum(1).tolist(), counts.sum(0).tolist(), strict=True
+        model.classes, *(x.tolist() for x in (np.diag(counts), counts.sum(1), counts.sum(0))), strict=True
     )
     total = max(1, int(counts.sum()))
+    rows = [
+        (name, f"{n:,}", percent(n / total), share_words(right, n), f"{given:,}", share_words(right, given))
+        for name, right, n, given in sums
+    ]
     table = ReportTable.of(
         "By class",
         "class | > objects | > share | > completeness | > assigned | > purity",
-        (
-            (
-                name,
-                f"{n:,}",
-                percent(n / total),
-                share_words(right, n),
-                f"{given:,}",
-                share_words(right, given),
-            )
-            for name, right, n, given in sums
-        ),
+        rows,
         note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "
         "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have "
         "the class's share as both.",

@@ -157,14 +157,11 @@ def _meant(got: str, known: Sequence[str]) -> str:
 
 
 def _expected(detail: ErrorDetails) -> str:
-    said, location = (
-        detail["msg"].removeprefix("Input should be ").removeprefix("Field required"),
-        detail["loc"],
-    )
+    said, location = detail["msg"].removeprefix("Input should be "), detail["loc"]
     model = _model_at(location[:-1])
     info = model.model_fields.get(str(location[-1])) if model and location else None
     field = (info.description or f"the table [{location[-1]}]").lower() if info else ""
-    return " - ".join(text for text in (said, field) if text) or "a value"
+    return " - ".join(text for text in (said.removeprefix("Field required"), field) if text) or "a value"
 
 
 def _model_at(location: Location) -> type[BaseModel] | None:
