@@ -78,8 +78,11 @@ LEVELS: Final[dict[str, Level]] = {"green": "good", "amber": "care", "red": "bad
 HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 
 
-def probability_answers(trust: Trust) -> Iterator[Answer]:
-    """Yield whether probabilities are computed rightly, and whether they are those seen on objects that no fit saw."""
+def judged_answers(metrics: Metrics, trust: Trust, most: float) -> Iterator[Answer]:
+    """Yield whether probabilities are computed rightly, are those seen on objects that no fit saw, and know enough.
+
+    `most` is the share of the most frequent class.
+    """
     for name, question in (
         ("computed", "Are its probabilities computed rightly?"),
         ("calibrated", "Does 70 % mean 70 %?"),
@@ -95,9 +98,10 @@ def probability_answers(trust: Trust) -> Iterator[Answer]:
             findings=(Finding(what=advice),) if advice else (),
             reason="" if found.colour == "green" else found.says,
         )
+    yield _known(metrics, trust, most)
 
 
-def known_finding(metrics: Metrics, trust: Trust, objects: str, most: float) -> Answer:
+def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     base, skill, simple = metrics.log_loss_baseline, metrics.skill, metrics.log_loss_logistic
     skilled, than = trust.answer("known").colour == "green", "to predict better than the class shares alone"
@@ -122,8 +126,8 @@ def known_finding(metrics: Metrics, trust: Trust, objects: str, most: float) -> 
     right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
     return Answer(
         question="Does it know more than the class shares?",
-        short=f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right} at 95 %); always "
-        f"naming the most frequent class would be right for {most:.1%}.",
+        short=f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {metrics.judged_objects} ({right} at "
+        f"95 %); always naming the most frequent class would be right for {most:.1%}.",
         level=level,
         findings=tuple(findings),
         reason=reason,
@@ -262,11 +266,7 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
     """Return whether to use a model, the answers to the four questions, what is odd, and which objects to look at."""
     training = model.training
     most = max(training.training_counts, default=0) / max(1, training.n_training)
-    four = (
-        *probability_answers(model.trust),
-        known_finding(model.metrics, model.trust, model.metrics.judged_objects, most),
-        _holds(training),
-    )
+    four = (*judged_answers(model.metrics, model.trust, most), _holds(training))
     unknown = "" if training.shift.target else " Of objects unlike the labelled ones nothing is known."
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
     named = "No objects are named: set catalog.id to a column with their names; a trial keeps none."

@@ -30,10 +30,9 @@ from flows.reports.answers import (
     Level,
     begun_small,
     beyond_finding,
-    known_finding,
+    judged_answers,
     odd_answer,
     plain_end,
-    probability_answers,
     strange_findings,
     use_answer,
 )
@@ -85,13 +84,9 @@ class ClassificationReport:
 
 def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
     """Return whether to use the classes, four answers on that, the counts, what is odd, and what to look at."""
-    found, metrics, odd_features = report.summary, report.metrics, drifted(report.summary.drift)
+    found, odd_features = report.summary, drifted(report.summary.drift)
     most = max(report.label_shares.values(), default=0.0)
-    four = (
-        *probability_answers(report.trust),
-        known_finding(metrics, report.trust, f"{metrics.judged_by} objects", most),
-        _holds(found, odd_features),
-    )
+    four = (*judged_answers(report.metrics, report.trust, most), _holds(found, odd_features))
     good = "Yes: the probabilities are computed rightly, and these objects look like the labelled ones."
     use, beyond = use_answer(four, good), beyond_finding(found)
     if beyond is not None and four[2].level == "good":

@@ -358,11 +358,9 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
         )
         n, effective = shift.n_training or 0, shift.n_effective or 0.0
         if shift.density_weights:
-            few = (
-                f": less than {FEW:.0%}, so the model rests on a handful of them"
-                if effective < FEW * n
-                else ""
-            )
+            few = ""
+            if effective < FEW * n:
+                few = f": less than {FEW:.0%}, so the model rests on a handful of them"
             yield (
                 f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}{few}."
             )
@@ -378,12 +376,9 @@ def shift_words(shift: TargetShift) -> Iterator[str]:
     """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
     yield from likeness_words(shift)
     if shift.log_loss is not None:
-        uncorrected = shift.log_loss_uncorrected
-        what = (
-            "the model as it is"
-            if uncorrected is None
-            else f"class shares corrected ({uncorrected:.4f} without)"
-        )
+        what = "the model as it is"
+        if shift.log_loss_uncorrected is not None:
+            what = f"class shares corrected ({shift.log_loss_uncorrected:.4f} without)"
         yield (
             f"Held-out log loss with the rows weighted as the target, {what}: {shift.log_loss:.4f} nats an object "
             f"({shift.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects as the "

@@ -265,10 +265,8 @@ def linked(objects: Sequence[NotableObject]) -> tuple[tuple[NotableObject, Mappi
 
 def made_words(made: Made | None, version: str | None) -> str:
     """Return when a report was made, by whom, and with which version."""
-    by = (
-        ""
-        if made is None
-        else f" on {made['when'].replace('T', ' ').replace('+00:00', ' UTC')} by {made['who']}"
-    )
-    said = by + ("" if version is None else f" with blr {version}")
+    said = "" if version is None else f" with blr {version}"
+    if made is not None:
+        when = made["when"].replace("T", " ").replace("+00:00", " UTC")
+        said = f" on {when} by {made['who']}{said}"
     return f"Made{said}." if said else ""

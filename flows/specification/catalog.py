@@ -94,12 +94,8 @@ def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
 
     ValueError where a range is empty.
     """
-    return [
-        (text, *ends, k)
-        for k, texts in enumerate(spellings)
-        for text in texts
-        if (ends := number_range(text))
-    ]
+    every = ((text, k) for k, texts in enumerate(spellings) for text in texts)
+    return [(text, *ends, k) for text, k in every if (ends := number_range(text))]
 
 
 def label_of(spellings: Sequence[str]) -> str:

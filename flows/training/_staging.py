@@ -185,13 +185,9 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
     specification, rows = described.specification, read_rows(folder)
     target_X, target_missing, ratio = read_arrays(folder, "target_X", "target_missing", "ratio")
     mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
-    data = TrainingSet(
-        rows,
-        np.load(folder / "filled.npy", allow_pickle=False),
-        tuple(specification.features),
-        described.classes,
-        FeatureMoments(mean, np.array(covariance)),
-    )
+    moments = FeatureMoments(mean, np.array(covariance))
+    filled = np.load(folder / "filled.npy", allow_pickle=False)
+    data = TrainingSet(rows, filled, tuple(specification.features), described.classes, moments)
     again: Callable[[], TrainingSet] | None = None
     refit = specification.split.refit and bool(rows.held_out.any())
     if (folder / SHARDS).is_dir():

@@ -350,12 +350,10 @@ def weight_shards(stored: StoredRows) -> tuple[int, float]:
             sums[i] += weighted[some].sum(), weighted[some] @ ratio[some]
     training, all_rows = sums[:, 0] / sums[:, 1]
     stored.add(WEIGHT_OF_ALL, lambda shard: all_rows * stored.weights(shard) * stored.read(RATIO, shard))
-    stored.add(
-        "weight",
-        lambda shard: (
-            stored.weights(shard)
-            * stored.read(RATIO, shard)
-            * np.where(stored.read("held_out", shard), 1.0, training)
-        ),
-    )
+
+    def weight(shard: Shard) -> Floats:
+        own = np.where(stored.read("held_out", shard), 1.0, training)
+        return np.asarray(stored.weights(shard) * stored.read(RATIO, shard) * own)
+
+    stored.add("weight", weight)
     return n_training, float(sums[0, 0] * training)

@@ -271,11 +271,8 @@ def _fitted(
             left = each * (n - index)  # the rest takes as long as a candidate
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         table = step(choose)(folder, fitted)
-        finals = {
-            index: step(refine)(folder, index, fitted, threads)
-            for index, row in enumerate(table)
-            if row.share
-        }
+        chosen = [index for index, row in enumerate(table) if row.share]
+        finals = {index: step(refine)(folder, index, fitted, threads) for index in chosen}
         model = step(save)(folder, fitted, table, finals, store)
     shutil.rmtree(folder)
     return model
@@ -374,16 +371,10 @@ def save_model(
 
 def _written(store: Store, model: Model, training: Training, trained: TrainedClassifier) -> StoredModel:
     rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
-    used = _places(training, model.classifier)
-    fitted = kept.training
+    used, fitted = _places(training, model.classifier), kept.of(kept.training)
     tell().start("drawing the report", 2, "parts")
-    picture = boundary_picture(
-        model.classifier,
-        kept.X[fitted][:, used],
-        kept.missing[fitted][:, used],
-        kept.target[fitted],
-        names=model.features,
-    )
+    X, missing = fitted.X[:, used], fitted.missing[:, used]
+    picture = boundary_picture(model.classifier, X, missing, fitted.target, names=model.features)
     tell().advance(1)
     # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
