@@ -182,13 +182,10 @@ class Model:
         unknown = set(self.features).difference(self.specification.features)
         if unknown:
             raise ValueError(f"its specification has no feature {min(unknown)!r:.80}")
-        lists = {
-            "training_counts": training.training_counts,
-            "held_out_counts": training.held_out_counts,
-            "class_share": training.class_share,
-            "confusion": self.metrics.confusion,
-        }
-        for name, values in (*lists.items(), *(("confusion", row) for row in self.metrics.confusion)):
+        of_classes = ("training_counts", "held_out_counts", "class_share")
+        lists = [(name, getattr(training, name)) for name in of_classes]
+        lists += [("confusion", values) for values in (self.metrics.confusion, *self.metrics.confusion)]
+        for name, values in lists:
             if len(values) != K:
                 raise ValueError(f"its {name} has {len(values)} values, expected one for each of {K} classes")
         if type(self.selected) is not int or not 0 <= self.selected < len(self.candidates):

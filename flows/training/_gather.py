@@ -218,16 +218,11 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
     more = dict.fromkeys((places[0] or ())[:2], "catalog.ra and catalog.dec")
     more |= dict.fromkeys(set(brightness) - featured, "the report")
     general = replace(plain, also=more | dict(plain.also))
+    readers = (in_units_of_the_first(general, catalog, catalogs[0]) for catalog in catalogs)
+    units = (position_unit(specification, catalog) for catalog in catalogs)
     return [
-        RowReading(
-            specification,
-            in_units_of_the_first(general, catalog, catalogs[0]),
-            plain.names,
-            place,
-            brightness,
-            position_unit(specification, catalog),
-        )
-        for catalog, place in zip(catalogs, places, strict=True)
+        RowReading(specification, reader, plain.names, place, brightness, unit)
+        for reader, place, unit in zip(readers, places, units, strict=True)
     ]
 
 
@@ -617,10 +612,8 @@ def with_learned_photometry(
         if workers is None:
             starts = np.cumsum([0, *rows]).tolist()
             parts = [
-                _flux_errors(reader, factor, step, start, first_rows(catalog, reader.read, n))
-                for reader, factor, catalog, n, start in zip(
-                    own, factors, catalogs, rows, starts, strict=False
-                )
+                _flux_errors(own[i], factors[i], step, starts[i], first_rows(catalog, own[i].read, rows[i]))
+                for i, catalog in enumerate(catalogs)
             ]
         else:
             parts = [errors for _, errors in workers(partial(_errors_of_piece, own, factors, step))]

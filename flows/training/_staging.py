@@ -279,15 +279,15 @@ def stage_rows(
     atomic_write_array(folder / MOMENTS, np.vstack([data.moments.mean, data.moments.covariance]))
     if stored is not None:
         stage_shards(specification, stored, data, phi, folder)
+    examined = [
+        catalog_quality(specification, c, gathered.source, limit=limit) for c in opened[:MOST_QUALITY]
+    ]
     return TrainingDescription(
         **vars(sample),
         overdispersion=phi,
         label_noise=noise,
         shift=shift,
-        quality=tuple(
-            catalog_quality(specification, catalog, gathered.source, limit=limit)
-            for catalog in opened[:MOST_QUALITY]
-        ),
+        quality=tuple(examined),
         refitted=None,
         sampled=None if stored is None else len(rows.target),
     )
@@ -312,21 +312,15 @@ def label_confusion(
         confusion = stated_confusion(noise, list(classes))
         wrong = zip(classes, (1 - np.diag(confusion)).tolist(), strict=True)
         rates = {name: WrongLabelShare(rate=rate) for name, rate in wrong}
-        return confusion, WrongLabels(
-            by="stated", rates=rates, confusion=tuple(map(tuple, confusion.tolist()))
-        )
+        matrix = tuple(map(tuple, confusion.tolist()))
+        return confusion, WrongLabels(by="stated", rates=rates, confusion=matrix)
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
     step = partial(tell().advance, 1)
     estimated, n_rows, basis = wrong_labels(data, n_annotators=len(annotators), rng=rng, on_step=step)
     common = estimated.common or estimated
-    record = WrongLabels(
-        by="class",
-        rows=n_rows,
-        basis=basis,
-        rates=_rates(common, classes),
-        confusion=tuple(map(tuple, common.confusion.tolist())),
-    )
+    rates, matrix = _rates(common, classes), tuple(map(tuple, common.confusion.tolist()))
+    record = WrongLabels(by="class", rows=n_rows, basis=basis, rates=rates, confusion=matrix)
     if column is not None:
         by_annotator = {name: _rates(estimated, classes, a) for a, name in enumerate(annotators)}
         record = replace(record, by="annotator", column=column, annotators=by_annotator)
