@@ -112,11 +112,12 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
     if isinstance(bad := header.value("BAD_DATA"), int | float):
         values[values == bad] = np.nan
     if index is None:
-        pixels = np.arange(len(values), dtype=np.int64)
-        if len(values) != 12 * nside**2:
-            raise header.damaged(
-                f"got {len(values):,} values, expected {12 * nside**2:,}, as its header says"
-            )
+        first = header.integer("FIRSTPIX", 0)
+        pixels = np.arange(first, first + len(values), dtype=np.int64)
+        whole = first == 0 and "LASTPIX" not in header
+        expected = 12 * nside**2 if whole else header.integer("LASTPIX") + 1 - first
+        if len(values) != expected:
+            raise header.damaged(f"got {len(values):,} values, expected {expected:,}, as its header says")
     else:
         pixels = np.ma.filled(_numbers(partition, index).astype(np.int64), -1)
     if len(pixels) != len(values) or (pixels.size and not 0 <= pixels.min() <= pixels.max() < 12 * nside**2):

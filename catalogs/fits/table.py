@@ -94,9 +94,10 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
             hdu = read_hdus(source)[restored]
     found = table_of(hdu)
     partition = FitsPartition(path, path.name, found.n_rows, found, seen, restored)
+    _check_by_rows(path, partition.table)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
     metadata |= provenance_metadata(hdu.cards)
-    return Catalog(FORMAT, path, tuple(c.column for c in found.columns), (partition,), metadata)
+    return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,17 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
             "or ASCII table; write it again, or take it out of the folder"
         )
     return hdus[chosen_table(path, tables, table, columns)]
+
+
+def _check_by_rows(path: Path, table: Table) -> None:
+    """Raise `FormatError` where each column is one cell, a vector as long as all others: STILTS' "colfits"."""
+    lengths = {c.column.shape[:1] for c in table.columns}
+    if table.n_rows == 1 and len(table.columns) > 1 and len(lengths) == 1 and lengths.isdisjoint({(), (1,)}):
+        raise FormatError(
+            f"{path}: got one row whose {len(table.columns)} columns are vectors of {lengths.pop()[0]:,} "
+            "elements each, which is a table stored by columns (colfits), expected one row for each object; "
+            f"write it by rows: stilts tcopy ifmt=colfits in={path.name} ofmt=fits-basic out=..."
+        )
 
 
 # FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the

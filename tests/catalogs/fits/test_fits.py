@@ -191,6 +191,19 @@ def test_plain_and_gzipped_files_are_known_by_their_first_bytes(tmp_path: Path) 
         fits.open(zipped)
 
 
+def test_a_table_by_columns_is_refused(tmp_path: Path) -> None:
+    """As STILTS writes "colfits": one row, each column a vector of all values."""
+    table = Table({"name": [["a", "b", "c"]], "x": [[1.0, 2.0, 3.0]], "place": np.zeros((1, 3, 2))})
+    table.write(tmp_path / "t.fits")
+    with pytest.raises(FormatError, match=r"one row whose 3 columns are vectors of 3 .*stilts tcopy"):
+        fits.open(tmp_path / "t.fits")
+    table["id"] = [7]
+    table.write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
+    Table({"x": [[1.0]], "y": [[1.0]]}).write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
+
+
 SHORT = (NewColumn("blr_mark", pa.int32()),)
 
 

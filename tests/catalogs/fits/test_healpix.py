@@ -82,6 +82,12 @@ def test_a_part_of_the_sky_has_no_values_elsewhere(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sky.at(lon.deg, lat.deg), [2.5, np.nan, 1.5, 3.5])
 
 
+def test_a_range_of_pixels(tmp_path: Path) -> None:
+    values = np.arange(100, dtype=np.float32)
+    sky = read_healpix(written(tmp_path / "range.fits", values, FIRSTPIX=200, LASTPIX=299))
+    np.testing.assert_array_equal(sky.pixels, np.arange(200, 300))
+
+
 def test_marks_of_no_value_are_nan(tmp_path: Path) -> None:
     values = np.ones(12 * 16**2, dtype=np.float32)
     values[:3] = [-1.6375e30, np.nan, -99]
