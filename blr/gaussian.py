@@ -62,6 +62,14 @@ class Gaussian:
         return cholesky_of_precision(self.precision)
 
     @property
+    def proper(self) -> bool:
+        """Whether A is positive definite, which it need not be where a likelihood is not log-concave."""
+        try:
+            return bool(self._factor)
+        except np.linalg.LinAlgError:
+            return False
+
+    @property
     def cholesky(self) -> Matrix:
         """Lower L with L Lᵀ = A, (D, D)."""
         return self._factor[0]

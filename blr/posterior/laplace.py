@@ -27,7 +27,7 @@ from blr.arrays import Matrix, Vector, as_vector
 from blr.covariances import packed_grams, unpacked_grams
 from blr.fitting.newton import Mode, ascend, maximise
 from blr.fitting.problem import Problem, Stream, pose
-from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import Categorical
 from blr.posterior.kinds import LaplacePosterior
 from blr.sums import (
@@ -304,15 +304,13 @@ def approach(
     `within`: the distance, in posterior sd.  `hessian` (D, D) of -ln p is that of part of the rows, or of weights near
     the mode.
     """
-    try:
-        L, _ = cholesky_of_precision(hessian + prior.precision)
-    except np.linalg.LinAlgError:
+    near, evaluated = Gaussian(start, hessian + prior.precision), _log_posterior(problem, prior)
+    if not near.proper:
         return None
-    evaluated = _log_posterior(problem, prior)
     theta, changes, distance = start, list[tuple[Vector, Vector]](), np.inf
     objective, gradient = evaluated(theta)
     for _ in range(_MAX_ITER):
-        step = _step(L, changes, gradient)
+        step = _step(near.cholesky, changes, gradient)
         squared, previous = float(gradient @ step), distance
         distance = float(np.sqrt(squared)) if squared >= 0 else np.nan
         if distance < within:

@@ -228,11 +228,7 @@ def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float, share:
     moved = goal.about(mean)  # whose factor is known
     if share != 1.0:
         moved = Gaussian(mean, (1 - share) * q.precision + share * goal.precision)
-    try:
-        _ = moved.cholesky
-    except np.linalg.LinAlgError:
-        return None
-    return moved
+    return moved if moved.proper else None
 
 
 def mean_shift(q: Posterior) -> ShiftedPosterior:

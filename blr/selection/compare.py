@@ -397,9 +397,7 @@ def _left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matri
             H[c, :, d, :] = Phi.T @ (R[:, c, d, None] * Phi)
     own = H.reshape(C * M, C * M)
     left = Gaussian(gaussian.mean, gaussian.precision - own)
-    try:
-        _ = left.cholesky
-    except np.linalg.LinAlgError:
+    if not left.proper:
         most = scipy.linalg.eigh(own, gaussian.precision, eigvals_only=True, subset_by_index=[C * M - 1] * 2)
         left = Gaussian(gaussian.mean, gaussian.precision - own * min(1.0, _MOST_OF_GROUP / float(most[0])))
     step = left.solve((g.T @ Phi).ravel())

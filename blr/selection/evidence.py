@@ -258,7 +258,7 @@ def _ascend(
     for _ in range(rounds):
         theta, prior, (value, gradient, hessian) = place.theta, place.prior, place.evaluated
         step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
-        curved = problem.likelihood.log_concave or _is_precision(hessian + prior.precision)
+        curved = problem.likelihood.log_concave or Gaussian(theta, hessian + prior.precision).proper
         if decrement < _NEAR and curved:
             if not keep_skewness:
                 place = replace(place, skewness=_skewness(problem, theta, hessian + prior.precision))
@@ -310,15 +310,6 @@ def _approached(problem: Problem, place: _Place, *, keep_skewness: bool) -> _Pla
             return place
         within = CLOSE
     return None
-
-
-def _is_precision(A: Matrix) -> bool:
-    """Whether A is positive definite, which it need not be away from a mode where a likelihood is not log-concave."""
-    try:
-        cholesky_of_precision(A)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 def _guarded(
