@@ -7,7 +7,7 @@ counts as a table. `blr` raises on NaN and infinity; the caller, who knows the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -246,6 +246,11 @@ def require_finite(array: NDArray[np.float64], name: str) -> None:
         f"{name} holds {count} value(s) that are NaN or infinite, in {rows} row(s), the first "
         f"({array[first]}) at {place}; mask or impute them before fitting"
     )
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Return the slices of n rows, `size` rows at a time."""
+    return (slice(start, start + size) for start in range(0, n, size))
 
 
 def mid_ranks(x: ArrayLike) -> Vector:

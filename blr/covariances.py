@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import strmm
 
 from blr import compiled
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, slices
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Likelihood, pairs, unpack
 
@@ -218,8 +218,7 @@ def _whitened_covariances(
         compiled.loops.add_squares(X, U, packed)
     else:
         size = max(_MIN_BLOCK, _WHITENED_NUMBERS // inverse_cholesky.shape[1])
-        for start in range(0, len(Phi), size):
-            rows = slice(start, start + size)
+        for rows in slices(len(Phi), size):
             _add_squares(Phi[rows], inverse_cholesky, packed[:, rows])
     V = unpack(packed.T, C)
     return V if transform is None else transform @ V @ transform.T
@@ -269,8 +268,7 @@ class OutputMoments:
         C = self.n_outputs
         weights = np.ascontiguousarray(self.gaussian.mean.reshape(C, -1).T)
         mean, covariance = np.empty((len(Phi), C)), np.empty((len(Phi), C, C))
-        for start in range(0, len(Phi), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for block in slices(len(Phi), _BLOCK):
             np.matmul(Phi[block], weights, out=mean[block])
             covariance[block] = self._covariance(Phi[block], single=single)
         return mean, covariance

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blr import compiled
-from blr.arrays import Matrix, NamedMatrix, Vector, as_matrix, as_vector, features_of
+from blr.arrays import Matrix, NamedMatrix, Vector, as_matrix, as_vector, features_of, slices
 
 # Rows at a time: a block of Φ this tall stays in cache while its columns are written, and its matrix products
 # are so small that BLAS starts no threads for them.
@@ -130,8 +130,7 @@ class Basis(ABC):
     def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:
         Phi = np.empty((len(rows), self.n_functions))
         Phi[:, 0] = 1
-        for start in range(0, len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for block in slices(len(rows), _BLOCK):
             self._evaluate(standardise(rows[block]), Phi[block])
         return Phi
 
@@ -139,8 +138,7 @@ class Basis(ABC):
         """Return ∂φ_m / ∂x_f, shape (N, M, F), at the features X, shape (N, F)."""
         rows = self._rows(X)
         J = np.zeros((len(rows), self.n_functions, self.n_features))
-        for start in range(0, len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for block in slices(len(rows), _BLOCK):
             self._derivative(self.standardisation(rows[block]), J[block])
         slope = self.standardisation.slope(rows)
         J *= slope if slope.ndim == 1 else slope[:, None, :]

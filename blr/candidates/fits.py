@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, slices
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
 from blr.candidates.candidate import Candidate, CandidatePart, CandidateRow, Selection
@@ -471,8 +471,7 @@ def left_out_of_sample(problem: Problem, parts: Sequence[Part], *, on_rows: Call
     `on_rows` is called with the number of rows that are done since the last call.
     """
     found = []
-    for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
-        some = slice(start, start + SAMPLED_AT_ONCE)
+    for some in slices(len(problem.X), SAMPLED_AT_ONCE):
         p: Matrix | float = 0.0
         for part in parts:
             q = problem.sampled(part.served, part.basis, some)

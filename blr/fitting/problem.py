@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_design, column_names
+from blr.arrays import Matrix, Vector, as_design, column_names, slices
 from blr.gaussian import Gaussian, GaussianPrior, class_mean, exchangeable
 from blr.likelihood.likelihoods import (
     Bernoulli,
@@ -59,8 +59,7 @@ class Stream:
                     f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}; give one "
                     "target for each row"
                 )
-            for i in range(0, len(matrix), size):
-                part = slice(i, i + size)
+            for part in slices(len(matrix), size):
                 yield matrix[part], fraction[part], None if w is None else w[part]
 
     def accumulate(self, function: ChunkFunction) -> Terms:

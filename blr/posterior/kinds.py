@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Table, Vector, as_stored
+from blr.arrays import Matrix, Table, Vector, as_stored, slices
 from blr.covariances import OutputMoments
 from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian, GaussianPrior, class_cholesky, class_precision
@@ -81,8 +81,7 @@ def _activations(
     by_output = np.ascontiguousarray(draws.reshape(S, C, -1).transpose(1, 2, 0))
     T = problem.transform - (0.0 if problem.binary else problem.transform.mean(axis=0))
     size = max(1, _NUMBERS // (S * problem.n_classes))
-    for start in range(0, len(Phi), size):
-        rows = slice(start, start + size)
+    for rows in slices(len(Phi), size):
         a = Phi[rows] @ by_output
         if problem.binary:
             yield rows, a if shift is None else a + (shift[1] - shift[0])

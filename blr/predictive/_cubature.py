@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr import compiled
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, slices
 from blr.gaussian import helmert
 
 # Sobol points as standard normal nodes, the same for all rows and on every machine.
@@ -212,13 +212,11 @@ def _at_nodes(
     a = mean - mean.max(axis=1, keepdims=True)
     loads = np.concatenate([loads, a[:, :, None]], axis=2)
     gathered, log_normaliser = np.zeros((n, K, d + 1)), np.zeros(n)
-    for first in range(0, len(Z), _SOBOL_NODES):
-        some = slice(first, first + _SOBOL_NODES)
+    for some in slices(len(Z), _SOBOL_NODES):
         columns: NDArray[np.floating] = np.ascontiguousarray(Z[some].T)
         weight: NDArray[np.floating] = w[some].astype(dtype)
         rows = max(1, _SOBOL_ELEMENTS // (K * len(weight)))
-        for start in range(0, n, rows):
-            block = slice(start, start + rows)
+        for block in slices(n, rows):
             moments, log_sum = _block_at_nodes(loads[block], columns, weight)
             gathered[block] += moments
             log_normaliser[block] += log_sum

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
 from blr import compiled
-from blr.arrays import Matrix, Vector, require_finite
+from blr.arrays import Matrix, Vector, require_finite, slices
 from blr.likelihood.likelihoods import LINKS, Link
 from blr.likelihood.targets import graded_nodes
 
@@ -118,14 +118,13 @@ def _logistic(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vecto
     """Return E[σ(a)] and E[H(σ(a))], (N,) each, at means m <= 0; without entropy the second is not filled."""
     probability, expected_entropy = np.empty_like(m), np.empty_like(m)
     edges = np.array([_NARROWEST**2, *(sd**2 for sd, _ in _NARROW)])
-    for start in range(0, len(m), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for block in slices(len(m), _BLOCK):
         v = variance[block]
         first, last = np.searchsorted(edges, [v.min(), v.max()])
         regime = None if first == last else np.searchsorted(edges, v)
         for r in range(first, last + 1):
             # Most blocks are of one kind: those are not gathered row by row.
-            rows = block if regime is None else start + np.flatnonzero(regime == r)
+            rows = block if regime is None else block.start + np.flatnonzero(regime == r)
             expectations = _expectations(m[rows], variance[rows], r, with_entropy=with_entropy)
             probability[rows], expected_entropy[rows] = expectations
     return probability, expected_entropy

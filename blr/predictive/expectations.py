@@ -20,7 +20,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr
 
 from blr import compiled
-from blr.arrays import Matrix, Places, Vector
+from blr.arrays import Matrix, Places, Vector, slices
 from blr.covariances import class_covariances, output_covariances
 from blr.gaussian import helmert
 from blr.likelihood.likelihoods import (
@@ -258,14 +258,13 @@ def _along_leading_axes(
     n, K = a.shape
     value, y, R = np.empty(n), np.empty((n, K)), np.empty((n, K, K))
     size = max(_MANY_NODES, _NUMBERS // K**2)
-    for start in range(0, n, size):
-        part = slice(start, start + size)
+    for part in slices(n, size):
         most_left = _MOST_LEFT if most_nodes is None else _MOST_LEFT_ROUGH
         for some, mean, axes, _, spread in leading_axes(a[part], V[part], most_left):
             loads = axes.transpose(2, 1, 0)
             for chosen, (z, w) in _by_spread(spread, len(axes), most_nodes):
                 for i in _blocks(chosen, len(z) * K):
-                    rows = start + some[i]
+                    rows = part.start + some[i]
                     value[rows], y[rows], R[rows] = _at_many_nodes(mean[i], loads[i], z, w)
     return np.einsum("nk,nk->n", t, a) - value, t - y, R
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Places, Vector, as_stored, html_table
+from blr.arrays import Matrix, Places, Vector, as_stored, html_table, slices
 from blr.decisions import Flag, entropy, mutual_information
 from blr.likelihood.likelihoods import LINKS
 from blr.missing.patterns import Nodes
@@ -359,8 +359,7 @@ def credible_interval(
             np.exp(np.stack([by.log_sf(low), by.log_cdf(high)], axis=1)),
         )
     low, high = np.empty_like(mean), np.empty_like(mean)
-    for start in range(0, len(mean), _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    for rows in slices(len(mean), _BLOCK):
         low[rows], high[rows] = _quantiles(mean[rows], covariance[rows], tail)
     return low, high
 

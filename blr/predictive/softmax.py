@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from blr import compiled
-from blr.arrays import Matrix, Vector, require_finite
+from blr.arrays import Matrix, Vector, require_finite, slices
 from blr.missing.patterns import normal_nodes
 from blr.predictive._cubature import (
     REACHES,
@@ -61,8 +61,7 @@ def softmax_series(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Ve
         return p, h, _error(others, spread), spread
     probability, entropy, error, spread = np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n)
     rows = max(64, _BLOCK_ELEMENTS // K**2)
-    for start in range(0, n, rows):
-        block = slice(start, start + rows)
+    for block in slices(n, rows):
         by_class, entropy[block], error[block], spread[block] = _expand(mean[block], covariance[block])
         probability[block] = by_class.T
     return probability, entropy, error, spread
@@ -96,8 +95,7 @@ def expanded_derivatives(mean: Matrix, covariance: Matrix) -> tuple[Vector, Matr
     n, K = mean.shape
     log_sum, P, R, error = np.empty(n), np.empty((n, K)), np.empty((n, K, K)), np.empty(n)
     rows = max(16, 2 * _BLOCK_ELEMENTS // K**2)
-    for start in range(0, n, rows):
-        block = slice(start, start + rows)
+    for block in slices(n, rows):
         log_sum[block], P[block], R[block], error[block] = _expand_derivatives(mean[block], covariance[block])
     return log_sum, P, R, error
 
@@ -308,14 +306,13 @@ def softmax_exact(
     if K > _MANY and most_nodes is not None:
         tolerance = _SERIES_ERROR_FEW
     size = max(64, min(_BLOCK, _COVARIANCES // K**2))
-    for start in range(0, N, size):
-        block = slice(start, start + size)
+    for block in slices(N, size):
         probability[block], expected_entropy[block], error, spread = softmax_series(m[block], V[block])
         hard = np.flatnonzero(error > tolerance)
         if K > _MANY and hard.size:
             hard = hard[error_by_class(m[block][hard], V[block][hard]) > tolerance]
         if hard.size:
-            rows = start + hard
+            rows = block.start + hard
             probability[rows], expected_entropy[rows] = _integrated(
                 m[rows], V[rows], spread[hard], most_nodes
             )
@@ -346,8 +343,7 @@ def _integrated_many(m: Matrix, V: Matrix, most_nodes: int | None) -> tuple[Matr
     """Return both expectations of many classes, by Sobol points along the axes that matter."""
     probability, expected_entropy = np.empty(m.shape), np.empty(len(m))
     size = max(64, _COVARIANCES // (4 * m.shape[1] ** 2))
-    for start in range(0, len(m), size):
-        block = slice(start, start + size)
+    for block in slices(len(m), size):
         for some, mean, axes, left, spread in leading_axes(m[block], V[block], _MOST_LEFT):
             nodes = sobol_size(spread, len(axes))
             nodes = nodes if most_nodes is None else np.minimum(nodes, most_nodes)
@@ -355,7 +351,7 @@ def _integrated_many(m: Matrix, V: Matrix, most_nodes: int | None) -> tuple[Matr
                 i = np.flatnonzero(nodes == number)
                 chosen = np.take(axes, i, axis=2)
                 p, entropy = sobol_rule(mean[i], chosen, int(number), spread=float(spread[i].max()))
-                rows = start + some[i]
+                rows = block.start + some[i]
                 probability[rows] = p
                 expected_entropy[rows] = entropy - 0.5 * (p * left[i]).sum(axis=1)
     return probability, expected_entropy
@@ -482,8 +478,7 @@ def add_nodes(
         return
     C, J = inner[0].shape[1:]
     size, single = max(1, _NUMBERS // (S * K * max(C, J))), to_all.astype(np.float32)
-    for start in range(0, n, size):
-        rows = slice(start, start + size)
+    for rows in slices(n, size):
         own = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32)
         by_row = (single @ own.reshape(*own.shape[:2], -1)).reshape(-1, S, C, K)
         B = by_row.transpose(1, 0, 3, 2)

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from blr.arrays import Matrix, Table, Vector
+from blr.arrays import Matrix, Table, Vector, slices
 from blr.covariances import class_covariances, output_covariances
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Categorical, unpack
@@ -421,8 +421,7 @@ def _left_out_by_class(
     K = likelihood.n_classes
     p, influential = np.empty((len(Phi), K)), np.empty(len(Phi), dtype=np.bool_)
     size = max(_FEWEST_ROWS, _NUMBERS // K**2)
-    for start in range(0, len(Phi), size):
-        block = slice(start, start + size)
+    for block in slices(len(Phi), size):
         a, V = activations(Phi[block], weights, K), covariances(Phi[block])
         if isinstance(about, RefinedPosterior):
             _, g, R = expected_by_class(of_classes, a, V, t[block], most_nodes=_NODES)

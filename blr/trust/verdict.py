@@ -34,7 +34,7 @@ import numpy as np
 import scipy
 
 from blr import compiled
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, slices
 from blr.covariances import OutputMoments, class_covariances, unpacked_blocks
 from blr.fitting.newton import Separation, find_collinearity, find_separation
 from blr.fitting.problem import Problem, Retargeted
@@ -545,11 +545,10 @@ def _over_pairs(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> float
 
     u, X = (np.concatenate(parts) for parts in data.accumulate(terms))
     total, size = 0.0, max(1, _HELD // len(X))
-    for start in range(0, len(X), size):
-        some = slice(start, start + size)
-        G = X[some] @ X[start:].T  # each pair of blocks once: those beside the diagonal count twice
+    for some in slices(len(X), size):
+        G = X[some] @ X[some.start :].T  # each pair of blocks once: those beside the diagonal count twice
         twice = np.where(np.arange(G.shape[1]) < len(G), 1.0, 2.0)
-        total += float(u[some] @ (G * G * G) @ (twice * u[start:]))
+        total += float(u[some] @ (G * G * G) @ (twice * u[some.start :]))
     return total
 
 
