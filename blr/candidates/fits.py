@@ -222,29 +222,25 @@ class Problem:
         standardisation = self.data.streamed.standardised(basis, self.columns, self.X)
         return replace(basis, standardisation=standardisation)
 
-    def design(self, basis: Basis) -> Any:
-        """Return the design matrix: an array, or one of streamed rows that is computed part by part."""
-        streamed = self.data.streamed
+    def posed(self, basis: Basis) -> dict[str, Any]:
+        """Return the keywords of a fit; a design of streamed rows, which is computed part by part, holds the others."""
+        own: dict[str, Any] = {**self.response, "threads": self.threads}
+        streamed, confusion = self.data.streamed, None
         if streamed is None:
-            return basis.training_design(self.X)
-        own = self.response["confusion"] if streamed.confusion is not None else None
-        return streamed.design(basis, self.columns, self.X, self.response["t"], self.data.weight, own)
-
-    @property
-    def fitted(self) -> Response:
-        """Keywords of a fit to the rows of `design`; without what `design` holds itself."""
-        streamed = self.data.streamed
-        if streamed is None:
-            return self.response
-        held: Response = {**self.response, "t": None, "sample_weight": None}
-        return held if streamed.confusion is None else {**held, "confusion": None}
+            return own | {"Phi": basis.training_design(self.X)}
+        if streamed.confusion is not None:
+            confusion = own["confusion"]
+            own["confusion"] = None
+        rows = self.X, own["t"], self.data.weight, confusion
+        design = streamed.design(basis, self.columns, *rows)
+        return own | {"Phi": design, "t": None, "sample_weight": None}
 
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
         if scale is None:
-            return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
+            return fit_evidence(**self.posed(basis))
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
-        return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
+        return fit(prior=prior, **self.posed(basis))
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
         """Return a posterior whose data are some of the rows in memory, so that it is judged on these."""
@@ -355,7 +351,7 @@ def fitted_parts(
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
-        scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
+        scales = fit_scales(**problem.posed(basis))
         parts += [Part(width, scale, basis, q, q, log_weight) for scale, log_weight, q in scales]
     log_evidence = float(
         logsumexp([part.log_weight for part in parts]) - np.log(len(problem.candidate.choices))

@@ -340,13 +340,13 @@ class Posterior:
         if rows.ndim != 2 or len(rows) <= _BLOCK:
             return self._exact(self.problem.design(Phi))
 
-        def block(start: int) -> Matrix:
-            return self._exact(self.problem.design(rows[start : start + _BLOCK]), single=True)
+        def block(some: slice) -> Matrix:
+            return self._exact(self.problem.design(rows[some]), single=True)
 
         try:
             with single_threaded_blas():
-                starts = range(0, len(rows), _BLOCK)
-                return np.concatenate(list(ordered_map(block, starts, threads=threads, keep=True)))
+                blocks = slices(len(rows), _BLOCK)
+                return np.concatenate(list(ordered_map(block, blocks, threads=threads, keep=True)))
         except ValueError:
             self.problem.design(Phi)  # which says where in all rows the fault is
             raise
