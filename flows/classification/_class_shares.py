@@ -224,8 +224,7 @@ def selections_of(model: Model, specification: Specification) -> Selections:
         return {}
     if may_be_biased(model, specification):
         raise UsageError(f"output.selected: got true, but {BIASED}; remove the key, and audit the output")
-    rows = model.folder and _labelled(model.folder, len(model.classes), len(model.features))
-    if model.folder is None or rows is None:
+    if _labelled(model.folder, len(model.classes), len(model.features)) is None:
         raise UsageError(
             f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
@@ -252,14 +251,14 @@ def selections_of(model: Model, specification: Specification) -> Selections:
 
 
 @lru_cache(maxsize=4)
-def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
+def _labelled(folder: Path | None, classes: int, features: int) -> LabelledRows | None:
     rows = unseen_rows(folder, classes=classes, features=features)
     return None if rows is None or not rows.class_rows.all() else rows
 
 
 @lru_cache(maxsize=64)
 def _learnt(
-    folder: Path,
+    folder: Path | None,
     features: tuple[str, ...],
     k: int,
     name: str,

@@ -103,7 +103,7 @@ def write_classification_report(
         trust=model.trust,
         metrics=model.metrics,
         objects=tuple(_notable(one) for one in doubtful),
-        examples=class_examples(plan.scorer, plan.work.model.folder, doubtful),
+        examples=class_examples(plan.scorer, doubtful),
         quarantined={q.name: q.reason for q in manifest.quarantined},
         deferred=done.deferred,
         repeats=done.repeats,
@@ -171,7 +171,6 @@ def publish(
         write_labelled_names(names, staging.out)
     census = folder_census(
         model,
-        work.model.path.parent,
         staging.out,
         outputs,
         asked=work.asked,

@@ -235,7 +235,6 @@ def _quality(found: Selection) -> SelectionQuality:
 
 def folder_census(
     model: Model,
-    stored: Path,
     out: Path,
     outputs: Sequence[Output],
     *,
@@ -243,7 +242,7 @@ def folder_census(
     selected: Selected,
     keep: bool = False,
 ) -> Census:
-    """Return the census of the outputs in a folder; `stored` is the model's folder.
+    """Return the census of the outputs in a folder.
 
     `keep` says whether the rows are to be written, those of staged outputs too.  Margins of HATS are left out, since
     they repeat rows.
@@ -258,21 +257,15 @@ def folder_census(
     if keep and known:
         write_census_rows(out, known)
     n_objects = sum(o.summary.tally.n_classified for o in counted)
-    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
+    return census_of(model, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
 
 
 def census_of(
-    model: Model,
-    folder: Path,
-    rows: Sequence[CensusRows | None],
-    *,
-    n_objects: int,
-    asked: CensusAsked,
-    selected: Selected,
+    model: Model, rows: Sequence[CensusRows | None], *, n_objects: int, asked: CensusAsked, selected: Selected
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
-    `folder` is that of the model, with its unseen rows.  A file whose rows are lost has None.
+    A file whose rows are lost has None.
     """
     assumes, labelled = asked.assumes, None
     parts = [part for part in rows if part is not None]
@@ -283,7 +276,7 @@ def census_of(
         )
     else:
         try:
-            labelled = unseen_rows(folder, classes=len(model.classes), features=len(model.features))
+            labelled = unseen_rows(model.folder, classes=len(model.classes), features=len(model.features))
             why = _lacking(model, labelled)
         except ModelError as error:
             why = str(error)
@@ -392,11 +385,9 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     """
     with output_folder(request.out, key="out", publish=not dry_run) as out:
         manifest = annotated_manifest(out)
-        store = Store.named(manifest.model_store(out, request.store))
-        stored = store.find(manifest.model)
-        model = store.read(stored)
+        model = Store.named(manifest.model_store(out, request.store)).load(manifest.model)
         asked, selected = _asked(manifest, model, request), manifest.selected
-        census = folder_census(model, stored.folder, out, manifest.outputs, asked=asked, selected=selected)
+        census = folder_census(model, out, manifest.outputs, asked=asked, selected=selected)
         report = None
         if not dry_run:
             known = read_document(Summary, out / SUMMARY).census
@@ -439,9 +430,7 @@ def table_census(
 
     `by` is an expression over features whose `bins`, or those between `edges`, are counted one by one.
     """
-    place = Store.named(store)
-    stored = place.find(model)
-    loaded = place.read(stored)
+    loaded = Store.named(store).load(model)
     asked = census_asked(loaded, loaded.specification)
     asked = asked if assumes is None else replace(asked, assumes=assumes)
     if by is not None:
@@ -449,19 +438,12 @@ def table_census(
     catalog = catalogs.open(table)
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
-    scorer = scorer_for(loaded, settings, catalog)
-    scorer = scorer.kept_for_census(step, catalog, stored.path.parent)
+    scorer = scorer_for(loaded, settings, catalog).kept_for_census(step, catalog)
     with single_threaded_blas():
         for batch in catalog.batches(scorer.read, rows_at_once(catalog)):
             scorer(batch)
-    return census_of(
-        loaded,
-        stored.path.parent,
-        [scorer.census_rows()],
-        n_objects=scorer.tally().n_classified,
-        asked=asked,
-        selected={},
-    )
+    n_objects = scorer.tally().n_classified
+    return census_of(loaded, [scorer.census_rows()], n_objects=n_objects, asked=asked, selected={})
 
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAsked:

@@ -67,8 +67,7 @@ def annotate_file(work: Work, job: Job) -> Output:
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
-    scorer = scorer_for(model, specification, catalog, threads=work.threads)
-    scorer = scorer.kept_for_census(step, catalog, work.model.folder)
+    scorer = scorer_for(model, specification, catalog, threads=work.threads).kept_for_census(step, catalog)
     labelled = _labelled_names(work.model.folder)
     scorer = replace(scorer, survey=ObjectSurvey.of(catalog, specification, model.classes, labelled))
     with single_threaded_blas():

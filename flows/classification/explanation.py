@@ -68,15 +68,13 @@ def feature_space(manifest: Manifest, store: Path, specification: Path | None = 
     `specification` has the [target] that the copies were classified with, where it was not the model's own.
     ModelError if the model is not in the store.
     """
-    models = Store.named(store)
-    stored = models.find(manifest.model)
-    model = models.read(stored)
+    model = Store.named(store).load(manifest.model)
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
-    labelled = _labelled(model, stored.folder)
+    labelled = _labelled(model)
     if not len(labelled):
         raise ModelError(
-            f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
+            f"{model.folder}/{ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
     known = np.isfinite(labelled["X"])
@@ -90,8 +88,8 @@ def feature_space(manifest: Manifest, store: Path, specification: Path | None = 
     return scorer, nearest_labelled
 
 
-def _labelled(model: Model, folder: Path) -> Array:
-    return labelled_objects(folder, classes=len(model.classes), features=len(model.features))
+def _labelled(model: Model) -> Array:
+    return labelled_objects(model.folder, classes=len(model.classes), features=len(model.features))
 
 
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.
@@ -145,16 +143,14 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def class_examples(
-    scorer: Scorer, folder: Path, objects: Iterable[DoubtfulObject]
-) -> tuple[ClassExample, ...]:
-    """Return why those objects have their class whose features were kept; `folder` is the model's."""
+def class_examples(scorer: Scorer, objects: Iterable[DoubtfulObject]) -> tuple[ClassExample, ...]:
+    """Return why those objects have their class whose features were kept."""
     model, F = scorer.model, len(scorer.model.features)
     pairs = [(one, one.get("features", ())) for one in objects]
     known = [(one, values) for one, values in pairs if len(values) == F and {*values} != {None}]
     if not known:
         return ()
-    labelled, examples = _labelled(model, folder), []
+    labelled, examples = _labelled(model), []
     with single_threaded_blas():
         for one, values in known[:EXPLAINED]:  # each file keeps as many
             x = np.array([math.nan if value is None else value for value in values])
@@ -181,12 +177,10 @@ def explain(request: ExplainRequest) -> Explanation:
     UsageError if no row has the identifier, no column names objects, or no model is named.
     """
     label, folder = _maker(request)
-    store = Store.named(folder)
-    stored = store.find(label)
-    model = store.read(stored)
+    model = Store.named(folder).load(label)
     stated = request.specification
     settings = settled(model, model.specification if stated is None else read_specification(stated))
-    labelled, scorer = _labelled(model, stored.folder), Scorer.of(model, settings)
+    labelled, scorer = _labelled(model), Scorer.of(model, settings)
     named = object_columns(settings).id
     sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)

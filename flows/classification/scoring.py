@@ -129,7 +129,7 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
             "these class shares, for example from an audit"
         )
         return _record(model, rule, "stated", reason), rule
-    learnt = None if model.folder is None else _learnt(model.folder, K, F, level)
+    learnt = _learnt(model.folder, K, F, level)
     if learnt is None:
         raise UsageError(
             f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
@@ -146,7 +146,7 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
 
 
 @lru_cache(maxsize=4)
-def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule | None:
+def _learnt(folder: Path | None, classes: int, features: int, level: float) -> SetRule | None:
     rows = unseen_rows(folder, classes=classes, features=features)
     if rows is None:
         return None
@@ -175,7 +175,7 @@ def _record(
 
 
 @lru_cache(maxsize=2)
-def _labels(folder: Path, classes: int) -> KnownLabels | None:
+def _labels(folder: Path | None, classes: int) -> KnownLabels | None:
     """Return the labels of a model, which are read once: a version never changes."""
     return KnownLabels.read(folder, classes=classes)
 
@@ -295,13 +295,13 @@ class Scorer:
     def _counted(self, X: Floats, missing: Mask) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
-    def kept_for_census(self, step: int, catalog: Catalog, folder: Path) -> Scorer:
+    def kept_for_census(self, step: int, catalog: Catalog) -> Scorer:
         """Return a scorer that keeps every so many classified rows of a catalogue for the census.
 
-        Rows of objects that the labels in the model's `folder` name are kept with their class.
+        Rows of objects that the labels in the model's folder name are kept with their class.
         """
         column = object_columns(self.specification).id
-        labels = _labels(folder, len(self.model.classes)) if column in catalog.names else None
+        labels = _labels(self.model.folder, len(self.model.classes)) if column in catalog.names else None
         known = None if labels is None or column is None else (labels, column)
         return replace(self, census_step=max(1, step), census=[], known=known)
 

@@ -40,11 +40,11 @@ def write_rows(columns: Mapping[str, Array | None], folder: Path) -> None:
 
 
 def _read(
-    folder: Path, *names: str, of: str = "", classes: int | None = None, features: int | None = None
+    folder: Path | None, *names: str, of: str = "", classes: int | None = None, features: int | None = None
 ) -> list[Array] | None:
     """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there."""
-    path = folder / ROWS_FILE
-    if not path.exists():
+    path = (folder or Path()) / ROWS_FILE
+    if folder is None or not path.exists():
         return None
     try:
         table = pq.ParquetFile(path)
@@ -191,7 +191,7 @@ class KnownLabels:
     target: Places
 
     @classmethod
-    def read(cls, folder: Path, *, classes: int) -> Self | None:
+    def read(cls, folder: Path | None, *, classes: int) -> Self | None:
         """Return the labels of a model's folder; None where it has none."""
         found = _read(folder, "key", "features", "target", classes=classes)
         return None if found is None else cls.of(*found)
@@ -265,7 +265,7 @@ def _keys(identifiers: Array, features: Hashes) -> Hashes:
     return np.asarray(key ^ (key >> _SHIFT), dtype=np.uint64)
 
 
-def labelled_objects(folder: Path, *, classes: int, features: int) -> Array:
+def labelled_objects(folder: Path | None, *, classes: int, features: int) -> Array:
     """Return the labelled objects (n,) that a model was fitted to: what people are shown as like another object.
 
     "identifier" is UTF-8, empty where objects have none.  "position" (2,) is right ascension and declination in
@@ -287,11 +287,12 @@ def read_labelled_identifiers(folder: Path) -> list[str] | None:
     return None if found is None else [name.decode() for name in found[0].tolist()]
 
 
-def unseen_rows(folder: Path, *, classes: int, features: int) -> LabelledRows | None:
+def unseen_rows(folder: Path | None, *, classes: int, features: int) -> LabelledRows | None:
     """Return the labelled rows that judge a model of a folder, whose probabilities calibrate class counts.
 
     The probabilities are moderated, of fits that have not seen the rows, at the class shares of the training.  Rows
-    without probabilities or weight are left out.  None if the folder has no such file, as with votes for labels.
+    without probabilities or weight are left out.  None if there is no folder, or no such file in it, as with votes for
+    labels.
     """
     names = ("probability", "target", "weight", "X")
     found = _read(folder, *names, of="judged", classes=classes, features=features)
