@@ -31,7 +31,7 @@ from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.quality import is_magnitude
 from catalogs.profile.split import healpix_pixels
-from catalogs.sky.positions import positions
+from catalogs.sky.positions import Positions, positions
 from flows.features.reader import FeatureBatch, Place
 from flows.models.description import FeatureQuality
 from flows.models.model import Model
@@ -48,6 +48,9 @@ from flows.runs.results import (
 )
 from flows.specification.specification import Specification
 
+Flags = NDArray[np.int32]
+"""The bits of rows (n,)."""
+
 
 def object_columns(specification: Specification) -> ObjectColumns:
     """Return the target's columns of identifier and position that the specification names, and the position's unit."""
@@ -60,7 +63,7 @@ def object_columns(specification: Specification) -> ObjectColumns:
 def tally_of(
     p: Floats,
     draws: Floats,
-    flags: NDArray[np.int32],
+    flags: Flags,
     missing: NDArray[np.bool_],
     sets: NDArray[np.bool_] | None = None,
     marks: Mapping[str, int] = MappingProxyType({}),
@@ -121,7 +124,7 @@ def _is_magnitude(model: Model, feature: FeatureQuality) -> bool:
 
 
 def counted_by_input(
-    tally: Tally, x: Floats, missing: NDArray[np.bool_], flags: NDArray[np.int32], edges: Floats
+    tally: Tally, x: Floats, missing: NDArray[np.bool_], flags: Flags, edges: Floats
 ) -> Tally:
     """Return the tally of a batch with its counts by an input, x (n,), in the bins between the edges."""
     n = len(edges) + 2
@@ -217,11 +220,7 @@ class ObjectSurvey:
 
     @classmethod
     def of(
-        cls,
-        catalog: Catalog,
-        specification: Specification,
-        classes: tuple[str, ...],
-        labelled: pa.Array | None = None,
+        cls, catalog: Catalog, specification: Specification, classes: tuple[str, ...], labelled: pa.Array
     ) -> ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
         named = object_columns(specification)
@@ -241,21 +240,22 @@ class ObjectSurvey:
         batch: pa.RecordBatch,
         p: Floats,
         information: Floats,
-        flags: NDArray[np.int32],
+        flags: Flags,
         features: FeatureBatch | None = None,
     ) -> None:
         """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,); its features."""
         if not self.read or not batch.num_rows:
             return
         values = batch_values(batch, self.read)
-        ra = dec = np.full(batch.num_rows, np.nan)
+        at = Positions(*np.full((2, batch.num_rows), np.nan))
         if self.place is not None:
-            found = positions(values[self.place[0]], values[self.place[1]], self.place[2])
-            ra, dec = found.ra, found.dec
-            self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
+            at = positions(values[self.place[0]], values[self.place[1]], self.place[2])
+            self.counted.append(
+                _sky_counts(healpix_pixels(at.ra, at.dec, ORDER), p, flags, len(self.classes))
+            )
         if self.identifier is not None:
             names = values[self.identifier]
-            self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
+            self.objects.extend(self._doubtful(names, at, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
 
     def sky(self) -> SkyCounts | None:
@@ -273,11 +273,10 @@ class ObjectSurvey:
     def _doubtful(
         self,
         names: Any,
-        ra: Floats,
-        dec: Floats,
+        at: Positions,
         p: Floats,
         information: Floats,
-        flags: NDArray[np.int32],
+        flags: Flags,
         features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
@@ -291,8 +290,8 @@ class ObjectSurvey:
             first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
             one = DoubtfulObject(
                 id=str(names[i]).strip(),
-                ra=float(ra[i]) if np.isfinite(ra[i]) else None,
-                dec=float(dec[i]) if np.isfinite(dec[i]) else None,
+                ra=float(at.ra[i]) if np.isfinite(at.ra[i]) else None,
+                dec=float(at.dec[i]) if np.isfinite(at.dec[i]) else None,
                 classes=(self.classes[first], self.classes[second]),
                 probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
                 mutual_information=round(float(information[i]), 6),
@@ -329,7 +328,7 @@ def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
     return _of_columns(pixels, sums)
 
 
-def _sky_counts(pixels: NDArray[np.int64], p: Floats, flags: NDArray[np.int32], n_classes: int) -> SkyCounts:
+def _sky_counts(pixels: NDArray[np.int64], p: Floats, flags: Flags, n_classes: int) -> SkyCounts:
     placed = pixels >= 0
     found, place = np.unique(pixels[placed], return_inverse=True)
     classified = np.isfinite(p[placed, 0])

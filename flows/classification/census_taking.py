@@ -124,7 +124,7 @@ def census_bins(
         asked, selected = CensusAsked(), {}
     stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
     joined = {  # a column has its own bins
-        c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, key, by_bin in stated[c] if not key)
+        c: tuple(_joined(shares, k, bins.names, one) for one in stated[c] if not one[1])
         for k, c in enumerate(model.classes)
     }
     return CensusBins(
@@ -194,13 +194,8 @@ def _bin_selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]
     return [said_selection(*one) for one in tried if one[0].n_selected]
 
 
-def _joined(
-    shares: BinShares,
-    k: int,
-    names: Sequence[str],
-    stated: str,
-    by_bin: Mapping[int, tuple[float | None, Selection]],
-) -> BinnedSelection:
+def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> BinnedSelection:
+    stated, _, by_bin = one
     chosen = {b: found for b, (_, found) in by_bin.items()}
     return BinnedSelection(
         stated=stated,

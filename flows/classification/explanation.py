@@ -214,11 +214,7 @@ def _maker(request: ExplainRequest) -> tuple[str, Path]:
 
 
 def _explained(
-    scorer: Scorer,
-    catalog: Catalog,
-    column: str,
-    place: ObjectRow,
-    labelled: Array,
+    scorer: Scorer, catalog: Catalog, column: str, place: ObjectRow, labelled: Array
 ) -> Explanation:
     model, (partition, row, n_rows) = scorer.model, place
     where = None

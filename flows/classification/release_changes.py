@@ -57,6 +57,10 @@ Annotation = tuple[Path, str, tuple[str, ...]]
 """An annotation: its file, the prefix of its columns, and its classes."""
 
 
+RowsWithIds = Iterator[tuple[Array, Array]]
+"""Batches of an annotation."""
+
+
 def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Difference:
     """Return the differences of a file's annotation from the one before.
 
@@ -125,7 +129,7 @@ def _difference(old: Array, new: Array, ids: Array, names: Sequence[str]) -> Dif
 
 def _rows(
     catalog: Catalog, prefix: str, *, shared: Sequence[str], id_column: str | None, names: Sequence[str]
-) -> Iterator[tuple[Array, Array]]:
+) -> RowsWithIds:
     """Yield the rows (n,) of an annotation, and their ids as in the file: class by number, hash of the id, and so on.
 
     They have the probabilities of the `shared` classes.
@@ -150,11 +154,7 @@ def _rows(
 
 
 def _by_id(
-    before: Iterator[tuple[Array, Array]],
-    after: Iterator[tuple[Array, Array]],
-    names: Sequence[str],
-    residue: int,
-    passes: int,
+    before: RowsWithIds, after: RowsWithIds, names: Sequence[str], residue: int, passes: int
 ) -> Iterator[Difference]:
     """Compare the rows whose hash of the id has that residue; only the first of rows with the same id counts."""
     held = [rows[rows["hash"] % np.uint64(passes) == residue] for rows, _ in before]
