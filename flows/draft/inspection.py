@@ -453,11 +453,8 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     if "-1" in counts and all(text.isdecimal() for text, _ in known if text != "-1"):
         # Among codes that count from 0 or 1; of T types, which go down to -6, some other is negative too.
         doubtful["-1"] = counts["-1"]
-    ordered = _ordered({text: n for text, n in known if text not in doubtful}, doubtful)
-    if ordered is not None:
-        return ordered
     rest = Counter({text: n for text, n in known if text not in doubtful})
-    return _kept(_spelt(rest), rest, doubtful, fewest_rows(counts))
+    return _ordered(rest, doubtful) or _kept(rest, doubtful, fewest_rows(counts))
 
 
 def fewest_rows(counts: Mapping[str, int]) -> int:
@@ -542,13 +539,11 @@ def _case_is_meant(text: str, other: str, coded: Collection[str]) -> bool:
     return len(text) > 1 and bool(codes) and not plain
 
 
-def _kept(
-    spelt: list[list[str]], counts: Mapping[str, int], doubtful: Mapping[str, int], fewest: int
-) -> StartingClasses:
-    """Return the classes of labels whose spellings are together, the most frequent first, of `fewest` rows or more."""
+def _kept(counts: Counter[str], doubtful: Mapping[str, int], fewest: int) -> StartingClasses:
+    """Return the classes of labels with their spellings, the most frequent first, of `fewest` rows or more."""
     kept: dict[str, dict[str, int]] = {}
     dropped: dict[str, int] = {}
-    every = ({text: counts[text] for text in some} for some in spelt)
+    every = ({text: counts[text] for text in some} for some in _spelt(counts))
     for spellings in sorted(every, key=lambda some: -sum(some.values())):
         name = _name(next(iter(spellings)), [*kept])
         if sum(spellings.values()) >= fewest and len(kept) < MOST_CLASSES and name is not None:

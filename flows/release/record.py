@@ -323,16 +323,14 @@ def signer(by: str | None) -> str:
     return user
 
 
-def release_files(folder: Path) -> list[Path]:
-    """Return the files of a release; OutputFolderError for a link."""
-    found = []
+def release_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a release; OutputFolderError for a link."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             raise OutputFolderError(f"{path}: got a symbolic link, expected a file of the release; remove it")
         hidden = any(part.startswith(".blr-") for part in path.relative_to(folder).parts)
         if path.is_file() and not hidden:
-            found.append(path)
-    return found
+            yield path
 
 
 def sums_of(folder: Path, known: Mapping[str, str], only: tuple[str, ...] = ("",)) -> dict[str, str]:

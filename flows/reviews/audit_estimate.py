@@ -6,7 +6,7 @@ Intervals have the stated level.  Shapes: n objects with an answer, H strata of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NotRequired
@@ -163,7 +163,7 @@ def read_answers(
     }
     places: dict[str, int] = {}
     for path in paths:
-        texts = _texts(path, identifier, tuple(times), asked)
+        texts = [*_texts(path, identifier, tuple(times), asked)]
         strange = [name for name, _ in texts if name not in times]
         if strange:
             shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
@@ -194,8 +194,8 @@ def read_answers(
     return places
 
 
-def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> list[tuple[str, str]]:
-    """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
+def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
     table = catalogs.open(path)
 
     def column(names: Sequence[str], holds: str) -> str:
@@ -207,7 +207,6 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> lis
         return found
 
     key, answer = column((identifier, "id"), "names the objects"), column(COLUMNS, "holds the answers")
-    texts: list[tuple[str, str]] = []
     # A program that read 007 as a number has written 7.
     by_number = {plain_number(name): name for name in reversed(drawn)}
     marked = [MARK] if MARK in table.names else []
@@ -227,8 +226,7 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> lis
                     f"{path}: got an answer to '{brief(read)}' of another list or object than its '{MARK}' names, "
                     "expected answers to the list that was drawn last, each beside its object; copy them into that list"
                 )
-            texts.append((name, plain(text) if marked else text))
-    return texts
+            yield name, plain(text) if marked else text
 
 
 LEVEL = 0.95
