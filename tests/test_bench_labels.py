@@ -44,10 +44,8 @@ def test_ours_and_a_peer_are_fitted_once_and_make_the_table(
     given = arguments(tmp_path, "--methods", "ours", "linear")
     assert bench.main(given) == 0
     fits = stored(tmp_path / "results")
-    assert [(f["method"], f["n_labels"], f["failure"]) for f in fits] == [
-        ("ours", 60, ""),
-        ("linear discriminant", 60, ""),
-    ]
+    told = [(f["method"], f["n_labels"], f["failure"]) for f in fits]
+    assert told == [("ours", 60, ""), ("linear discriminant", 60, "")]
     assert all(0 < f["log_loss"] < 14 and 0 <= f["calibration_error"] < 1 for f in fits)
     assert fits[0]["code"] == bench.our_code()
     page = (tmp_path / "LABELS.md").read_text()
@@ -61,9 +59,8 @@ def test_ours_and_a_peer_are_fitted_once_and_make_the_table(
 
 
 def test_catboost_is_a_peer_where_it_is_installed(bench: Any, tmp_path: Path) -> None:
-    pytest.importorskip(
-        "catboost", reason="catboost is not installed: make bench, or pip install galaxyblr[bench]"
-    )
+    remedy = "make bench, or pip install galaxyblr[bench]"
+    pytest.importorskip("catboost", reason=f"catboost is not installed: {remedy}")
     bench.main(arguments(tmp_path, "--methods", "CatBoost"))
     (fit,) = stored(tmp_path / "results")
     assert fit["code"].startswith("catboost 1.")
@@ -74,13 +71,8 @@ def test_catboost_is_a_peer_where_it_is_installed(bench: Any, tmp_path: Path) ->
 def test_draws_have_every_class_twice_and_no_test_row(bench: Any, *, biased: bool) -> None:
     whole = bench.SETS["digits"]()
     kept = np.delete(np.arange(len(whole.y)), np.flatnonzero(whole.y == 3)[15:])
-    labelled = replace(
-        whole,
-        columns=whole.columns.take(kept),
-        features=whole.features[kept],
-        y=whole.y[kept],
-        bias=whole.bias[kept],
-    )
+    arrays = {name: getattr(whole, name)[kept] for name in ("features", "y", "bias")}
+    labelled = replace(whole, columns=whole.columns.take(kept), **arrays)
     bound = np.quantile(labelled.bias, 1 / 3)
     for split in range(5):
         train, test = bench.draw(labelled, 50, split, biased=biased)
@@ -110,9 +102,8 @@ def test_the_verdict_is_of_paired_differences(table: Any, ours: list[float], wor
 
 def test_a_failure_of_ours_is_no_verdict_on_the_other_splits(table: Any) -> None:
     fits = [fit(table, method, k, loss) for method, loss in (("ours", 0.1), ("peer", 0.2)) for k in range(3)]
-    failed = replace(
-        fits[0], split=3, log_loss=None, calibration_error=None, failure="TrainingError: few rows"
-    )
+    nothing = {"log_loss": None, "calibration_error": None}
+    failed = replace(fits[0], split=3, failure="TrainingError: few rows", **nothing)
     page = table.table_page([*fits, failed])
     assert "| failed |" in page
     assert "ours: TrainingError, 1 of 4 |" in page

@@ -25,11 +25,10 @@ from flows.cli.app import application
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = [
-    ROOT / "README.md",
-    *(page for page in sorted(DOCS.rglob("*.md")) if "_generated" not in page.parts),
-]
+WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "_generated" not in page.parts]
+PAGES = [ROOT / "README.md", *WRITTEN]
 PICTURES = sorted((DOCS / "gallery").glob("*.py"))
+OURS = {"blr", "catalogs", "flows"}
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 
@@ -57,9 +56,7 @@ def test_commands_and_options_of_a_page_exist(page: Path) -> None:
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]
             assert not hasattr(command, "commands") or words[0].startswith("-"), f"{page.name}: {line}"
-            known = {
-                word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)
-            }
+            known = {word for one in command.params for word in (*one.opts, *one.secondary_opts)}
             used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
             assert used <= known | {"--help", "--version", "--install-completion"}, f"{page.name}: {line}"
 
@@ -68,9 +65,8 @@ def test_commands_and_options_of_a_page_exist(page: Path) -> None:
 def test_a_script_of_the_gallery_draws(script: Path) -> None:
     from flows.plots.axes import svg
 
-    title, _, text = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition(
-        "\n\n"
-    )
+    docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+    title, _, text = docstring.partition("\n\n")
     assert title.endswith(".")
     assert len(text.split()) >= 15, "the gallery says under each picture what to see in it"
     axes = runpy.run_path(str(script))["draw"]()
@@ -116,23 +112,17 @@ def test_a_notebook_parses_and_names_what_there_is(notebook: Path, making: Any) 
     content = json.loads(notebook.read_text(encoding="utf-8"))
     assert content["nbformat"] == 4
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code), (
-        "kept without outputs"
-    )
+    assert all((cell["outputs"], cell["execution_count"]) == ([], None) for cell in code), "without outputs"
     assert "".join(content["cells"][0]["source"]).startswith("# ")
     tree = ast.parse("\n\n".join("".join(cell["source"]) for cell in code))
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {
-            "blr",
-            "catalogs",
-            "flows",
-        }:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
             public = making("api").public_names(node.module or "")
             assert {alias.name for alias in node.names} <= {*public}, ast.unparse(node)
             assert node.module in making("api").MODULES, ast.unparse(node)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = node.value.id
-            if name in {"blr", "catalogs", "flows"}:
+            if name in OURS:
                 assert hasattr(importlib.import_module(name), node.attr), ast.unparse(node)
 
 
@@ -151,17 +141,15 @@ def pins(name: str) -> set[str]:
     """Return the packages that a lock file pins, each with hashes."""
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "//" not in text  # the address of a registry
-    entries = re.findall(
-        r"^([a-z0-9-]+)==([^\n]*\\\n(?: +--hash=sha256:\w{64}(?: \\)?\n)+)", text, re.MULTILINE
-    )
+    pinned = r"^([a-z0-9-]+)==([^\n]*\\\n(?: +--hash=sha256:\w{64}(?: \\)?\n)+)"
+    entries = re.findall(pinned, text, re.MULTILINE)
     assert len(entries) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
     return {package for package, _ in entries}
 
 
 def test_lock_files_pin_each_package_once_with_hashes() -> None:
-    running, testing, site = map(
-        pins, ["requirements.lock", "requirements-dev.lock", "docs/requirements.lock"]
-    )
+    files = ("requirements.lock", "requirements-dev.lock", "docs/requirements.lock")
+    running, testing, site = map(pins, files)
     assert not running & testing  # else the two might differ
     assert not running & site
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ import pytest
 import blr
 import catalogs
 import flows
+from tests.flows.children import ran
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPING = ROOT / "tests" / "typing"
@@ -26,18 +26,14 @@ def test_pyright_rejects_wrong_calls_and_accepts_correct_ones(tmp_path: Path) ->
     """So does mypy, by `make types`."""
     program = shutil.which("pyright") or shutil.which("basedpyright")
     if program is None:
-        pytest.skip(
-            "pyright is not installed: it brings Node.js, 300 MB; `uv tool install basedpyright` has it"
-        )
-    text, rejected = re.subn(
-        r"  # type: ignore\[[\w, -]+\]", "  # wrong", (TYPING / "wrong.py").read_text("utf-8")
-    )
+        remedy = "it brings Node.js, 300 MB; `uv tool install basedpyright` has it"
+        pytest.skip(f"pyright is not installed: {remedy}")
+    text = (TYPING / "wrong.py").read_text("utf-8")
+    text, rejected = re.subn(r"  # type: ignore\[[\w, -]+\]", "  # wrong", text)
     assert rejected > 10
     (tmp_path / "wrong.py").write_text(text, "utf-8")
-    command = [program, "--pythonpath", sys.executable, "--level", "error"]
-    done = subprocess.run(
-        [*command, TYPING / "correct.py", tmp_path / "wrong.py"], capture_output=True, text=True, check=False
-    )
+    files = TYPING / "correct.py", tmp_path / "wrong.py"
+    done = ran(program, "--pythonpath", sys.executable, "--level", "error", *files)
     found = re.findall(r"(\w+\.py):(\d+):\d+ - error", done.stdout)
     expected = {i for i, line in enumerate(text.splitlines(), start=1) if line.endswith("# wrong")}
     assert {int(line) for name, line in found if name == "wrong.py"} == expected, done.stdout

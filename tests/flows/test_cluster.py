@@ -34,7 +34,7 @@ from flows.engines.engine import LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
-from flows.runs.progress import listening
+from flows.runs.progress import Listener, listening
 from flows.training._gather import read_by_workers
 from tests.e2e.running import running
 from tests.flows.verbs import classify, reprocess, train
@@ -92,15 +92,13 @@ def _orders_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_plan, "ROWS_A_TASK", 1)
 
 
-class Heard:
+class Heard(Listener):
     """Keeps the lines, and does something at the first report."""
 
     def __init__(self, at_first: Callable[[], None] = lambda: None) -> None:
         self.lines: list[str] = []
         self.rows: list[int] = []
         self._at_first = at_first
-
-    def start(self, what: str, total: int, unit: str) -> None: ...
 
     def note(self, line: str) -> None:
         self.lines.append(line)

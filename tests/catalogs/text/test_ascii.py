@@ -77,9 +77,8 @@ def test_as_astropy_reads_it_and_its_copy(tmp_path: Path, name: str) -> None:
     for column in expected.itercols():
         if cat.column(column.name).datatype != pa.string():
             got = pa.Table.from_batches(cat.batches([column.name]))[column.name].to_pylist()
-            assert [g if g is not None else "--" for g in got] == [
-                v if v is not None else "--" for v in column.tolist()
-            ], column.name
+            ours, theirs = (["--" if v is None else v for v in some] for some in (got, column.tolist()))
+            assert ours == theirs, column.name
         assert cat.column(column.name).unit == (str(column.unit or "") or None)
     copy = annotated(cat, tmp_path)
     assert (copy.format, copy.path.suffix) == ("ecsv", ".ecsv")
@@ -216,10 +215,8 @@ def reannotated(path: Path, out: Path, columns: Sequence[NewColumn] = TWO, shift
     def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
         return {name: v[batch.column("row").to_numpy()] for name, v in whole.items()}
 
-    (written,) = annotate(
-        catalogs.open(path), out, columns, compute, read=["row"], rows=5, provenance=Provenance()
-    )
-    return written
+    how: Any = {"read": ["row"], "rows": 5, "provenance": Provenance()}
+    return annotate(catalogs.open(path), out, columns, compute, **how)[0]
 
 
 @pytest.mark.parametrize("name", DELIMITERS)

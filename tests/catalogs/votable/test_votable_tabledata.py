@@ -1,5 +1,6 @@
 """TABLEDATA, read a piece at a time, gives what astropy gives, cell for cell; what astropy would change is refused."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -76,13 +77,9 @@ def sample(kinds: Mapping[str, tuple[str, list[str]]] = FIELDS) -> bytes:
         f'<FIELD name="{name}" ID="f{i}" {kind}' + (">" if "</FIELD" in kind else "/>")
         for i, (name, (kind, _)) in enumerate(kinds.items())
     )
-    rows = "".join(
-        "<TR>"
-        + "".join(f"<TD>{cells[i]}</TD>" if cells[i] else "<TD/>" for _, cells in kinds.values())
-        + "</TR>\n"
-        for i in range(3)
-    )
-    return document(rows, fields=fields)
+    rows = zip(*(cells for _, cells in kinds.values()), strict=True)
+    texts = ("".join(f"<TD>{cell}</TD>" if cell else "<TD/>" for cell in row) for row in rows)
+    return document("".join(f"<TR>{text}</TR>\n" for text in texts), fields=fields)
 
 
 def written_otherwise() -> Iterator[tuple[str, bytes]]:
@@ -99,21 +96,12 @@ def written_otherwise() -> Iterator[tuple[str, bytes]]:
     yield "a prefix", prefixed()
     yield "attributes", text.replace("<TR>", '<TR ID="r">').replace("<TD>", "<TD class='c'>").encode()
     yield "no declared prefix", text.replace("<VOTABLE", '<VOTABLE xsi:schemaLocation="x y"').encode()
-    yield (
-        "CDATA",
-        text.replace("a &amp; b", "<![CDATA[a & b]]>")
-        .replace("<TD>5</TD>", "<TD><![CDATA[5]]></TD>")
-        .encode(),
-    )
+    marked = text.replace("a &amp; b", "<![CDATA[a & b]]>")
+    yield "CDATA", marked.replace("<TD>5</TD>", "<TD><![CDATA[5]]></TD>").encode()
     noise = "<!-- </TR></TABLEDATA> --><?pi </TR> ?>"
     yield "comments", text.replace("</TR>", f"{noise}</TR>{noise}").replace("<TD>", f"<TD>{noise}").encode()
-    yield (
-        "blanks",
-        text.replace("<TD>", "<TD>\r\n\t ")
-        .replace("</TD>", " \n</TD > ")
-        .replace("<TR>", "<TR\n> x ")
-        .encode(),
-    )
+    blanks = text.replace("<TD>", "<TD>\r\n\t ").replace("</TD>", " \n</TD > ")
+    yield "blanks", blanks.replace("<TR>", "<TR\n> x ").encode()
     yield "closed apart", text.replace("<TD/>", "<TD></TD>").encode()
     doctype = '<!DOCTYPE VOTABLE SYSTEM "http://us-vo.org/xml/VOTable.dtd">'
     yield "a document type", text.replace("?>", f"?>{doctype}", 1).encode()
@@ -122,14 +110,7 @@ def written_otherwise() -> Iterator[tuple[str, bytes]]:
 def prefixed() -> bytes:
     """Return the sample with a prefix in front of all names."""
     text = sample().decode().partition("?>")[2]
-    marked = (
-        text.replace("</", "\0")
-        .replace("<!", "\1")
-        .replace("<", "<v:")
-        .replace("\0", "</v:")
-        .replace("\1", "<!")
-    )
-    return marked.replace("xmlns=", "xmlns:v=").encode()
+    return re.sub("<(/?)(?!!)", r"<\1v:", text).replace("xmlns=", "xmlns:v=").encode()
 
 
 WRITTEN = dict(written_otherwise())
@@ -305,11 +286,8 @@ def test_texts_longer_than_their_fields_are_kept(tmp_path: Path) -> None:
     out = annotated(path, tmp_path / "out")
     assert our_values(out)[:3] == before
     _, table = parsed(out.read_bytes())
-    assert [(f.datatype, f.arraysize) for f in table.fields[:3]] == [
-        ("char", "4"),
-        ("unicodeChar", "5"),
-        ("char", "2*"),
-    ]
+    widths = [(f.datatype, f.arraysize) for f in table.fields[:3]]
+    assert widths == [("char", "4"), ("unicodeChar", "5"), ("char", "2*")]
     assert slow_values(table)[:2] == before[:2]
 
 

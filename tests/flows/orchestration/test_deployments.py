@@ -23,13 +23,7 @@ from flows.orchestration.run_page import (
     page_of,
     started_name,
 )
-from flows.orchestration.settings import (
-    crash_unended,
-    deployments,
-    deployments_text,
-    holding,
-    served_at,
-)
+from flows.orchestration.settings import crash_unended, deployments, deployments_text, holding, served_at
 from flows.runs.progress import listening, tell
 from tests.e2e.running import clean_environment
 from tests.flows.children import Child, free_port, python, ran
