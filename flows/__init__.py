@@ -6,9 +6,8 @@ The names below load what they need when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if (
-    TYPE_CHECKING
-):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
+# For type checkers and editors; at run time `__getattr__` below imports a name on its first use.
+if TYPE_CHECKING:
     from flows.errors import FlowError as FlowError
     from flows.models.model import Model as Model
     from flows.models.store import Store as Store

@@ -326,9 +326,8 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
         sign = K * alone.astype(float) - alone.sum(axis=1, keepdims=True)
         return ((sign.T @ X)[1:].ravel(),)
 
-    (total,) = data.accumulate(
-        blockwise(margins, 4 * K)
-    )  # all rows' margins as a function of w, ((K - 1) M,)
+    # All rows' margins as a function of w, ((K - 1) M,).
+    (total,) = data.accumulate(blockwise(margins, 4 * K))
     cost = -total / max(float(np.abs(total).max()), 1e-300)
 
     def steepest(A: Matrix) -> Vector | None:

@@ -177,9 +177,8 @@ def _wide(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, V
         probability += p * ndtr(y, out=y)
         if with_entropy:
             np.multiply(scale, m, out=y)
-            np.maximum(
-                y, -1e3, out=y
-            )  # where exp(-y²/2) is 0, and the square of what lies farther may overflow
+            # There exp(-y²/2) is 0, and the square of what lies farther may overflow.
+            np.maximum(y, -1e3, out=y)
             y *= y
             y *= -0.5
             expected_entropy += p / s**2 * scale * np.exp(y, out=y)

@@ -272,9 +272,8 @@ class Scorer:
             ours = OurColumns(self.specification.target.columns)
             for name, key in _kept(self.specification).items():
                 ours.check(catalog, name, wanted_by=f"{key} of slim copies")
-        old_columns(
-            catalog, self.columns, output.mode, self.kept
-        )  # of an earlier annotation they are replaced
+        # Columns of an earlier annotation are replaced.
+        old_columns(catalog, self.columns, output.mode, self.kept)
         copied(catalog, output.form)
 
     def with_low_confidence(self, threshold: float) -> Scorer:

@@ -221,9 +221,8 @@ class LabelledSample:
     held_out_counts: tuple[int, ...]  # (K,) labelled rows of each class that are held out
     class_share: tuple[float, ...]  # (K,) share of each class in the training rows, by their weights
     unlabelled: int  # selected rows without a label
-    unknown_labels: Mapping[
-        str, int
-    ]  # selected rows by label, of labels in no class; the most frequent first
+    # Selected rows by label, of labels in no class; the most frequent first.
+    unknown_labels: Mapping[str, int]
     labels: LabelSummary
     split: SplitSummary  # how rows are held out
     states: Mapping[str, Mapping[str, int]]  # labelled rows without a value, by column and then by reason

@@ -177,9 +177,8 @@ def _rows(model: Model) -> tuple[object, ...]:
     inputs = tuple(file["sha256"] for file in model.training.inputs)
     order = split.healpix_order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": order})
-    right = spec.label.model_copy(
-        update={"noise": None, "annotator": None}
-    )  # rows are the same however labels err
+    # Rows are the same however labels err.
+    right = spec.label.model_copy(update={"noise": None, "annotator": None})
     return (inputs, spec.catalog.where, spec.catalog.id, right, asked)
 
 

@@ -560,9 +560,8 @@ class Manifest:
         except CatalogError:
             if path.read_bytes() == content:
                 raise
-            return cls.read(
-                folder
-            )  # another run has just ended, and removed the table of the manifest before
+            # Another run has just ended, and removed the table of the manifest before.
+            return cls.read(folder)
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "

@@ -320,9 +320,8 @@ class ReleaseStore:
             )
         self._fill(files, sums, None)  # another run may have removed some of them meanwhile
         published, tag = self.store.read(MANIFEST)
-        self._set_mark(
-            tag if tag and published == manifest else ""
-        )  # another one's if a third run has published
+        # The manifest is another one's if a third run has published.
+        self._set_mark(tag if tag and published == manifest else "")
 
     def _manifest(self, files: str) -> bytes:
         document = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
