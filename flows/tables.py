@@ -7,13 +7,13 @@ What an output folder is for (releases, resuming, manifests) is the business of 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -27,14 +27,7 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.pandas_frame import annotated_frame
 from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.scoring import (
-    Scorer,
-    annotation_settings,
-    provenance,
-    rows_at_once,
-    scorer_for,
-    settled,
-)
+from flows.classification import scoring
 from flows.classification.steps import classify
 from flows.errors import ModelError, UsageError
 from flows.features.reader import target_reader
@@ -100,23 +93,23 @@ def _classified(
     threads: int,
 ) -> AnyTable:
     source = in_memory(table)
-    read = target_reader(annotation_settings(loaded, wanted), loaded.features).read
+    read = target_reader(scoring.annotation_settings(loaded, wanted), loaded.features).read
     # What is not read need not be written down, unless to say which columns there are.
     known = bool(read) and set(read) <= set(source.names)
     catalog = catalogs.open(source.arrow(read) if known else table)
     catalog = replace(catalog, path=Path(f"the {type(table).__name__}"))  # as messages call it
-    settings = settled(
+    settings = scoring.settled(
         loaded, wanted, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
     )
-    scorer = scorer_for(loaded, settings, catalog, threads=threads)
+    scorer = scoring.scorer_for(loaded, settings, catalog, threads=threads)
     with single_threaded_blas():
         return catalogs.annotate_table(
             table,
             scorer.columns,
             scorer,
             read=read,
-            provenance=provenance(scorer, catalog.content_hash()),
-            rows=rows_at_once(catalog),
+            provenance=scoring.provenance(scorer, catalog.content_hash()),
+            rows=scoring.rows_at_once(catalog),
             threads=threads,
         )
 
@@ -243,13 +236,10 @@ def classifier_from(
         tree["candidate"] = [{"basis": {"kind": c}} if isinstance(c, str) else dict(c) for c in candidates]
     if store is not None:
         return _trained(table, tree, options, Path(store), threads)
-    folder = Path(tempfile.mkdtemp(prefix="blr-store-"))
-    try:
-        classifier = _trained(table, tree, options, folder, threads)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(classifier, shutil.rmtree, folder, ignore_errors=True)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="blr-store-", ignore_cleanup_errors=True))
+        classifier = _trained(table, tree, options, Path(folder), threads)
+        weakref.finalize(classifier, stack.pop_all().close)
     return classifier
 
 
@@ -330,13 +320,13 @@ def partition_classifier(
             "and partitions are classified one by one; give the shares, or use `blr classify`"
         )
 
-    settings = settled(loaded, wanted, None, sources=no_rows)
+    settings = scoring.settled(loaded, wanted, None, sources=no_rows)
     return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), specification_toml(settings))
 
 
 @lru_cache(maxsize=2)
-def _scorer(model: StoredModel, settings: str) -> Scorer:
-    return Scorer.of(read_model(model.path), parse_specification(settings, source=model.name))
+def _scorer(model: StoredModel, settings: str) -> scoring.Scorer:
+    return scoring.Scorer.of(read_model(model.path), parse_specification(settings, source=model.name))
 
 
 def _table_tree(

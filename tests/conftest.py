@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")
     os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "240"  # other tests may have the cores
     os.environ["PREFECT_API_BLOCKS_REGISTER_ON_START"] = "false"  # a third of the time to start
-    prefect_environment(home)
+    os.environ["PREFECT_HOME"] = str(home)
+    prefect_environment()
 
 
 LONGEST = (

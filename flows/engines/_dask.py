@@ -160,6 +160,7 @@ class DaskEngine:
         self.name = name
         self._processes = int(name.removeprefix("local:")) if name.startswith("local:") else 0
         self._cluster: LocalCluster | None = None
+        self._ahead, self._counted, self._seen = AHEAD, 0.0, 0.0
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, as `ThreadEngine.map` says.
@@ -170,11 +171,12 @@ class DaskEngine:
         task = partial(checked, partial(in_batches, work), installed())
         pending: dict[Future, list[T]] = {}
         done = as_completed(loop=client.loop)
-        room = self._room()
+        self._seen = time.monotonic()
 
         def hand_over() -> None:
-            n = room.tasks - len(pending)
-            if n >= room.tasks // 4 and (batches := waiting.batches(n)):
+            ahead = self._tasks_ahead()
+            n = ahead - len(pending)
+            if n >= ahead // 4 and (batches := waiting.batches(n)):
                 futures = client.map(task, batches, pure=False)
                 pending.update(zip(futures, batches, strict=True))
                 done.update(futures)
@@ -183,7 +185,7 @@ class DaskEngine:
             hand_over()
             while pending:
                 while not (finished := done.next_batch(block=False)):
-                    room.require_workers()
+                    self._require_workers()
                     with done.thread_condition:
                         done.thread_condition.wait(LOOK_EVERY)
                 if len(finished) < min(AT_ONCE, len(pending)):
@@ -322,17 +324,36 @@ class DaskEngine:
         raise error
 
     def _exception_of(self, future: Future) -> BaseException | None:
-        room = self._room()
+        self._seen = time.monotonic()
         while True:
             try:
                 error: BaseException | None = future.exception(timeout=COUNT_EVERY)
             except TimeoutError:
-                room.require_workers()
+                self._require_workers()
             else:
                 return error
 
-    def _room(self) -> _Room:
-        return _Room(self._client, self.name, own=bool(self._processes))
+    def _require_workers(self) -> None:
+        """Raise EngineError where all processes of our own have ended, and none has started again for a minute.
+
+        Dask gives up a process that ends while it starts.  The workers of another scheduler are waited for: a queue may
+        still start some.
+        """
+        self._tasks_ahead()
+        if self._processes and time.monotonic() - self._seen > GONE:
+            raise EngineError(
+                f"{self.name}: all worker processes ended, and none has started again for {GONE:.0f} s; {AGAIN}"
+            )
+
+    def _tasks_ahead(self) -> int:
+        """Return how many tasks the scheduler is handed ahead: some for each thread of its workers, as now counted."""
+        if time.monotonic() - self._counted > COUNT_EVERY:
+            with suppress(Exception):  # a scheduler that is gone is noticed by who waits for its results
+                n_threads = sum(self._client.nthreads().values())
+                self._ahead = max(AHEAD, TASKS_A_THREAD * n_threads)
+                self._seen = time.monotonic() if n_threads else self._seen
+            self._counted = time.monotonic()
+        return self._ahead
 
     def _finish(self, pending: dict[Future, T]) -> None:
         """Return once the work that has begun is finished; none begins."""
@@ -342,43 +363,6 @@ class DaskEngine:
             if future.key in begun:
                 with suppress(Exception):  # The caller has stopped and needs no more results.
                     future.exception()
-
-
-class _Room:
-    """How many tasks the scheduler is handed ahead: some for each thread of its workers, whose number may change.
-
-    `own` says that the workers are processes of our own.
-    """
-
-    def __init__(self, client: Client, name: str, *, own: bool) -> None:
-        self._client, self._name, self._own = client, name, own
-        self._tasks, self._counted, self._seen = AHEAD, 0.0, time.monotonic()
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks."""
-        self._count()
-        return self._tasks
-
-    def require_workers(self) -> None:
-        """Raise EngineError where all processes of our own have ended, and none has started again for a minute.
-
-        Dask gives up a process that ends while it starts.  The workers of another scheduler are waited for: a queue may
-        still start some.
-        """
-        self._count()
-        if self._own and time.monotonic() - self._seen > GONE:
-            raise EngineError(
-                f"{self._name}: all worker processes ended, and none has started again for {GONE:.0f} s; {AGAIN}"
-            )
-
-    def _count(self) -> None:
-        if time.monotonic() - self._counted > COUNT_EVERY:
-            with suppress(Exception):  # a scheduler that is gone is noticed by who waits for its results
-                n_threads = sum(self._client.nthreads().values())
-                self._tasks = max(AHEAD, TASKS_A_THREAD * n_threads)
-                self._seen = time.monotonic() if n_threads else self._seen
-            self._counted = time.monotonic()
 
 
 def _check_versions(client: Client) -> None:

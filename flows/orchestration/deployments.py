@@ -191,14 +191,16 @@ def _of_all(tell: Tell) -> list[Alert]:
     crash = ChangeFlowRunState(
         state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
     )
-    name, tells = (
+    name, words = (
         "blr: a file is quarantined",
         "a file could not be annotated; again every day while that lasts",
     )
     said = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
-    words = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
-    crashed = _alert("blr: silent runs are crashed", words, silent, crash)
-    return [_alert(name, tells, quarantined, said), crashed]
+    ended = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
+    return [
+        _alert(name, words, quarantined, said),
+        _alert("blr: silent runs are crashed", ended, silent, crash),
+    ]
 
 
 def _alert(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> Alert:

@@ -22,14 +22,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
-from prefect import Flow, Task, flow, task
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import Flow, Task, artifacts, flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
@@ -422,7 +415,7 @@ class _Log(LineListener):
         self._before.start(what, total, unit)
         super().start(what, total, unit)
         if self._key:
-            artifact = create_progress_artifact(0.0, key=self._key, description=self.reached())
+            artifact = artifacts.create_progress_artifact(0.0, key=self._key, description=self.reached())
             self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
 
     def advance(self, n: int) -> None:
@@ -433,7 +426,7 @@ class _Log(LineListener):
         if self._artifact is not None and (self.ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
             self._updated = now
             share = 100.0 * self._done / max(1, self._total)
-            update_progress_artifact(self._artifact, min(100.0, share), description=self.reached())
+            artifacts.update_progress_artifact(self._artifact, min(100.0, share), description=self.reached())
 
     def note(self, line: str) -> None:
         """Log a line."""
@@ -488,14 +481,14 @@ def keep_table(key: str, table: ReportTable, description: str) -> None:
         if size > MOST_BYTES:
             break
         rows.append(dict(zip(table.columns, cells, strict=True)))
-    create_table_artifact(key=artifact_key(key), table=rows, description=description)
+    artifacts.create_table_artifact(key=artifact_key(key), table=rows, description=description)
 
 
 def keep_markdown(key: str, text: str, description: str) -> None:
     """Leave a text, cut where it is too long."""
     cut = text.encode()[:MOST_BYTES].decode(errors="ignore")
     note = "" if cut == text else "\n\n(shortened: the report has the full table)"
-    create_markdown_artifact(key=artifact_key(key), markdown=cut + note, description=description)
+    artifacts.create_markdown_artifact(key=artifact_key(key), markdown=cut + note, description=description)
 
 
 logger = logging.getLogger(__name__)
@@ -510,7 +503,7 @@ def keep_link(key: str, path: Path, text: str) -> None:
     folder, else browsers open it on that machine alone.
     """
     there = path.resolve()
-    create_link_artifact(
+    artifacts.create_link_artifact(
         link=page_of(there),
         link_text=text,
         key=artifact_key(key),

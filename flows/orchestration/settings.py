@@ -86,11 +86,11 @@ def prefect_home() -> Path:
     return Path(_configured().get("PREFECT_HOME") or default_home()).expanduser()
 
 
-def prefect_environment(home: Path | None = None, *, console_level: str = "WARNING") -> str:
+def prefect_environment(*, console_level: str = "WARNING") -> str:
     """Set the environment that Prefect reads on import; return one line that says which server is used.
 
-    Without a configured server the database is in `home`, by default `prefect_home()`.  Prefect's messages below
-    `console_level` go to the server only.
+    Without a configured server the database is in `prefect_home()`.  Prefect's messages below `console_level` go to the
+    server only.
     """
     if "prefect" in sys.modules:
         return "Prefect: with the settings that this process already has"
@@ -103,7 +103,7 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
     if url:
         line = f"Prefect: server {without_credentials(url)}"
     else:
-        folder = home or prefect_home()
+        folder = prefect_home()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -166,7 +166,8 @@ def _configured() -> dict[str, str]:
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect"))
     path = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
     profiles: dict[str, Any] = {}
-    with suppress(FileNotFoundError, tomllib.TOMLDecodeError):  # Prefect reads it next, and names the fault
+    # Prefect reads it next, and names a fault.
+    with suppress(FileNotFoundError, NotADirectoryError, tomllib.TOMLDecodeError):
         profiles = tomllib.loads(path.read_text(encoding="utf-8"))
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
     profile = profiles.get("profiles", {}).get(active, {})

@@ -69,22 +69,25 @@ def test_the_users_settings_win_and_no_credentials_are_printed(monkeypatch: pyte
     assert os.environ["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "compressed/json"
 
 
-def test_too_late_once_prefect_is_imported(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_prefect")
+def test_too_late_once_prefect_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect", sys)
-    assert "already has" in prefect_environment(no_prefect / "home")
+    assert "already has" in prefect_environment()
     assert "PREFECT_HOME" not in os.environ
 
 
-def test_a_home_that_cannot_be(no_prefect: Any) -> None:
+def test_a_home_that_cannot_be(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (no_prefect / "file").write_text("")
+    monkeypatch.setenv("PREFECT_HOME", str(no_prefect / "file" / "home"))
     with pytest.raises(FlowError, match=r"file.home: .*, expected a folder.*; set PREFECT_HOME.*--direct"):
-        prefect_environment(no_prefect / "file" / "home")
+        prefect_environment()
 
 
 ASK_PREFECT = """
-import json, pathlib, sys
+import json, os, sys
 from flows.orchestration.settings import prefect_environment
-prefect_environment(pathlib.Path(sys.argv[1]))
+os.environ["PREFECT_HOME"] = sys.argv[1]
+prefect_environment()
 from prefect.settings import get_current_settings
 s = get_current_settings()
 print(json.dumps({
