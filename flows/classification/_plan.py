@@ -358,11 +358,9 @@ def make_plan(
     def check(catalog: Catalog) -> None:
         units.update(_check(catalog, scorer))
 
-    files, failed = find_files(
-        [catalogue.leaving_out({**deferred, **known}) for catalogue in catalogues],
-        check,
-        tolerated=TOLERATED[policy],
-    )
+    left_out = {*deferred, *known}
+    read = [catalogue.leaving_out(left_out) for catalogue in catalogues]
+    files, failed = find_files(read, check, tolerated=TOLERATED[policy])
     if units:
         tell().note(
             f"{'; '.join(f'{column}: {words}' for column, words in sorted(units))}: the values are used unchanged; if "

@@ -25,7 +25,6 @@ from catalogs.writing import copied
 from flows.errors import UsageError
 from flows.inputs.source import (
     InputCatalogue,
-    LocalSource,
     RemoteSource,
     Source,
     check_links,
@@ -150,8 +149,7 @@ def opened(
     with ExitStack() as stack:
         catalogs: list[Catalog] = []
         for source in map(_asked, sources):
-            listing = source.listing if isinstance(source, RemoteSource) else None
-            if listing is not None and _is_parquet(listing):
+            if listing := _remote_parquet(source):
                 each = [listing]
                 if listing.kind == "pattern":
                     alone = [replace(p, key=PurePosixPath(p.key).name) for p in listing.places]
@@ -175,10 +173,8 @@ def opened_whole(
 def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     """Give the one catalogue of all that a source means, a pattern's files too, as long as the block lasts."""
     source = _asked(source)
-    if isinstance(source, LocalSource):
-        yield choice.open(source.path)
-    elif source.listing and _is_parquet(source.listing):
-        yield open_listing(source.listing, choice.table)
+    if listing := _remote_parquet(source):
+        yield open_listing(listing, choice.table)
     else:
         with fetched_sources([source]) as here:
             paths = [place.path for place in here]
@@ -192,8 +188,11 @@ def _asked(source: Source) -> Source:
     return replace(source, listing=listing_of(source.url)) if isinstance(source, RemoteSource) else source
 
 
-def _is_parquet(listing: Listing) -> bool:
-    return all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
+def _remote_parquet(source: Source) -> Listing | None:
+    """Return the files of a URL that are all Parquet, which is read where it is."""
+    listing = source.listing if isinstance(source, RemoteSource) else None
+    is_parquet = listing and all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
+    return listing if is_parquet else None
 
 
 def with_checksums(catalog: Catalog, checksums: Checksums) -> Catalog:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -174,10 +174,10 @@ class InputCatalogue:
         states = "".join(f"{path}\0{s.size} {s.mtime_ns} {s.inode}\n" for path, s in files.items())
         return cls(source, choice, form, stamp=sha256(states.encode()).hexdigest(), files=files)
 
-    def leaving_out(self, files: Iterable[Path]) -> InputCatalogue:
+    def leaving_out(self, files: Container[Path]) -> InputCatalogue:
         """Return the catalogue without files that are not to be read; they may be another's."""
-        mine = self.files.keys() & files
-        read = {path: seen for path, seen in self.files.items() if path not in mine}
+        mine = [path for path in self.files if path in files]
+        read = {path: seen for path, seen in self.files.items() if path not in files}
         return replace(self.lacking(mine), files=read) if mine else self
 
     def lacking(self, files: Iterable[Path]) -> InputCatalogue:
