@@ -338,19 +338,14 @@ def annotate(
     replaced, only = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    read, compute = with_user_bits(read, compute, replaced, columns)
+    read, computing = with_user_bits(read, compute, replaced, columns)
     usable_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    annotation = Annotation(
-        columns,
-        lambda batch: checked(columns, compute(batch), batch.num_rows),
-        read,
-        (provenance or Provenance()).covering(columns),
-        rows,
-        threads or usable_cpus,
-        progress,
-        replaced,
-        only,
-    )
+
+    def values_of(batch: pa.RecordBatch) -> NewValues:
+        return checked(columns, computing(batch), batch.num_rows)
+
+    threads, recorded = threads or usable_cpus, (provenance or Provenance()).covering(columns)
+    annotation = Annotation(columns, values_of, read, recorded, rows, threads, progress, replaced, only)
     # A table in memory has lost something when it was written down.
     lost = (f"'{name}': {what}" for name, what in cat.changed.items() if annotation.stays(name))
     warnings = dict.fromkeys((*wrong_sums, *lost, *cat.left_behind))

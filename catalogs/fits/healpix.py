@@ -33,13 +33,10 @@ Frame = Literal["equatorial", "galactic", "ecliptic"]
 Ordering = Literal["nested", "ring"]
 ORDERINGS: Mapping[str, Ordering] = {"RING": "ring", "NESTED": "nested", "NEST": "nested"}
 
-FRAMES: Mapping[str, Frame] = {
-    **dict.fromkeys(
-        ("C", "Q", "CEL", "CELESTIAL", "EQU", "EQUATORIAL", "ICRS", "J2000", "FK5"), "equatorial"
-    ),
-    **dict.fromkeys(("G", "GAL", "GALACTIC"), "galactic"),
-    **dict.fromkeys(("E", "ECL", "ECLIPTIC"), "ecliptic"),
-}
+EQUATORIAL = ("C", "Q", "CEL", "CELESTIAL", "EQU", "EQUATORIAL", "ICRS", "J2000", "FK5")
+FRAMES: dict[str, Frame] = dict.fromkeys(EQUATORIAL, "equatorial")
+FRAMES |= dict.fromkeys(("G", "GAL", "GALACTIC"), "galactic")
+FRAMES |= dict.fromkeys(("E", "ECL", "ECLIPTIC"), "ecliptic")
 """What COORDSYS says, in capitals."""
 ASTROPY_FRAMES: Mapping[Frame, str] = {"galactic": "galactic", "ecliptic": "barycentricmeanecliptic"}
 PIXEL_COLUMNS = ("PIXEL", "PIX", "IPIX", "HPIX", "HPXPIXEL", "HPX_PIXEL", "HEALPIX", "INDEX")

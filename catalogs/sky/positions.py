@@ -225,12 +225,8 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
     unreadable = int((bad_lon | bad_lat).sum())
     outside = (np.abs(lat) > 90) | (lon < -180) | (lon > 360)
     gone = outside | ~np.isfinite(lon) | ~np.isfinite(lat)
-    return Positions(
-        ra=np.where(gone, np.nan, lon % 360.0),
-        dec=np.where(gone, np.nan, lat),
-        unreadable=unreadable,
-        out_of_range=int(outside.sum()),
-    )
+    lon, lat = np.where(gone, np.nan, lon % 360.0), np.where(gone, np.nan, lat)
+    return Positions(lon, lat, unreadable, out_of_range=int(outside.sum()))
 
 
 def galactic_latitude(ra: Floats, dec: Floats) -> Floats:
