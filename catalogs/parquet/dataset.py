@@ -464,13 +464,11 @@ class Union:
     def views(self) -> Sequence[tuple[Mapping[str, pa.DataType], frozenset[str]]]:
         """Return how the files of each kind are read: the columns of another type there, and those that they lack."""
         types = {name: column.datatype for name, column in self.known.items()}
-        return [
-            (
-                {name: t for name, t in types.items() if not t.equals(own.get(name, pa.null()))},
-                frozenset(types.keys() - own.keys()),
-            )
-            for _, own in self.kinds
-        ]
+        found = []
+        for _, own in self.kinds:
+            others = {name: t for name, t in types.items() if not t.equals(own.get(name, pa.null()))}
+            found.append((others, frozenset(types.keys() - own.keys())))
+        return found
 
 
 def shown(column: Column) -> str:

@@ -319,11 +319,8 @@ def find_leaks(
         codes = sorted_texts(v) if v.dtype.kind in "OUS" else binned(as_numbers(v), bins)
         gains[name] = gain(codes, classes, smoothing=smoothing)
     alone = [Leak((name,), g, g) for name, g in gains.items() if g >= ALONE]
-    names = [
-        n
-        for n in (together if together is not None else labelled)
-        if n in labelled and labelled[n].dtype.kind in "iufb" and gains[n] < ALONE
-    ]
+    numeric = {n: v for n, v in labelled.items() if v.dtype.kind in "iufb" and gains[n] < ALONE}
+    names = [n for n in (numeric if together is None else together) if n in numeric]
     thin = rng.permutation(len(classes.index))[:MOST_ROWS]
     few = classes.only(thin)
     candidates = (Scaled.of(n, as_numbers(labelled[n][thin]), flux=n in fluxes) for n in names)

@@ -144,12 +144,8 @@ def find_other_position(catalog: Catalog) -> tuple[tuple[str, ...], str] | None:
             or ucd.startswith(("pos.eq", "pos.cartesian"))
         ):
             return (column.name,), f"a vector: {make} its elements in two columns, in degrees"
-    by_ucd = [
-        c.name
-        for axis in ("lon", "lat")
-        for c in catalog.columns
-        if (c.ucd or "").lower().split(";")[0] == f"pos.galactic.{axis}"
-    ]
+    said = [(c.name, (c.ucd or "").lower().split(";")[0]) for c in catalog.columns]
+    by_ucd = [name for axis in ("lon", "lat") for name, ucd in said if ucd == f"pos.galactic.{axis}"]
     galactic = _galactic(catalog.names) or (tuple(by_ucd) if len(by_ucd) == len(OTHER_COORDINATES) else ())
     if galactic:
         by = "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
@@ -246,14 +242,9 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     if column.distinct.estimate <= MOST_CODES:
         candidates = {v: candidates[v] for v in column.marks if _stands_for_none(v, column)}
     # Numbers of nines that end the range of another column, and are repeated there.
-    elsewhere = {
-        v
-        for v, n in candidates.items()
-        if n < FEWEST
-        and v in column.marks
-        and NINES.fullmatch(f"{v:g}")
-        and any(other != name for other in profile.repeated_marks.get(v, ()))
-    }
+    nines = [v for v in column.marks if v in candidates and NINES.fullmatch(f"{v:g}")]
+    once = [v for v in nines if candidates[v] < FEWEST]
+    elsewhere = {v for v in once if {*profile.repeated_marks.get(v, ())} - {name}}
     if max(candidates.values(), default=0) < FEWEST and not elsewhere:
         return []
     sample = profile.numbers(name)

@@ -63,11 +63,9 @@ def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
     Whole numbers hash alike as integers, floats and text; trailing blanks of text do not count.
     """
     texts = [_canonical(column) for column in columns]
-    joined = (
-        texts[0]
-        if len(texts) == 1
-        else np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
-    )
+    joined = texts[0]
+    if len(texts) > 1:
+        joined = np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
     values, inverse, _ = unique_texts(joined)
     hashes = (blake2b(value.encode(), digest_size=8, key=_SALT).digest() for value in values)
     keys = np.frombuffer(b"".join(hashes), dtype=">u8").astype(np.uint64)

@@ -413,6 +413,7 @@ def web_client(within: tuple[str, ...]) -> Client:
 
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
+HIDDEN = re.compile(r"(?:^|/)[._]")
 DEEPEST = 32
 """Most levels of folders; deeper ones mean that a listing repeats itself."""
 LARGEST_PAGE = 1 << 26
@@ -523,12 +524,8 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
                 )
             return inside(root, filesystem, paths, "hats")
         # What begins with . or _, in any part of its path, are other things.
-        paths = [
-            p
-            for p in paths
-            if p.lower().endswith(suffixes)
-            and not any(part.startswith((".", "_")) for part in PurePosixPath(key_below(p, root)).parts)
-        ]
+        named = (p for p in paths if p.lower().endswith(suffixes))
+        paths = [p for p in named if not HIDDEN.search(key_below(p, root))]
     else:
         root = plain[:wild].rpartition("/")[0]
         from fsspec.utils import glob_translate  # noqa: PLC0415 -- see `local_path`

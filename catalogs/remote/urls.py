@@ -102,11 +102,8 @@ def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
         if changed is None:
             continue
         age = ((now or datetime.now(UTC)) - changed).total_seconds()
-        return (
-            f"{key}: {changed.isoformat()}, {info['size']} bytes"
-            if changed.microsecond or age > SETTLED
-            else ""
-        )
+        settled = changed.microsecond or age > SETTLED
+        return f"{key}: {changed.isoformat()}, {info['size']} bytes" if settled else ""
     return ""
 
 

@@ -406,12 +406,9 @@ def drop_columns(table: TableElement, annotation: Annotation) -> tuple[list[int]
 
 def refers(group: Group, fields: Collection[str]) -> bool:
     """Say whether a group, or one inside it, refers to a field of these IDs."""
-    return any(
-        refers(entry, fields)
-        if isinstance(entry, Group)
-        else isinstance(entry, FieldRef) and entry.ref in fields
-        for entry in group.entries
-    )
+    refs = (entry.ref for entry in group.entries if isinstance(entry, FieldRef))
+    inside = (entry for entry in group.entries if isinstance(entry, Group))
+    return any(ref in fields for ref in refs) or any(refers(entry, fields) for entry in inside)
 
 
 def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:

@@ -185,13 +185,8 @@ def stored_item(field: Field) -> np.dtype[Any]:
 
 def row_bytes(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
     """Return rows as BINARY2; `columns` are the cells (n, ...) of each field."""
-    gone = np.stack(
-        [
-            c.gone if isinstance(c, Lists) else np.ma.getmaskarray(c).reshape(len(c), -1).all(axis=1)
-            for c in columns
-        ],
-        axis=1,
-    )
+    masks = (c.gone if isinstance(c, Lists) else np.ma.getmaskarray(c) for c in columns)
+    gone = np.stack([mask.reshape(len(mask), -1).all(axis=1) for mask in masks], axis=1)
     parts: list[list[bytes]] = []
     fixed = [np.packbits(gone, axis=1)]
     for field, column in zip(fields, columns, strict=True):
