@@ -172,11 +172,8 @@ def write_schema(source: Path, out: Path, files: Sequence[Path], annotation: Ann
 def write_statistics(source: Path, out: Path, annotation: Annotation) -> None:
     """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
     table = pq.read_table(source)
-    kept = [
-        name
-        for name in table.column_names
-        if "::" not in name or annotation.stays(name.partition("::")[0].partition(".")[0])
-    ]
+    columns = {name: name.partition("::")[0].partition(".")[0] for name in table.column_names}
+    kept = [name for name, column in columns.items() if "::" not in name or annotation.stays(column)]
     with atomic_path(out) as temporary:
         if kept == table.column_names:
             shutil.copyfile(source, temporary)

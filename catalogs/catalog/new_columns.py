@@ -199,14 +199,9 @@ def _full_columns(classes: Sequence[str], prefix: str) -> Iterator[NewColumn]:
     rows.append(("entropy", "stat.value", "entropy of the moderated probabilities, in nats"))
     if len(classes) > BINARY:
         beyond = "the mean over all classes"
-        rows += [
-            (
-                f"logit_mean_{safe_name(c)}",
-                "stat.value",
-                f"posterior mean of the logit of class {c}, minus {beyond}",
-            )
-            for c in classes
-        ]
+        for c in classes:
+            meaning = f"posterior mean of the logit of class {c}, minus {beyond}"
+            rows.append((f"logit_mean_{safe_name(c)}", "stat.value", meaning))
         # Names from `safe_name` never contain two underscores, so the two classes can be recognised.
         for a, b in combinations_with_replacement(classes, 2):
             of = f"covariance of the logits of {a} and {b}" if a != b else f"variance of the logit of {a}"

@@ -132,10 +132,8 @@ class FitsPartition(Partition):
         """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
         if self.n_rows <= rows:
             return [self]
-        return [
-            replace(self, first=self.first + i, n_rows=min(rows, self.n_rows - i))
-            for i in range(0, self.n_rows, rows)
-        ]
+        starts = range(0, self.n_rows, rows)
+        return [replace(self, first=self.first + i, n_rows=min(rows, self.n_rows - i)) for i in starts]
 
     def same_columns(self, other: Partition) -> dict[str, int | None]:
         """Return the columns of fixed length that another table has in the same place and bytes of each row.

@@ -51,7 +51,7 @@ from catalogs.metadata.astropy_header import (
 )
 from catalogs.metadata.fits_cards import meta_provenance, with_provenance, without_provenance
 from catalogs.parquet import dataset as parquet
-from catalogs.parquet.metadata import new_fields
+from catalogs.parquet.metadata import new_fields, text_pairs
 from catalogs.parquet.writer import new_table
 
 New = Mapping[NewColumn, np.ndarray[Any, Any]]
@@ -75,9 +75,7 @@ class InMemory:
     @property
     def provenance(self) -> dict[str, str]:
         """What earlier annotations left in it."""
-        pairs = (self.table.schema.metadata or {}).items()
-        texts = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in pairs}
-        return {k: v for k, v in texts.items() if is_provenance(k)}
+        return {k: v for k, v in text_pairs(self.table.schema.metadata).items() if is_provenance(k)}
 
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return the values of those columns."""

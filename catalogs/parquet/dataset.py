@@ -51,7 +51,7 @@ from catalogs.files import (
 )
 from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
 from catalogs.parquet._footer import ENCRYPTED, MAGIC, damaged, read_footer, wrong_page
-from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_provenance
+from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_provenance, text_pairs
 from catalogs.parquet.writer import append_columns, new_table
 from catalogs.remote.remote_file import RemoteFile
 
@@ -284,11 +284,8 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     with opened(place) as file:
         metadata, schema = file.metadata, file.schema_arrow
     require_once(place, schema.names)
-    pairs = {
-        k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
-        for k, v in (metadata.metadata or {}).items()
-        if k != ARROW.encode()  # The schema states it more precisely.
-    }
+    pairs = text_pairs(metadata.metadata)
+    pairs.pop(ARROW, None)  # the schema states it more precisely
     return metadata, schema, pairs | recorded_provenance(pairs)
 
 

@@ -71,19 +71,22 @@ def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column
 
 def column(field: pa.Field, told: Mapping[str, Any]) -> Column:
     """Return a column by the words in `told`, else by its metadata; dictionaries have the type of their values."""
-    words = {
-        k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
-        for k, v in (field.metadata or {}).items()
-    }
+    pairs = text_pairs(field.metadata)
+    words = {k.lower(): v for k, v in pairs.items()}
     about = {name: next((words[k] for k in keys if words.get(k)), None) for name, keys in ARROW_KEYS.items()}
     datatype = field.type
     while pt.is_dictionary(datatype):
         datatype = datatype.value_type
     shape = list_shape(datatype)
-    sizes = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
+    sizes = pairs.get(SHAPE, "").split(",")
     if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):
         shape = tuple(map(int, sizes))
     return Column(field.name, datatype, shape=shape, **{**about, **told})
+
+
+def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """Return the keys and values of Arrow's metadata as text."""
+    return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in (metadata or {}).items()}
 
 
 def stated(**about: str | None) -> dict[str, Any]:

@@ -411,11 +411,8 @@ class _Reservoir:
             self.parts[name] = whole if chosen is None else whole[chosen]
 
     def rows(self, names: Sequence[str]) -> dict[str, Array]:
-        return {
-            name: part if np.ma.getmaskarray(part).any() else np.ma.getdata(part)
-            for name in names
-            for part in [self.parts.get(name, np.empty(0))]
-        }
+        parts = {name: self.parts.get(name, np.empty(0)) for name in names}
+        return {n: p if np.ma.getmaskarray(p).any() else np.ma.getdata(p) for n, p in parts.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,12 +136,9 @@ def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -
     """
     if np.count_nonzero(np.isfinite(numbers)) < MOSTLY_NUMBERS * max(1, len(numbers)):
         return {}
-    formulae = {
-        name: _formula_of_label(as_numbers(values), numbers, label)
-        for name, values in columns.items()
-        if values.dtype.kind in "biuf"
-    }
-    return {name: formula for name, formula in formulae.items() if formula is not None}
+    numeric = ((name, as_numbers(values)) for name, values in columns.items() if values.dtype.kind in "biuf")
+    formulae = ((name, _formula_of_label(x, numbers, label)) for name, x in numeric)
+    return {name: formula for name, formula in formulae if formula is not None}
 
 
 def codes_label(x: Floats, labels: Array) -> bool:
@@ -363,10 +360,8 @@ def _promises(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ..
     found: dict[tuple[str, ...], float] = {}
     for d in (2, 3):
         sets = np.array([*combinations(range(len(columns)), d)], dtype=np.intp).reshape(-1, d)
-        best = np.max(
-            [_information(total, within, sets[:, list(part)]) for part in combinations(range(d), d - 1)],
-            axis=0,
-        )
+        parts = [list(part) for part in combinations(range(d), d - 1)]
+        best = np.max([_information(total, within, sets[:, part]) for part in parts], axis=0)
         promises = _information(total, within, sets) - best
         found |= {tuple(columns[j].name for j in s): float(p) for s, p in zip(sets, promises, strict=True)}
     return found

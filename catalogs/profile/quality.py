@@ -139,10 +139,8 @@ def find_other_position(catalog: Catalog) -> tuple[tuple[str, ...], str] | None:
     for column in catalog.columns:
         short = pt.is_fixed_size_list(column.datatype) and column.datatype.list_size in OTHER_COORDINATES
         ucd = (column.ucd or "").lower()
-        if short and (
-            column_names().positions.vector.fullmatch(column.name)
-            or ucd.startswith(("pos.eq", "pos.cartesian"))
-        ):
+        named = column_names().positions.vector.fullmatch(column.name)
+        if short and (named or ucd.startswith(("pos.eq", "pos.cartesian"))):
             return (column.name,), f"a vector: {make} its elements in two columns, in degrees"
     said = [(c.name, (c.ucd or "").lower().split(";")[0]) for c in catalog.columns]
     by_ucd = [name for axis in ("lon", "lat") for name, ucd in said if ucd == f"pos.galactic.{axis}"]
