@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
@@ -26,11 +26,6 @@ from flows.specification.toml_file import toml_text
 def toml_mark(value: float | str) -> str:
     """Return a mark of a missing value as TOML has it."""
     return toml_text(value) if isinstance(value, str) else repr(value)
-
-
-def toml_texts(texts: Iterable[str]) -> str:
-    """Return a list of texts as TOML has it."""
-    return f"[{', '.join(map(toml_text, texts))}]"
 
 
 def comment_text(text: str) -> str:
@@ -107,8 +102,7 @@ def split_by(
     by: str | Sequence[str], remark: str = "", *, identifier: str | None = None, order: int | None = None
 ) -> Split:
     """Return a split by 'id', by columns, or by pixels of an order."""
-    value = toml_text(by) if isinstance(by, str) else toml_texts(by)
-    line = f"by = {value}" + (f"  # {remark}" if remark else "")
+    line = f"by = {toml_text(by)}" + (f"  # {remark}" if remark else "")
     stated = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
     return (line,) if order is None else (line, stated), identifier
 
@@ -252,7 +246,7 @@ def _label(label: str, classes: StartingClasses, groups: Mapping[str, tuple[str,
     yield "[label]"
     yield f"column = {toml_text(label)}"
     if classes.doubtful:
-        yield f"exclude = {toml_texts(classes.doubtful)}  # such rows count as rows without a label"
+        yield f"exclude = {toml_text([*classes.doubtful])}  # such rows count as rows without a label"
     yield ""
     yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
     for name, spellings in classes.kept.items():
@@ -262,7 +256,7 @@ def _label(label: str, classes: StartingClasses, groups: Mapping[str, tuple[str,
             comment += f" ({each}): upper and lower case alone do not make a class"
         if name != next(iter(spellings)) and classes.cut is None:
             comment += "; renamed, since its columns would have the names of other columns"
-        yield f"{toml_text(name)} = {toml_texts(spellings)}  # {comment}"
+        yield f"{toml_text(name)} = {toml_text([*spellings])}  # {comment}"
     if classes.cut is not None:
         yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
         yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
@@ -273,7 +267,7 @@ def _label(label: str, classes: StartingClasses, groups: Mapping[str, tuple[str,
         yield f"# ... and {len(classes.dropped) - MOST_SHOWN} labels of fewer rows"
     if groups:
         yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
-        yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in groups.items())
+        yield from (f"# {toml_text(name)} = {toml_text(some)}" for name, some in groups.items())
     if classes.doubtful:
         some = (f"{toml_text(text)} ({n:,} rows)" for text, n in islice(classes.doubtful.items(), 8))
         yield f"# In no class, since they mean doubt or 'not known': {', '.join(some)}"

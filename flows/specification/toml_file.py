@@ -78,8 +78,8 @@ def specification_toml(specification: Specification) -> str:
     )
 
 
-def toml_text(text: str) -> str:
-    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
+def toml_text(text: str | Sequence[str]) -> str:
+    """Return a text or a list of texts as TOML has it: as JSON has it, all but the one control character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
