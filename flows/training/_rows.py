@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -61,19 +61,17 @@ def rows_of(data: TrainingSet) -> TrainingRows:
     return rows
 
 
-def write_rows(rows: TrainingRows, folder: Path) -> None:
-    """Write the rows, a file for each array, whole or not at all."""
-    for name, array in vars(rows).items():
+def write_arrays(folder: Path, **arrays: Array | None) -> None:
+    """Write the arrays that there are, a file for each, whole or not at all."""
+    for name, array in arrays.items():
         if array is not None:
             atomic_write_array(folder / f"{name}.npy", array)
 
 
-def read_rows(folder: Path) -> TrainingRows:
-    """Return the rows that `write_rows` wrote."""
-    paths = {part.name: folder / f"{part.name}.npy" for part in fields(TrainingRows)}
-    return TrainingRows(
-        **{name: np.load(path, allow_pickle=False) for name, path in paths.items() if path.exists()}
-    )
+def read_arrays(folder: Path, *names: str) -> tuple[Any, ...]:
+    """Return arrays that `write_arrays` wrote; None in the place of each that is not there."""
+    paths = [folder / f"{name}.npy" for name in names]
+    return tuple(np.load(path, allow_pickle=False) if path.is_file() else None for path in paths)
 
 
 SHARD_ROWS = 65_536

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -60,20 +60,19 @@ from flows.training._rows import (
     StoredRows,
     TrainingRows,
     TrainingShards,
-    read_rows,
+    read_arrays,
     row_counts,
     rows_of,
-    write_rows,
+    write_arrays,
 )
-from flows.training._target import TargetRows, compared, read_arrays, write_target
+from flows.training._target import TargetRows, compared
 
 INGESTED = "ingested.json"
 """File of the description, the last one to be written: where it exists, the ingest is complete."""
 SHARDS = "shards"
 """Folder of all rows, if they are too many for the memory."""
-REFILLED = "refilled.npy"
+REFILLED = "refilled"
 """Features of the sample with missing values as the moments of all rows fill them, held-out rows included."""
-MOMENTS = "moments.npy"
 UNKNOWN_VERSION = "000000000000"
 """Name of a folder for rows that are being read: the version of the model is known after the last row."""
 
@@ -152,8 +151,8 @@ def stage_shards(
     if specification.split.refit and rows.held_out.any() and rows.missing.any():
         sample = _of_all(rows, stored)
         whole = training_set(specification, sample, data.classes, stored, held_out_too=True)
-        atomic_write_array(folder / REFILLED, whole.filled)
-        fill_shards(stored, whole.moments, "refilled")
+        write_arrays(folder, refilled=whole.filled)
+        fill_shards(stored, whole.moments, REFILLED)
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
     stored.folder.rename(folder / SHARDS)
 
@@ -182,11 +181,11 @@ def read_described(folder: Path) -> StagedDescription:
 
 def staged_training(described: StagedDescription, folder: Path, threads: int | None = None) -> Training:
     """Return the training of the rows in the folder; fits use so many threads, or the engine of the moment."""
-    specification, rows = described.specification, read_rows(folder)
+    specification = described.specification
+    rows = TrainingRows(*read_arrays(folder, *(part.name for part in fields(TrainingRows))))
     target_X, target_missing, ratio = read_arrays(folder, "target_X", "target_missing", "ratio")
-    mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
+    filled, (mean, *covariance) = read_arrays(folder, "filled", "moments")
     moments = FeatureMoments(mean, np.array(covariance))
-    filled = np.load(folder / "filled.npy", allow_pickle=False)
     data = TrainingSet(rows, filled, tuple(specification.features), described.classes, moments)
     again: Callable[[], TrainingSet] | None = None
     refit = specification.split.refit and bool(rows.held_out.any())
@@ -196,8 +195,8 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
         streamed = partial(TrainingShards, stored, len(described.classes), engine, confusion=by_annotator)
 
         def of_all() -> TrainingSet:
-            refilled, every = folder / REFILLED, streamed(held_out_too=True)
-            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else data.filled
+            (refilled,), every = read_arrays(folder, REFILLED), streamed(held_out_too=True)
+            filled = data.filled if refilled is None else refilled
             return replace(data, rows=_of_all(rows, stored), filled=filled, streamed=every)
 
         data = replace(data, streamed=streamed(held_out_too=False))
@@ -262,7 +261,7 @@ def stage_rows(
         comparison = None if target is None else compared(specification, data, target, stored)
         if target is not None and comparison is not None:
             rows, ratio, shift = comparison
-            write_target(target, ratio, folder)
+            write_arrays(folder, target_X=target[0], target_missing=target[1], ratio=ratio)
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
                 _, weight, _ = row_counts([rows] if stored is None else stored.each(), len(classes))
@@ -273,10 +272,9 @@ def stage_rows(
             data = replace(data, rows=rows)
         confusion, noise = label_confusion(specification, data, gathered.annotators)
         data = replace(data, rows=replace(rows, confusion=confusion))
-    write_rows(rows_of(data), folder)
-    atomic_write_array(folder / "filled.npy", data.filled)
-    # With many patterns of missing features, EM takes seconds.
-    atomic_write_array(folder / MOMENTS, np.vstack([data.moments.mean, data.moments.covariance]))
+    # With many patterns of missing features, EM for the moments takes seconds.
+    moments = np.vstack([data.moments.mean, data.moments.covariance])
+    write_arrays(folder, **vars(rows_of(data)), filled=data.filled, moments=moments)
     if stored is not None:
         stage_shards(specification, stored, data, phi, folder)
     examined = [

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -59,18 +58,6 @@ MOST_READ = 5_000_000
 
 TargetRows = tuple[Floats, Mask, ComparedTarget]
 """Rows of the target: X (T, F), 0 where missing; the mask of that (T, F); and the whole target that they are of."""
-
-
-def write_target(target: TargetRows, ratio: Floats, folder: Path) -> None:
-    """Write rows of the target and density ratios (N,) of the labelled rows, each file whole or not at all."""
-    for name, array in (("target_X", target[0]), ("target_missing", target[1]), ("ratio", ratio)):
-        atomic_write_array(folder / f"{name}.npy", array)
-
-
-def read_arrays(folder: Path, *names: str) -> tuple[Any, ...]:
-    """Return arrays that `write_target` wrote; None in the place of each where there was no comparison."""
-    paths = [folder / f"{name}.npy" for name in names]
-    return tuple(np.load(path, allow_pickle=False) if path.is_file() else None for path in paths)
 
 
 def model_needs_target(specification: Specification) -> bool:

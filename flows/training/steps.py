@@ -75,7 +75,7 @@ from flows.runs.progress import stop_points, tell
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
 from flows.training._gather import gather, reading_workers, with_learned_photometry
-from flows.training._rows import TrainingRows, rows_of
+from flows.training._rows import TrainingRows, read_arrays, rows_of
 from flows.training._staging import INGESTED, StagedDescription
 from flows.version import code_version
 
@@ -199,7 +199,7 @@ def save(
             trained = training.trained(fitted, table, finals)
         except ValueError as error:
             raise TrainingError(f"the model cannot be made of its candidates: {error}") from error
-        (ratio,) = _target.read_arrays(Path(folder), "ratio")
+        (ratio,) = read_arrays(Path(folder), "ratio")
         model, stored = save_model(store, described, training, trained, ratio)
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name", who="the rule")
