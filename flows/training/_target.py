@@ -153,21 +153,18 @@ def compared(
             degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
             area = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
             ratio = stored.at(RATIO, rows.numbers)
+            n_training, n_effective = weight_shards(stored)
+            weight = stored.at("weight", rows.numbers)
         else:
             found = compared_sets(data, X, missing)
             area, ratio = (found.auc, found.auc_low, found.auc_high), found.ratio
+            weight = density_weights(rows, ratio)
+            n_training, n_effective = int(rows.training.sum()), float(weight[rows.training].sum())
     except ValueError as error:
         if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
         tell().note(f"{NOT_COMPARED}: {error}")
         return None
-    if stored is not None and weighted:
-        n_training, n_effective = weight_shards(stored)
-        with_weights = replace(rows, weight=stored.at("weight", rows.numbers))
-    else:
-        weight = density_weights(rows, ratio)
-        n_training, n_effective = int(rows.training.sum()), float(weight[rows.training].sum())
-        with_weights = replace(rows, weight=weight)
     difference = TargetShift(
         target=origin,
         auc=float(area[0]),
@@ -178,7 +175,7 @@ def compared(
         n_training=n_training,
         n_effective=n_effective,
     )
-    return with_weights if weighted else rows, ratio, difference
+    return replace(rows, weight=weight) if weighted else rows, ratio, difference
 
 
 def corrected(
