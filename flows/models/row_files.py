@@ -41,7 +41,7 @@ def write_rows(columns: Mapping[str, Array | None], folder: Path) -> None:
 
 def _read(
     folder: Path | None, *names: str, of: str = "", classes: int | None = None, features: int | None = None
-) -> list[Array] | None:
+) -> dict[str, Array] | None:
     """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there."""
     path = (folder or Path()) / ROWS_FILE
     if folder is None or not path.exists():
@@ -52,7 +52,7 @@ def _read(
             return None
         read = table.read([*names, *([of] if of else [])])
         columns = {name: _loaded(read[name]) for name in read.column_names}
-        found = [columns[name][columns[of]] if of else columns[name] for name in names]
+        found = {name: columns[name][columns[of]] if of else columns[name] for name in names}
     except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
         raise ModelError(
             f"{path}: cannot be read as the table of labelled rows ({error}); train the model again"
@@ -108,10 +108,7 @@ def judged_rows(folder: Path) -> Array | None:
     have in common are therefore new to both.  None where the folder has no rows, or objects without names.
     """
     found = _read(folder, "name", "group", "log_loss", "target", "assigned", of="judged")
-    if found is None:
-        return None
-    name, group, log_loss, label, assigned = found
-    return _as_rows(name=name, group=group, log_loss=log_loss, label=label, assigned=assigned)
+    return None if found is None else _as_rows(label=found.pop("target"), **found)
 
 
 def compare_losses(challenger: Array, champion: Array) -> Skill | None:
@@ -194,7 +191,7 @@ class KnownLabels:
     def read(cls, folder: Path | None, *, classes: int) -> Self | None:
         """Return the labels of a model's folder; None where it has none."""
         found = _read(folder, "key", "features", "target", classes=classes)
-        return None if found is None else cls.of(*found)
+        return None if found is None else cls.of(**found)
 
     @classmethod
     def of(cls, key: Hashes, features: Hashes, target: Places) -> Self:
@@ -272,10 +269,10 @@ def labelled_objects(folder: Path | None, *, classes: int, features: int) -> Arr
     degrees, NaN where it is not known.  "target" is the index of the class, "X" (F,) the features, NaN where one is
     missing.  There are no objects where the model's folder has lost them.
     """
-    names = ("identifier", "position", "target", "X")
-    found = _read(folder, *names, of="fitted", classes=classes, features=features)
-    nothing = [np.empty(0, np.bytes_), np.empty((0, 2)), np.empty(0, np.intp), np.empty((0, features))]
-    return _as_rows(**dict(zip(names, nothing if found is None else found, strict=True)))
+    nothing = {"identifier": np.empty(0, np.bytes_), "position": np.empty((0, 2))}
+    nothing |= {"target": np.empty(0, np.intp), "X": np.empty((0, features))}
+    found = _read(folder, *nothing, of="fitted", classes=classes, features=features)
+    return _as_rows(**(nothing if found is None else found))
 
 
 def read_labelled_identifiers(folder: Path) -> list[str] | None:
@@ -284,7 +281,7 @@ def read_labelled_identifiers(folder: Path) -> list[str] | None:
         found = _read(folder, "identifier", of="fitted")
     except ModelError:
         return None
-    return None if found is None else [name.decode() for name in found[0].tolist()]
+    return None if found is None else [name.decode() for name in found["identifier"].tolist()]
 
 
 def unseen_rows(folder: Path | None, *, classes: int, features: int) -> LabelledRows | None:
@@ -298,5 +295,5 @@ def unseen_rows(folder: Path | None, *, classes: int, features: int) -> Labelled
     found = _read(folder, *names, of="judged", classes=classes, features=features)
     if found is None:
         return None
-    known = np.isfinite(found[0]).all(axis=1) & (found[2] > 0)
-    return LabelledRows(*(column[known] for column in found))
+    known = np.isfinite(found["probability"]).all(axis=1) & (found["weight"] > 0)
+    return LabelledRows(*(column[known] for column in found.values()))
