@@ -18,10 +18,10 @@ from flows.specification.specification import Specification  # noqa: F401  a typ
 
 STEPS = Steps(
     together=run_page.step(
-        "annotate", run_page.task_name(lambda given: f"annotate {group_name(given['group'])}")
-    )(annotate_each),
-    spread=run_page.step("annotate", "annotate on {name}")(here),
-    finish=run_page.step("publish", "publish release {name}")(here),
+        annotate_each, "annotate", run_page.task_name(lambda given: f"annotate {group_name(given['group'])}")
+    ),
+    spread=run_page.step(here, "annotate", "annotate on {name}"),
+    finish=run_page.step(here, "publish", "publish release {name}"),
 )
 """The output folder's manifest lists what is done, and is compared with the files.
 
@@ -40,5 +40,4 @@ def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     check_parameters(request.catalogues)
     with run_page.run_logged("classify"):
-        result = classification.classify(request, steps=STEPS)
-        return run_page.keep_run("classify", result)
+        return run_page.keep_run("classify", classification.classify(request, steps=STEPS))

@@ -29,5 +29,4 @@ def _name(request: ReprocessRequest) -> str:
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
     with run_logged("reprocess"):
-        result = reprocessing.reprocess(request, steps=STEPS)
-        return keep_run("reprocess", result)
+        return keep_run("reprocess", reprocessing.reprocess(request, steps=STEPS))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from catalogs.errors import counted
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration import run_page
@@ -19,28 +20,11 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 
-TASKS: dict[Any, Any] = {
-    training.ingest: run_page.step("ingest", "read the labelled rows of {request.specification.name}")(
-        training.ingest
-    ),
-    training.fit: run_page.step("fit")(training.fit),
-    training.choose: run_page.step(
-        "choose", run_page.task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}")
-    )(training.choose),
-    training.refine: run_page.step("refine")(training.refine),
-    training.save: run_page.step("save", "save the model and its report")(training.save),
-}
-"""The staging folder knows what is done, and whether it is still there."""
-
 
 def _name(request: TrainRequest) -> str:
     wanted = read_specification(request.specification)
     trial = f", trial on {request.limit:,} rows" if request.limit else ""
-    return f"train {wanted.name}: {_n_candidates(len(wanted.candidate))}{trial}"
-
-
-def _n_candidates(n: int) -> str:
-    return f"{n} candidate{'' if n == 1 else 's'}"
+    return f"train {wanted.name}: {counted(len(wanted.candidate), 'candidate')}{trial}"
 
 
 @run_page.flow_of(TrainRequest, _name, training.train)
@@ -49,12 +33,15 @@ def train(request: TrainRequest) -> ModelDescription:
     # Read once: what tasks are named by is what they do.
     wanted = read_specification(request.specification)
     with run_page.run_logged():
-        model = training.train(replace(request, specification=wanted), step=_named(wanted).__getitem__)
+        model = training.train(replace(request, specification=wanted), step=_tasks(wanted).__getitem__)
         return _kept(model)
 
 
-def _named(specification: Specification) -> dict[Any, Any]:
-    """Return the tasks, those of candidates named by their number, as errors name it, and the kind of their basis."""
+def _tasks(specification: Specification) -> dict[Any, Any]:
+    """Return the task of each step; those of candidates have the number, as errors name it, and the kind of the basis.
+
+    No result of a task is kept: the staging folder knows what is done, and whether it is still there.
+    """
 
     def of(verb: str) -> Callable[[], str]:
         def words(given: Mapping[str, Any]) -> str:
@@ -63,8 +50,14 @@ def _named(specification: Specification) -> dict[Any, Any]:
 
         return run_page.task_name(words)
 
-    named: dict[Any, str] = {training.fit: "fit", training.refine: "refine"}
-    return TASKS | {f: TASKS[f].with_options(task_run_name=of(verb)) for f, verb in named.items()}
+    names: dict[Callable[..., Any], str | Callable[[], str]] = {
+        training.ingest: f"read the labelled rows of {specification.name}",
+        training.fit: of("fit"),
+        training.choose: f"choose from {counted(len(specification.candidate), 'candidate')}",
+        training.refine: of("refine"),
+        training.save: "save the model and its report",
+    }
+    return {work: run_page.step(work, work.__name__, name) for work, name in names.items()}
 
 
 def _kept(model: ModelDescription) -> ModelDescription:

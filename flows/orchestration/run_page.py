@@ -22,7 +22,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
-from prefect import Flow, Task, artifacts, flow, task
+from prefect import Flow, Task, artifacts, flow
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
@@ -113,11 +113,9 @@ def task_name(words: Callable[[Mapping[str, Any]], str]) -> Callable[[], str]:
     return lambda: _cut(words(task_run.parameters))
 
 
-def step(
-    name: str, run_name: str | Callable[[], str] | None = None
-) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Return a decorator that makes a task of Prefect, of which no result is kept: our own files say what is done."""
-    return task(name=name, task_run_name=run_name, cache_policy=NO_CACHE, persist_result=False)
+def step(work: Callable[P, R], name: str, run_name: str | Callable[[], str]) -> Task[P, R]:
+    """Return a task of Prefect, of which no result is kept: our own files say what is done."""
+    return Task(work, name=name, task_run_name=run_name, cache_policy=NO_CACHE, persist_result=False)
 
 
 def rename_run(name: str) -> None:
