@@ -8,7 +8,7 @@ ended; no exception is raised.
 Streams that cannot be read twice have Robbins-Monro steps on mini-batches (PRML 3.1.3, 4.3.2), each preconditioned by
 the curvature seen so far, and the average of the iterates (Polyak and Juditsky 1992, doi:10.1137/0330046): the average
 is as good as the exact mode to the order of its own uncertainty.  The prior's gradient counts with its share of each
-batch, batch/N, N the rows so far or as stated.
+batch, batch/N, N the rows so far.
 
 Two things keep a fit from having a mode.  Where a linear function of the columns tells the classes apart, the
 likelihood has no maximum (Albert and Anderson 1984, doi:10.1093/biomet/71.1.1): only the prior keeps the weights
@@ -152,9 +152,7 @@ def _search(
     return None
 
 
-def ascend(
-    chunks: Iterator[Chunk], likelihood: Likelihood, prior: Gaussian, *, n_rows: float | None = None
-) -> tuple[Mode, float]:
+def ascend(chunks: Iterator[Chunk], likelihood: Likelihood, prior: Gaussian) -> tuple[Mode, float]:
     """Return the averaged iterate after one pass over the chunks, the curvature met on the way, and the weight seen.
 
     The log likelihood is that of each batch under the weights before it was learnt from: a predictive one, below that
@@ -179,11 +177,10 @@ def ascend(
             step += 1
             seen += n
             log_likelihood += value
-            total = n_rows or seen
             # The curvature at the start is not that at the mode: older batches fade at the pace at which steps shrink.
             curvature = curvature + step**-_FADING * (hessian / n - curvature)
-            g = gradient / n - prior.precision @ (theta - prior.mean) / total
-            scale = curvature + prior.precision / total
+            g = gradient / n - prior.precision @ (theta - prior.mean) / seen
+            scale = curvature + prior.precision / seen
             direction, _ = newton_step(g, scale + _RIDGE / step * np.diag(np.diag(scale).clip(min=1e-300)))
             # No step moves the activations by more than a few units at once.
             length = max(1.0, float(np.sqrt(direction @ scale @ direction)))
@@ -195,8 +192,7 @@ def ascend(
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
     enough = seen >= 100 * D and step >= _BATCHES
     status = "one pass, averaged iterate" if enough else f"only {seen:.0f} rows for {D} weights"
-    H = (n_rows or seen) * curvature
-    return Mode(average, log_likelihood, np.zeros(D), H, enough, step, status), seen
+    return Mode(average, log_likelihood, np.zeros(D), seen * curvature, enough, step, status), seen
 
 
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program

@@ -172,17 +172,11 @@ def fit_sgd(
     likelihood: str = "logistic",
     *,
     classes: Sequence[Any] | None = None,
-    n_rows: float | None = None,
 ) -> LaplacePosterior:
     """Return the posterior after one pass over a stream of (Phi, t, weight) chunks that need not be readable again.
 
     Stochastic gradient ascent with averaged iterates; agrees with `fit` to well within the posterior's own width on
     long streams.  Its log likelihood is prequential: each batch under the weights learnt before it.
-
-    Parameters
-    ----------
-    n_rows
-        The stream's length, where known: the prior's share of each batch is then exact from the first.
 
     Raises
     ------
@@ -211,7 +205,7 @@ def fit_sgd(
     posed = pose([first], None, prior, likelihood, classes=classes, threads=1)
     assert isinstance(posed.data, Stream)  # noqa: S101  pose was given one
     rest = replace(posed.data, source=chain([first], chunks))
-    mode, weight = ascend(rest.chunks(), posed.likelihood, posed.solver_prior, n_rows=n_rows)
+    mode, weight = ascend(rest.chunks(), posed.likelihood, posed.solver_prior)
     return posterior_at(replace(posed, data=None, n_effective=weight), mode)
 
 
@@ -220,9 +214,6 @@ def laplace_approximation(
     gradient: Callable[[Vector], ArrayLike],
     hessian: Callable[[Vector], ArrayLike],
     start: ArrayLike,
-    *,
-    tolerance: float = 1e-9,
-    max_iter: int = 100,
 ) -> tuple[Gaussian, float]:
     """Return the Laplace approximation of a density f known up to a factor, and the logarithm of its integral Z.
 
@@ -261,7 +252,7 @@ def laplace_approximation(
             f"at the start {z} the log density is {value}, or a derivative is not finite; start elsewhere"
         )
     flat = Gaussian(np.zeros(D), np.zeros((D, D)))
-    mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)
+    mode = maximise(evaluate, flat, z)
     smallest = float(np.linalg.eigvalsh(mode.hessian)[0])
     if not (mode.converged and smallest > 0):
         raise ValueError(

@@ -50,7 +50,6 @@ def sample_posterior(
     *,
     n_draws: int = 8192,
     rng: np.random.Generator | None = None,
-    chains: int | None = None,
     on_step: Callable[[], None] | None = None,
 ) -> SampledPosterior:
     """Return the sampled posterior of the problem that `q` is a fit of.
@@ -65,15 +64,14 @@ def sample_posterior(
         Draws kept, at most; predictions take time in proportion.
     rng
         Source of randomness; default: seed 0.
-    chains
-        Chains run side by side; default: 8 to 32, fewer where the data are many.
     on_step
         Called after each block of draws.
 
     Raises
     ------
     ValueError
-        If there is no prior, without which there may be no posterior; or fewer than 2 chains or draws.
+        If there is no prior, without which there may be no posterior; or fewer draws than chains, which are 8 to 32,
+        fewer where the data are many.
     RuntimeError
         If `q` was loaded from a file: it has no data.
 
@@ -90,11 +88,11 @@ def sample_posterior(
     laplace = q.fitted
     n_rows, watched = evenly_spread(laplace.problem.require_data(), _ROWS)
     size = n_rows * len(laplace.gaussian.mean)
-    chains = next(c for most, c in _CHAINS if size <= most) if chains is None else chains
-    if n_draws < chains or chains < 2:
+    chains = next(c for most, c in _CHAINS if size <= most)
+    if n_draws < chains:
         raise ValueError(
-            f"n_draws must be at least the number of chains, and that at least 2, got {n_draws} draws and "
-            f"{chains} chains; leave both out for the defaults"
+            f"n_draws must be at least the number of chains, got {n_draws} draws and {chains} chains; leave it out for "
+            "the default"
         )
     rng = np.random.default_rng(0) if rng is None else rng
     with single_threaded_blas():
