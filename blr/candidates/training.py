@@ -399,21 +399,17 @@ class TrainedClassifier:
         labels = np.array(self.classifier.classes) if self.labels is None else self.labels
         return labels[self.predict_proba(X, errors).argmax(axis=1)]
 
-    def explain(self, x: ArrayLike, *, of: int | None = None, against: int | None = None) -> Contributions:
-        """Return what each feature of a row (F,) contributes to the logit of a class against another, in nats.
-
-        By default they are the most probable class and the runner-up.
+    def explain(self, x: ArrayLike) -> Contributions:
+        """Return what each feature of a row (F,) contributes to the logit of its class against the runner-up, in nats.
 
         Raises
         ------
         ValueError
-            If the row has no feature, or the classes are not two different ones.
+            If the row has no feature.
         """
         row = np.asarray(x, dtype=np.float64)
-        first = np.argsort(-self.predict_proba(row[None])[0], kind="stable")
-        one = int(first[0]) if of is None else of
-        other = int(next(k for k in first if k != one)) if against is None else against
-        return contributions(self.classifier, row, np.isnan(row), of=one, against=other)
+        first, second = np.argsort(-self.predict_proba(row[None])[0], kind="stable")[:2].tolist()
+        return contributions(self.classifier, row, np.isnan(row), of=first, against=second)
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
