@@ -381,11 +381,8 @@ def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
     sums put beside them.
     """
     with open_source(path, expected) as source:
-        found = [
-            (wrong, bool(hdu.comment("DATASUM") or hdu.comment("CHECKSUM")))
-            for hdu in read_hdus(source)
-            if (wrong := _wrong_sum_of(source, hdu))
-        ]
+        sums = [(hdu, _wrong_sum_of(source, hdu)) for hdu in read_hdus(source)]
+    found = [(wrong, bool(hdu.comment("DATASUM") or hdu.comment("CHECKSUM"))) for hdu, wrong in sums if wrong]
     return max(found, key=lambda each: each[1], default=None)
 
 

@@ -119,10 +119,8 @@ class FitsPartition(Partition):
             for start in range(0, self.n_rows, rows):
                 n = min(rows, self.n_rows - start)
                 stored = _stored(source, self.table, chosen, self.first + start, n)
-                arrays = [
-                    heap_cells(source, self.table, c, values) if c.heap else cells(c, values)
-                    for c, values in zip(chosen, stored, strict=True)
-                ]
+                pairs = zip(chosen, stored, strict=True)
+                arrays = [heap_cells(source, self.table, c, v) if c.heap else cells(c, v) for c, v in pairs]
                 if arrays:
                     yield pa.RecordBatch.from_arrays(arrays, names=[c.name for c in chosen])
                 else:  # a batch of no columns has a length only when made from structs

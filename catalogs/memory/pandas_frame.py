@@ -99,16 +99,14 @@ class PandasFrame(InMemory):
     def attributes(self) -> tuple[dict[str, Any], list[str]]:
         """Return what JSON holds of the attributes, and words on the others."""
         own: dict[Any, Any] = {k: v for k, v in self.table.attrs.items() if not is_provenance(k)}
-        kept = {}
+        kept, left = {}, []
         for k, v in own.items():
             with suppress(TypeError, ValueError):
                 if repr(json.loads(json.dumps({k: v}))) == repr({k: v}):
                     kept[k] = v
-        left = [
-            f"the attribute {k!r}, of type {type(v).__name__}, is left out, since JSON cannot hold it unchanged"
-            for k, v in own.items()
-            if k not in kept
-        ]
+            if k not in kept:
+                what = f"the attribute {k!r}, of type {type(v).__name__}, is left out"
+                left.append(f"{what}, since JSON cannot hold it unchanged")
         return kept, left
 
     def annotated(self, new: New, replaced: Collection[str], provenance: Mapping[str, str]) -> pd.DataFrame:

@@ -282,10 +282,8 @@ class AstropyTable(InMemory):
 
     def stored(self) -> Stored:
         """Return all columns, with astropy's own words on the table, from which it makes times and the like again."""
-        left = [
-            f"the index of {', '.join(index.id)} is left out: `Table.add_index` makes it again"
-            for index in self.table.indices
-        ]
+        indices = (", ".join(index.id) for index in self.table.indices)
+        left = [f"the index of {names} is left out: `Table.add_index` makes it again" for names in indices]
         described = Table(self.plain, copy=False)
         described.meta = keepable(without_provenance(self.plain.meta), left, "the table's metadata")
         for c in described.itercols():

@@ -287,11 +287,8 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
     """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
     column, marks = profile.columns[name], column_names().sentinels.shifted
     # Of nearly all columns the extremes say that there is none: no sample is sorted.
-    signs = [
-        sign
-        for sign, extreme in ((-1, -column.minimum), (1, column.maximum))
-        if any(abs(extreme - mark) < SHIFT for mark in marks)
-    ]
+    ends = ((-1, -column.minimum), (1, column.maximum))
+    signs = [sign for sign, end in ends if any(abs(end - mark) < SHIFT for mark in marks)]
     sample = profile.numbers(name) if signs else np.empty(0)
     known = sample[np.isfinite(sample)]
     if len(known) < 4 * FEWEST_UNUSUAL:

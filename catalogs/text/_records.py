@@ -217,9 +217,8 @@ def fields(record: str, delimiter: str) -> list[str]:
 def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     """Return the dialect of the first records: delimiter, and where the names stand."""
     texts = [r.decode(encoding, "replace") for r in head]
-    rows = [i for i, r in enumerate(texts) if is_data(r.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace"))][
-        :HEAD_RECORDS
-    ]
+    bare = (text.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace") for text in texts)
+    rows = [*islice((i for i, record in enumerate(bare) if is_data(record)), HEAD_RECORDS)]
     if not rows:
         raise DamagedFileError(
             f"{path} holds no line of data; expected a line of column names, then rows, in its first "

@@ -277,11 +277,9 @@ def decoded_lists(field: Field, cells: Sequence[bytes], lengths: Array, gone: Ar
     """Return lists of those lengths (n,), stored as those bytes."""
     memory = memory_type(field)
     if field.datatype == "bit":
-        size = math.prod(memory.shape)
-        bits = [
-            np.unpackbits(np.frombuffer(cell, np.uint8), count=n * size)
-            for cell, n in zip(cells, lengths.tolist(), strict=True)
-        ]
+        sizes = (lengths * math.prod(memory.shape)).tolist()
+        packed = zip((np.frombuffer(cell, np.uint8) for cell in cells), sizes, strict=True)
+        bits = [np.unpackbits(part, count=n) for part, n in packed]
         values = np.concatenate([np.zeros(0, np.uint8), *bits]).astype(bool).reshape(-1, *memory.shape)
         mask = np.zeros(values.shape, bool)
     else:

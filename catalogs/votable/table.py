@@ -437,13 +437,11 @@ class VOTablePartition(Partition):
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and what is left behind, and what becomes of columns in another format."""
         file, rows, _ = document(self.path, self.stamp)
-        fields = rows[self.index].table_fields
-        beside = [f"everything in the VOTable except the rows ({m}) is left out" for m in says_more(file)]
-        return {}, beside + [
-            f"'{name}': each complex number becomes a pair of its real and imaginary parts"
-            for name, field in zip(self.names, fields, strict=True)
-            if field.datatype in {"floatComplex", "doubleComplex"}
-        ]
+        left = [f"everything in the VOTable except the rows ({m}) is left out" for m in says_more(file)]
+        for name, field in zip(self.names, rows[self.index].table_fields, strict=True):
+            if field.datatype in {"floatComplex", "doubleComplex"}:
+                left.append(f"'{name}': each complex number becomes a pair of its real and imaginary parts")
+        return {}, left
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""
