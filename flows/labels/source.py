@@ -265,9 +265,8 @@ class LabelNames:
         keys, first, group = np.unique(hashes, return_index=True, return_inverse=True)
         bad = np.zeros(len(keys), dtype=bool)
         bad[group[codes != codes[first[group]]]] = True
-        differing = dict(
-            zip(names.take(pa.array(first[bad])).to_pylist(), np.flatnonzero(bad).tolist(), strict=True)
-        )
+        called = names.take(pa.array(first[bad])).to_pylist()
+        differing = dict(zip(called, np.flatnonzero(bad).tolist(), strict=True))
         shown = {
             name: tuple(dict.fromkeys(kinds[code] for code in codes[group == differing[name]].tolist()))
             for name in sorted(differing)[:SHOWN]

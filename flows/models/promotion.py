@@ -80,7 +80,7 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
     challenger, version = place.read(stored), place.champion(stored.name)
-    in_use = None if version is None else place.at(stored.name, version)
+    in_use = None if version is None else place.find(f"{stored.name}@{version}")
     champion = None if in_use is None else place.read(in_use)
     another = in_use is not None and in_use.version != stored.version
     common: SkillSummary | None = None
@@ -301,7 +301,7 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
                 f"{place.root}: got no champion of '{name}' before {champion.label}, expected a previous "
                 f"champion to go back to; choose a version with `blr models promote {name}@VERSION`"
             )
-        restored = place.at(name, before)
+        restored = place.find(f"{name}@{before}")
         who, why = request.by or user_name(), request.why or f"the promotion of {champion.label} was undone"
         if not dry_run:
             place.promote(restored, why=why, who=who, kind="undone")

@@ -310,10 +310,6 @@ class Store:
         check_links(stored.folder, self.root, inside=True)
         return stored
 
-    def at(self, name: str, version: str) -> StoredModel:
-        """Return the model of a name and a version."""
-        return self.find(f"{name}@{version}")
-
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
         return self.read(self.find(reference))

@@ -312,9 +312,8 @@ def _holds(training: TrainingDescription) -> Answer:
     suspects = [f"{name} ({why})" for q in training.quality for name, why in q.suspects.items()]
     if suspects:
         left = len(suspects) - MOST_SUSPECTS
-        short += (
-            f" Suspects: {', '.join(suspects[:MOST_SUSPECTS])}{f', and {left} more' if left > 0 else ''}."
-        )
+        more = f", and {left} more" if left > 0 else ""
+        short += f" Suspects: {', '.join(suspects[:MOST_SUSPECTS])}{more}."
         short += " Leave out what the objects to classify lack or measure otherwise."
     return Answer(
         question="Does it hold for the objects to classify?",
@@ -357,9 +356,8 @@ def _odd(model: ModelDescription) -> Iterator[Finding]:
 
 
 def _without(n: int, what: str) -> str:
-    return (
-        f"{counted(n, 'object')} {f'has {what}, and trains' if n == 1 else f'have {what}, and train'} nothing"
-    )
+    said = f"has {what}, and trains" if n == 1 else f"have {what}, and train"
+    return f"{counted(n, 'object')} {said} nothing"
 
 
 def _care(model: ModelDescription) -> Iterator[Finding]:

@@ -63,10 +63,8 @@ def _other_label_words(census: Census) -> Iterator[str]:
     """Yield what the counts do with objects like those whose label is of no class; nothing without such labels."""
     if census.other_labels:
         n, shown = sum(census.other_labels.values()), first_labels(census.other_labels)
-        have = (
-            f"{counted(n, 'object')} of the labelled catalogue {'has a label' if n == 1 else 'have labels'}"
-        )
-        yield f"{have} of no class, {shown}; the counts take objects like them for one of the classes"
+        have = f"of the labelled catalogue {'has a label' if n == 1 else 'have labels'} of no class"
+        yield f"{counted(n, 'object')} {have}, {shown}; the counts take objects like them for one of the classes"
 
 
 def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:
@@ -75,9 +73,8 @@ def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:
     An audit's reasons are one: what is the same for all its classes, then what each has of its own.
     """
     audited = {name: c.reason.split("; ") for name, c in census.classes.items() if c.source == "audit"}
-    shared = [
-        one for one in next(iter(audited.values()), []) if all(one in some for some in audited.values())
-    ]
+    first = next(iter(audited.values()), [])
+    shared = [one for one in first if all(one in some for some in audited.values())]
     own = {name: [one for one in some if one not in shared] for name, some in audited.items()}
     of_audit = "; ".join([*shared, *(f"{name}: {', '.join(some)}" for name, some in own.items() if some)])
     reasons: dict[tuple[Source, str, str], list[str]] = {}

@@ -124,11 +124,9 @@ def label_table(model: ModelDescription) -> ReportTable:
     total = max(1, training.n_training)
     rows = [(name, f"{n:,}", percent(n / total), f"{held:,}") for name, n, held in counts]
     rows.append(("all", f"{training.n_training:,}", "", f"{training.n_held_out:,}"))
-    note = "No object is held out: the numbers are left-out, each object predicted by fits without it."
-    if model.metrics.judged_by == "held-out":
-        note = (
-            f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
-        )
+    note = f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
+    if model.metrics.judged_by != "held-out":
+        note = "No object is held out: the numbers are left-out, each object predicted by fits without it."
     return ReportTable.of("Labelled objects", "class | > training | > share | > held out", rows, note=note)
 
 
@@ -220,9 +218,8 @@ def performance_table(model: ModelDescription) -> ReportTable:
 def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return the table of completeness and purity by class, and that of classes that could be one."""
     counts = np.asarray(model.metrics.confusion).reshape(len(model.classes), len(model.classes))
-    sums = zip(
-        model.classes, *(x.tolist() for x in (np.diag(counts), counts.sum(1), counts.sum(0))), strict=True
-    )
+    numbers = (x.tolist() for x in (np.diag(counts), counts.sum(1), counts.sum(0)))
+    sums = zip(model.classes, *numbers, strict=True)
     total = max(1, int(counts.sum()))
     rows = [
         (name, f"{n:,}", percent(n / total), share_words(right, n), f"{given:,}", share_words(right, given))
@@ -408,9 +405,8 @@ def _models_table(comparison: Comparison) -> ReportTable:
     if change is not None:
         changed = f"{change['changed']:,} of {change['compared']:,}"
         rows.append((f"would change class in release {change['release']}", changed, ""))
-    new_skill, old_skill = (
-        skill.partition(":")[0] for skill in (comparison.skill, comparison.champion_skill or "–")
-    )
+    skills = (comparison.skill, comparison.champion_skill or "–")
+    new_skill, old_skill = (skill.partition(":")[0] for skill in skills)
     rows += [
         ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
         (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),

@@ -521,9 +521,8 @@ def _with_annotators(
         return rows, ()
     every: Iterable[tuple[Array, Mask]] = [(who, rows.held_out)]
     if stored is not None:
-        every = (
-            (stored.read("annotators", shard), stored.read("held_out", shard)) for shard in stored.shards
-        )
+        read = stored.read
+        every = ((read("annotators", shard), read("held_out", shard)) for shard in stored.shards)
     counts = np.sum([np.bincount(some[~out], minlength=len(met)) for some, out in every], axis=0)
     group, names = annotator_groups(tuple(met), counts)
     if stored is not None:

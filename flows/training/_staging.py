@@ -277,9 +277,8 @@ def stage_rows(
     write_arrays(folder, **vars(rows_of(data)), filled=data.filled, moments=moments)
     if stored is not None:
         stage_shards(specification, stored, data, phi, folder)
-    examined = [
-        catalog_quality(specification, c, gathered.source, limit=limit) for c in opened[:MOST_QUALITY]
-    ]
+    source = gathered.source
+    examined = [catalog_quality(specification, one, source, limit=limit) for one in opened[:MOST_QUALITY]]
     return TrainingDescription(
         **vars(sample),
         overdispersion=phi,
