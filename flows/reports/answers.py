@@ -392,12 +392,8 @@ def _care(model: ModelDescription) -> Iterator[Finding]:
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:
     """Return the answers for a terminal in ten lines at most: each question, its answer, and the main finding."""
-    worth = [
-        (i, finding)
-        for i, answer in enumerate(answers)
-        for finding in answer.findings
-        if finding.what and plain_end(finding.what).lower() not in answer.short.lower()
-    ]
+    every = ((i, finding) for i, answer in enumerate(answers) for finding in answer.findings)
+    worth = [(i, f) for i, f in every if f.what and plain_end(f.what).lower() not in answers[i].short.lower()]
     order = {"bad": 0, "care": 1, "good": 2, "plain": 3}
     kept = sorted(worth, key=lambda entry: order[entry[1].level])[: MOST_LINES - len(answers)]
     shown: list[str] = []

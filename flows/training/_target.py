@@ -228,11 +228,9 @@ def judged_as_target(
     if shift is None:
         return replace(noted, log_loss=loss(classifier, share))
     new = share * np.exp(shift)
-    return replace(
-        noted,
-        log_loss=loss(classifier, new / new.sum()),
-        log_loss_uncorrected=loss(replace(classifier, log_prior_shift=None), share),
-    )
+    corrected_loss = loss(classifier, new / new.sum())
+    uncorrected = loss(replace(classifier, log_prior_shift=None), share)
+    return replace(noted, log_loss=corrected_loss, log_loss_uncorrected=uncorrected)
 
 
 # Density ratios of rows on the disk, by fits of which set a row is in: as `blr.density_ratio` has them in memory.
