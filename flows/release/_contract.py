@@ -88,12 +88,6 @@ def check_of(name: str, verdict: Verdict, found: str, **where: Any) -> Check:
     return Check(kind=kind, name=name, verdict=verdict, found=found, **where)
 
 
-def passed(name: str, **numbers: Any) -> Check:
-    """Return a check that passed, with its numbers in words."""
-    _, words = CHECKS["companion" if name.startswith("companion ") else name]
-    return check_of(name, "pass", words.format(**numbers))
-
-
 class Findings:
     """The findings of a check, by name; a check without findings has passed."""
 
@@ -106,7 +100,8 @@ class Findings:
     def ran(self, *names: str, **numbers: Any) -> None:
         """Note that checks were made; their numbers are said of those that pass."""
         for name in names:
-            self.done.setdefault(name, passed(name, **numbers))
+            _, words = CHECKS["companion" if name.startswith("companion ") else name]
+            self.done.setdefault(name, check_of(name, "pass", words.format(**numbers)))
 
     def add(self, verdict: Verdict, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
         """Note a finding with its file, field, number, limit, and the limit's source.

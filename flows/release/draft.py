@@ -26,16 +26,7 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
-from flows.release._contract import (
-    CONTRACT,
-    DATA,
-    MODEL,
-    SETTINGS,
-    Contract,
-    Opened,
-    derived_contract,
-    passed,
-)
+from flows.release._contract import CONTRACT, DATA, MODEL, SETTINGS, Findings, Opened, derived_contract
 from flows.release._differences import transitions_of
 from flows.release.record import COMPANIONS, RECORD, ReleaseRefusedError, Series, forget_checks, write_checks
 from flows.release.replay import mismatches, settings_of
@@ -180,7 +171,7 @@ def patch(request: PatchRequest) -> ReleaseState:
         moves: Counter[tuple[str, str]] = Counter()
         parts = []
         for output in base.manifest.outputs:
-            for old, new in _changed(output.name, base, run, contract, opened, allowed, columns):
+            for old, new in _changed(output.name, base, run, opened, allowed, columns):
                 parts.append(new)
                 classes = (rows.column(f"{contract.prefix}class").to_pylist() for rows in (old, new))
                 moves.update((str(was), str(now)) for was, now in zip(*classes, strict=True) if was != now)
@@ -193,10 +184,12 @@ def patch(request: PatchRequest) -> ReleaseState:
             pq.write_table(table, temporary)
         why = request.why or ""
         series.record(version, log, run=str(request.run), kind="patch", last=base.version, why=why)
+        findings = Findings()
+        findings.ran("patch", "replay", n=n, names=names, model=opened.model.label)
         checked = Checked(
             name=series.name,
             version=version,
-            checks=(passed("patch", n=n, names=names), passed("replay", n=n, model=opened.model.label)),
+            checks=findings.checks(),
             n_rows=n,
             n_replayed=n,
             seed=0,
@@ -223,19 +216,13 @@ def _listed(path: Path, column: str) -> Array:
 
 
 def _changed(
-    name: str,
-    base: Opened,
-    run: Path,
-    contract: Contract,
-    opened: Opened,
-    allowed: Array,
-    columns: dict[str, None],
+    name: str, base: Opened, run: Path, opened: Opened, allowed: Array, columns: dict[str, None]
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """Yield the rows of a file that a run changes, as they were and as they are; note the columns that differ.
 
     ReleaseRefusedError where one of them may not change, or is not as the run's model gives it.
     """
-    prefix, id_ = contract.prefix, contract.id or ""
+    prefix, id_ = base.contract.prefix, base.contract.id or ""
     try:
         old, new = open_annotated(base.data / name, prefix), open_annotated(run / name, prefix)
     except (CatalogError, OSError) as error:

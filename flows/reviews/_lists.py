@@ -53,6 +53,7 @@ KINDS: Final = {"flags": pa.int64(), "stratum": pa.int64()} | dict.fromkeys(
     ("class_given", "runner_up", "flag_names", "how", "nearest_class"), pa.string()
 )
 """Types of the columns; others are numbers."""
+AUDIT_TITLE: Final = "Audit of {}"  # of the list of a model's audit
 DIGITS: Final = frozenset("0123456789")
 NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
 """Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
@@ -80,11 +81,6 @@ MEANINGS: Final = {
     MARK: "list and object to which the answer belongs",
     "label": "the answer, to be filled in",
 }
-
-
-def audit_title(model: str) -> str:
-    """Return the title of the list of a model's audit."""
-    return f"Audit of {model}"
 
 
 def check_unanswered(folder: Path, name: str) -> None:

@@ -269,7 +269,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
         with exclusive(folder):
             _check_free(folder, overwrite=request.overwrite)
             write_document(folder / DESIGN, design)
-            title = lists.audit_title(manifest.model)
+            title = lists.AUDIT_TITLE.format(manifest.model)
             files = lists.write_list(lists.AUDIT_LIST, listed, folder, identifier, classes, title)
             files.append(folder / DESIGN)
     return AuditDraw(

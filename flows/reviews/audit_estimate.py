@@ -27,7 +27,7 @@ from flows.errors import DocumentError, UsageError
 from flows.labels.reader import MARK, is_doubtful, list_hash, listed_name, plain, plain_number, require_exact
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import AuditEstimateRequest
-from flows.reviews._lists import audit_title
+from flows.reviews._lists import AUDIT_TITLE
 from flows.reviews.audit_draw import DESIGN, AuditDesign, Selection, outputs_hash, selections_of
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
@@ -350,7 +350,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
     thresholds = [(s["class_name"], s["threshold"]) for s in design.selections]
     selections = selections_of([*thresholds, *(request.threshold or ())], design.classes)
     names = [o["id"] for o in design.objects]
-    asked = list_hash(audit_title(design.model), names)
+    asked = list_hash(AUDIT_TITLE.format(design.model), names)
     answers = read_answers(request.answers, design.id, names, design.classes, asked)
     sample = Sample(design, answers)
     if not len(sample.stratum):
