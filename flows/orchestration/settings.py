@@ -76,14 +76,10 @@ _LONGEST_LOG = 1_000_000
 """Bytes after which the server's log is begun anew."""
 
 
-def default_home() -> Path:
-    """Return the folder of the database of runs: the one place written outside of output folders."""
-    return Path(platformdirs.user_data_dir("blr", appauthor=False)) / "prefect"
-
-
 def prefect_home() -> Path:
-    """Return the folder that PREFECT_HOME names, else `default_home()`."""
-    return Path(_configured().get("PREFECT_HOME") or default_home()).expanduser()
+    """Return the folder of the database of runs, which PREFECT_HOME may name: all else is written to output folders."""
+    usual = Path(platformdirs.user_data_dir("blr", appauthor=False)) / "prefect"
+    return Path(_configured().get("PREFECT_HOME") or usual).expanduser()
 
 
 def prefect_environment(*, console_level: str = "WARNING") -> str:

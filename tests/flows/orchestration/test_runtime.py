@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from flows.errors import FlowError
-from flows.orchestration.settings import default_home, prefect_environment
+from flows.orchestration.settings import prefect_environment, prefect_home
 from tests.e2e.running import clean_environment
 from tests.flows.children import free_port, python
 
@@ -48,9 +48,10 @@ def test_a_server_configured_by_a_profile(monkeypatch: pytest.MonkeyPatch) -> No
     Path(PROFILE).write_text(TEAM)
     assert prefect_environment() == "Prefect: server http://prefect.example/api"
     assert "PREFECT_HOME" not in os.environ
-    assert not default_home().exists()
+    home = prefect_home()
+    assert not home.exists()
     monkeypatch.setenv("PREFECT_PROFILE", "mine")  # which has no server
-    assert prefect_environment() == f"Prefect: database in {default_home()}"
+    assert prefect_environment() == f"Prefect: database in {home}"
     Path(PROFILE).write_text("[[[")  # Prefect itself says what is wrong
     monkeypatch.setenv("PREFECT_HOME", "elsewhere")
     monkeypatch.setenv("PREFECT_PROFILES_PATH", PROFILE)
