@@ -428,8 +428,6 @@ def _determined(X: Floats, classes: Classes) -> bool:
 
 def _unexplained(within: Floats, target: int, others: Sequence[int]) -> float:
     """Return the share of a column's variance that others do not explain."""
-    if not others:
-        return 1.0
     block, cross = within[np.ix_(others, others)], within[others, target]
     return float(1 - cross @ np.linalg.solve(block, cross) / within[target, target])
 
