@@ -204,17 +204,6 @@ class LabelSource:
         ra, dec, texts = map(np.concatenate, zip(*parts, strict=True))
         self.by_place = LabelPlaces.of(ra, dec, texts, columns.radius)
 
-    @property
-    def n_shared(self) -> int:
-        """How many labels of a table by position are the nearest of several rows."""
-        return 0 if self.taken is None else int(np.count_nonzero(self.taken > 1))
-
-    @property
-    def conflicts(self) -> Conflicts:
-        """The objects that a table labels twice, differently."""
-        table = self.by_id if self.by_id is not None else self.by_place
-        return (0, {}) if table is None else table.conflicts
-
 
 def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield batches of a label table's columns, the last one as label texts, the others as they are."""

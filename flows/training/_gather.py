@@ -89,28 +89,20 @@ BRIGHTEST, FAINTEST = -30.0, 60.0
 """Limits of plausible magnitudes: values outside are taken as marks of missing values."""
 
 
-class ContentHash:
-    """A hash of columns, each hashed on its own, so that the boundaries of batches do not matter."""
+def content_hash(columns: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the hash of columns that were hashed one by one, so that the boundaries of batches do not matter.
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._columns = {name: hashlib.sha256() for name in names}
-
-    def feed(self, spelled: Mapping[str, Any]) -> None:
-        """Add the rows of a batch, as `spelled` writes them: bytes, or an array of them."""
-        for name, column in self._columns.items():
-            column.update(spelled[name])
-
-    def hexdigest(self, also: Iterable[tuple[str, str]] = ()) -> str:
-        """Return the hash of all columns, and of the texts in `also`, in order: labels from other tables, by object."""
-        digests = {name: column.hexdigest() for name, column in self._columns.items()}
-        # Of the list as Python shows it; the list itself is never held.
-        listed, n = hashlib.sha256(b"["), 0
-        for pair in also:
-            listed.update(f"{', ' if n else ''}{pair!r}".encode())
-            n += 1
-        listed.update(b"]")
-        digests |= {"": listed.hexdigest()} if n else {}
-        return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
+    It is of the texts in `also` too, in order: labels from other tables, by object.
+    """
+    digests = {name: column.hexdigest() for name, column in columns.items()}
+    # Of the list as Python shows it; the list itself is never held.
+    listed, n = hashlib.sha256(b"["), 0
+    for pair in also:
+        listed.update(f"{', ' if n else ''}{pair!r}".encode())
+        n += 1
+    listed.update(b"]")
+    digests |= {"": listed.hexdigest()} if n else {}
+    return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
 
 
 def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
@@ -387,7 +379,7 @@ def gather(
     place = None if folder is None else cache(folder)
     seen, states, read = Counter[str](), Counter[tuple[str, State]](), Counter[str]()
     readings = _readings(specification, catalogs)
-    first, content = readings[0], ContentHash(readings[0].names)
+    first, content = readings[0], {name: hashlib.sha256() for name in readings[0].names}
     check_marks(specification, catalogs)
     source = LabelSource.of(specification, catalogs)
     if workers is not None:
@@ -406,7 +398,8 @@ def gather(
             read.update(rows=n, selected=n_selected)
             seen.update(met)
             states.update(states_met)
-            content.feed({name: part.pop(CONTENT + name) for name in first.names})
+            for name, column in content.items():
+                column.update(part.pop(CONTENT + name))
             yield part
 
     part, met_annotators, stored = collected(parts(), MOST_IN_MEMORY, place, held_out_function(specification))
@@ -442,7 +435,7 @@ def gather(
     noise = {} if rows.errors is None else training_noise(rows.errors[training], missing_features, names)
     sample = LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
-        content_hash=content.hexdigest(source.content()),
+        content_hash=content_hash(content, source.content()),
         n_read=read["rows"],
         n_selected=read["selected"],
         training_counts=tuple(counts[0].tolist()),
@@ -476,12 +469,14 @@ MOST_LABELS = 20
 def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
     """Return how many labels came from tables and reviews, and which objects have labels that differ."""
     weights = np.array([*source.weights.values()])
+    table = source.by_place if source.by_id is None else source.by_id
+    n_conflicts, conflicting = (0, {}) if table is None else table.conflicts
     return LabelSummary(
-        conflicts=source.conflicts[0],
-        conflicting=dict(source.conflicts[1]),
+        conflicts=n_conflicts,
+        conflicting=dict(conflicting),
         joined=source.n_joined,
         unplaced=source.n_unplaced,
-        shared=source.n_shared,
+        shared=0 if source.taken is None else int(np.count_nonzero(source.taken > 1)),
         reviewed=source.n_reviewed,
         answered=len(source.answers),
         repeated=None if repeated is None else repeated[0],

@@ -6,6 +6,7 @@ model.  Shapes: N labelled rows, T rows of the target, n rows of a shard, F feat
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ from flows.inputs.source import resolve_sources
 from flows.models.description import ESTIMATED, ComparedTarget, TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._gather import ContentHash, spelled
+from flows.training._gather import content_hash, spelled
 from flows.training._rows import (
     WEIGHT_OF_ALL,
     DesignShards,
@@ -108,7 +109,7 @@ def _read(
     trained: Mapping[str, ColumnMetadata],
     limit: int | None,
 ) -> TargetRows:
-    content = ContentHash(general.read)
+    content = {name: hashlib.sha256() for name in general.read}
     parts = [(c, part) for c in catalogs for part in c.partitions if part.counted]
     n_rows = sum(part.n_rows for _, part in parts)
     parts = parts[:: max(1, math.ceil(n_rows / MOST_READ))]
@@ -120,7 +121,8 @@ def _read(
         reader = converted(general, catalog, trained=trained, stated=specification.target.units)
         check_target_marks(specification.target, catalog)
         for batch in thinned(part.batches(reader.read), step):
-            content.feed(spelled(batch, general.read))
+            for column, values in spelled(batch, general.read).items():
+                content[column].update(values)
             features = reader.evaluate(batch)
             kept = features.inside & ~features.missing.all(axis=1)
             X.append(features.X[kept])
@@ -133,7 +135,9 @@ def _read(
             f"{catalogs[0].path}: no row that fulfils target.where has any feature; correct the condition, "
             "the columns or the target"
         )
-    origin = ComparedTarget(name=name, n_rows=n_rows, n_compared=len(known), content_hash=content.hexdigest())
+    origin = ComparedTarget(
+        name=name, n_rows=n_rows, n_compared=len(known), content_hash=content_hash(content)
+    )
     return known, np.concatenate(missing), origin
 
 

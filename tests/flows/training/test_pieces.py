@@ -105,7 +105,7 @@ def test_rows_read_by_workers_are_those_of_one_process(nights: Path, tmp_path: P
     there = gathered(nights, kind, tmp_path / "there", Elsewhere())
     assert (there.classes, there.annotators) == (here.classes, here.annotators)
     assert there.sample == here.sample
-    for name in ("n_joined", "n_reviewed", "n_unplaced", "n_shared", "first_met", "numbered", "conflicts"):
+    for name in ("n_joined", "n_reviewed", "n_unplaced", "first_met", "numbered"):
         assert getattr(there.source, name) == getattr(here.source, name), name
     assert [*there.source.content()] == [*here.source.content()]
     assert arrays(there.rows) == arrays(here.rows)
