@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flows.classification import steps as classification
-from flows.classification.execution import Steps, annotate_each, group_name, here
+from flows.classification.execution import T, here
 from flows.models.store import Store
 from flows.orchestration import run_page
 from flows.request import ClassifyRequest
@@ -16,17 +18,19 @@ from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification  # noqa: F401  a type of the request, in quotes there
 
-STEPS = Steps(
-    together=run_page.step(
-        annotate_each, "annotate", run_page.task_name(lambda given: f"annotate {group_name(given['group'])}")
-    ),
-    spread=run_page.step(here, "annotate", "annotate on {name}"),
-    finish=run_page.step(here, "publish", "publish release {name}"),
-)
+TASKS = {
+    kind: run_page.step(here, kind, run_page.task_name(lambda given: given["name"]))
+    for kind in ("annotate", "publish")
+}
 """The output folder's manifest lists what is done, and is compared with the files.
 
 Prefect keeps no results: a retried run would read them, even if somebody had replaced them.
 """
+
+
+def as_task(kind: str, name: str, work: Callable[[], T]) -> T:
+    """Do a piece of work as a task of Prefect."""
+    return TASKS[kind](kind, name, work)
 
 
 def _name(request: ClassifyRequest) -> str:
@@ -40,4 +44,4 @@ def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     check_parameters(request.catalogues)
     with run_page.run_logged("classify"):
-        return run_page.keep_run("classify", classification.classify(request, steps=STEPS))
+        return run_page.keep_run("classify", classification.classify(request, task=as_task))

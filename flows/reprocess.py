@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from flows.classification import steps as reprocessing
-from flows.classify import STEPS
+from flows.classify import as_task
 from flows.models.store import Store
 from flows.orchestration.run_page import flow_of, keep_run, run_logged, started_name
 from flows.request import ReprocessRequest
@@ -29,4 +29,4 @@ def _name(request: ReprocessRequest) -> str:
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
     with run_logged("reprocess"):
-        return keep_run("reprocess", reprocessing.reprocess(request, steps=STEPS))
+        return keep_run("reprocess", reprocessing.reprocess(request, task=as_task))

@@ -8,10 +8,10 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -323,30 +323,19 @@ class _Notes(Listener):
 # Execution of a plan, the same for every flow: each file is annotated, then all files get their final names.
 
 
-def here(name: str, work: Callable[[], T]) -> T:  # noqa: ARG001 - a task's name
+Task = Callable[[str, str, Callable[[], Any]], Any]
+"""Does work as a task of a kind and a name: as one of Prefect, or as none."""
+
+
+def here(kind: str, name: str, work: Callable[[], T]) -> T:  # noqa: ARG001 - a task's kind and name
     """Do a piece of work in this process."""
     return work()
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The tasks; the flows put Prefect's in their place.
-
-    `together` does the files of a group with `annotate`.  `spread` holds the engine of that name while its workers
-    annotate all files.  `finish` publishes the release of that number.
-    """
-
-    annotate: AnnotateOne = annotate_file
-    together: Callable[[AnnotateOne, Work, Group], list[Output | Problem]] = annotate_each
-    spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
-    finish: Callable[[str, Callable[[], ReleaseResult]], ReleaseResult] = here
-
-
-DIRECT = Steps()
 GO_ON = "run the same command again to continue"
 
 
-def execute(make_plan: Callable[[], Plan], steps: Steps, *, engine: Engine, dry_run: bool) -> ReleaseResult:
+def execute(make_plan: Callable[[], Plan], task: Task, *, engine: Engine, dry_run: bool) -> ReleaseResult:
     """Plan, and do what is planned, alone in the output folder; return what was done."""
     plan = make_plan()
     if dry_run:
@@ -361,7 +350,7 @@ def execute(make_plan: Callable[[], Plan], steps: Steps, *, engine: Engine, dry_
         tell_of_killed(killed)
         if Manifest.read(plan.out) != plan.before:  # another run has finished meanwhile
             plan = make_plan()
-        return carry_out(plan, steps, engine)
+        return carry_out(plan, task, engine)
 
 
 def _sweep(plan: Plan) -> None:
@@ -376,10 +365,10 @@ def _sweep(plan: Plan) -> None:
             Manifest.sweep(plan.out)
 
 
-def carry_out(plan: Plan, steps: Steps, engine: Engine) -> ReleaseResult:
+def carry_out(plan: Plan, task: Task, engine: Engine) -> ReleaseResult:
     """Do what is planned, and give it its final names; return what was done."""
     plan.work.staging.open()
-    outputs, problems = _annotated(plan, steps, engine)
+    outputs, problems = _annotated(plan, task, engine)
     problems = [replace(p, reason=plan.brought.spoken(p.reason)) for p in problems]
     deferred = {**plan.deferred, **{p.name: p.reason for p in problems if p.waits}}
     # Those of the last manifest keep the time since when they are quarantined.
@@ -414,10 +403,10 @@ def carry_out(plan: Plan, steps: Steps, engine: Engine) -> ReleaseResult:
     )
     check_held(plan.out)
     check_terminated()
-    return steps.finish(str(done.release), lambda: publish(plan, done, listed, bad))
+    return task("publish", f"publish release {done.release}", partial(publish, plan, done, listed, bad))
 
 
-def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], list[Problem]]:
+def _annotated(plan: Plan, task: Task, engine: Engine) -> tuple[list[Output], list[Problem]]:
     """Annotate the files of the plan; return the outputs of all jobs, and the problems of the files tried now."""
     to_do = [job for job in plan.jobs if job.to_do]
     results: list[Output | Problem] = []
@@ -427,11 +416,13 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
     with stop_points(GO_ON) as stop:
         if to_do and engine.is_remote:
             handed = groups(to_do, MOST_ORDERS)
-            results += steps.spread(engine.name, lambda: spread(engine, plan.work, handed, stop))
+            order = partial(spread, engine, plan.work, handed, stop)
+            results += task("annotate", f"annotate on {engine.name}", order)
             to_do = []
         for group in groups(to_do):
             stop()
-            results += steps.together(steps.annotate, plan.work, group)
+            together = partial(annotate_each, annotate_file, plan.work, group)
+            results += task("annotate", f"annotate {group_name(group)}", together)
             if len(results) < len(to_do):
                 stop()
     done = {r.name: r for r in results if isinstance(r, Output)}

@@ -16,7 +16,7 @@ from catalogs.errors import OutputExistsError
 from flows.classification._plan import Plan, Policy, Work, make_plan
 from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
-from flows.classification.execution import DIRECT, Steps, execute
+from flows.classification.execution import Task, execute, here
 from flows.classification.scoring import Scorer, settled
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
@@ -55,10 +55,10 @@ def trial(
         with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
                 scorer.check_copies(catalog)
-                here = scorer.on(catalog)  # it adds to the tallies of `scorer`
-                for batch in first_rows(catalog, here.reader.read, limit):
+                ours = scorer.on(catalog)  # it adds to the tallies of `scorer`
+                for batch in first_rows(catalog, ours.reader.read, limit):
                     # As pandas has it, NaN is null.
-                    new = {name: pa.array(x, from_pandas=True) for name, x in here(batch).items()}
+                    new = {name: pa.array(x, from_pandas=True) for name, x in ours(batch).items()}
                     shown += pa.table(new).slice(0, SHOWN - len(shown)).to_pylist()
     sets = scorer.sets and scorer.sets[0]
     counts = summarise(scorer.tally(), model.classes, model.features, sets=sets)
@@ -70,9 +70,7 @@ def trial(
 # together, once all are whole; `manifest.json` is written last.
 
 
-def classify(
-    request: ClassifyRequest, *, dry_run: bool = False, steps: Steps = DIRECT
-) -> ClassificationResult:
+def classify(request: ClassifyRequest, *, dry_run: bool = False, task: Task = here) -> ClassificationResult:
     """Annotate catalogues with a model of the store; return what was done.
 
     The request's `specification` replaces the target, flags and output that the model was trained with, and its class
@@ -80,14 +78,14 @@ def classify(
     """
     publish = not dry_run and request.limit is None
     with output_folder(request.out, key="out", publish=publish) as folder:
-        result = _classified(request, folder, dry_run=dry_run, steps=steps)
+        result = _classified(request, folder, dry_run=dry_run, task=task)
         if isinstance(result, ClassificationTrial):
             return result
         return replace(result, published=published_at(request.out))
 
 
 def _classified(
-    request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, steps: Steps
+    request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, task: Task
 ) -> ClassificationResult:
     place = Store.named(request.store)
     stored = place.find(request.model)
@@ -117,7 +115,7 @@ def _classified(
             model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging
         )
         plan = partial(make_plan, bring, sources, loaded, work, engine, policy=policy, verify=request.verify)
-        return execute(plan, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, task, engine=engine, dry_run=dry_run)
 
 
 # The steps that bring a release up to date, with or without Prefect. It classifies only the inputs that are new, that
@@ -130,17 +128,17 @@ def specified(request: ReprocessRequest) -> ReprocessRequest:
     return replace(request, specification=read_specification(request.specification))
 
 
-def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:
+def reprocess(request: ReprocessRequest, *, dry_run: bool = False, task: Task = here) -> ReleaseResult:
     """Bring the annotated copies of a specification's target up to date; return what was done."""
     wanted = read_specification(request.specification)
     out, base, key = named_folder(request, wanted)
     with output_folder(out, key=key, base=base, publish=not dry_run) as folder:
-        result = _reprocessed(request, wanted, folder, dry_run=dry_run, steps=steps)
+        result = _reprocessed(request, wanted, folder, dry_run=dry_run, task=task)
         return replace(result, published=published_at(out))
 
 
 def _reprocessed(
-    request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
+    request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, task: Task
 ) -> ReleaseResult:
     place = Store.named(request.store)
     stored = place.find(request.model or wanted.name)
@@ -178,7 +176,7 @@ def _reprocessed(
                 deferred=writing,
             )
 
-        return execute(plan, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, task, engine=engine, dry_run=dry_run)
 
 
 def named_folder(request: ReprocessRequest, wanted: Specification) -> tuple[str | Path, Path, str]:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.classification import _plan
-from flows.classification.execution import DIRECT
+from flows.classification.execution import annotate_file
 from flows.cli.app import run
 from flows.engines import _dask
 from flows.engines._dask import DaskEngine
@@ -275,8 +274,10 @@ def test_a_scheduler_killed_and_the_commands_of_the_page(
 
 def annotated_again(survey: Path, name: str) -> int:
     done = []
-    steps = replace(DIRECT, annotate=lambda work, job: done.append(job.name) or DIRECT.annotate(work, job))
-    assert classified(survey, name, steps=steps).status == "done"
+    with pytest.MonkeyPatch.context() as patch:
+        annotate = lambda work, job: done.append(job.name) or annotate_file(work, job)  # noqa: E731
+        patch.setattr("flows.classification.execution.annotate_file", annotate)
+        assert classified(survey, name).status == "done"
     return len(done)
 
 

@@ -21,7 +21,7 @@ from blr.decisions import Flag
 from catalogs.errors import OutputExistsError
 from flows.classification._plan import MOST_TASKS, groups
 from flows.classification._tally import summarise, tally_of, total
-from flows.classification.execution import DIRECT
+from flows.classification.execution import annotate_file
 from flows.documents import read_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
@@ -106,14 +106,21 @@ def test_a_file_more_joins_the_others_and_a_lost_output_is_made_again(work: Path
     assert lasting_contents(work / "out") == before
 
 
+def run_with(annotate: Any, work: Path, *names: str, **options: object) -> dict:
+    """Run with another way to annotate a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.classification.execution.annotate_file", annotate)
+        return run(work, *names, **options)
+
+
 def annotated_by_a_rerun(work: Path) -> list[str]:
     names = []
-    count = lambda given, job: (names.append(job.name), DIRECT.annotate(given, job))[1]  # noqa: E731
-    run(work, steps=replace(DIRECT, annotate=count))
+    count = lambda given, job: (names.append(job.name), annotate_file(given, job))[1]  # noqa: E731
+    run_with(count, work)
     return names
 
 
-@pytest.mark.parametrize("step", ["annotate", "finish"])
+@pytest.mark.parametrize("step", ["annotate", "publish"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_step_a_rerun_gives_the_same_bytes(
     done_once: Path, work: Path, step: str, when: str
@@ -125,26 +132,29 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(
         done.append(arguments)
         if when == "before" and len(done) == (2 if step == "annotate" else 1):
             raise KeyboardInterrupt
-        result = getattr(DIRECT, step)(*arguments)
+        result = arguments[-1]() if step == "publish" else annotate_file(*arguments)
         if when == "after":
             raise KeyboardInterrupt
         return result
 
+    def as_task(kind: str, _: str, do: Any) -> Any:
+        return killed(do) if kind == step == "publish" else do()
+
     with pytest.raises(KeyboardInterrupt):
-        run(work, steps=replace(DIRECT, **{step: killed}))
-    if (step, when) != ("finish", "after"):
+        run_with(killed if step == "annotate" else annotate_file, work, task=as_task)
+    if (step, when) != ("publish", "after"):
         assert not any(p.suffix in (".fits", ".parquet") for p in (work / "out").glob("*"))
-    assert len(annotated_by_a_rerun(work)) == {"annotate": 1, "finish": 0}[step]
+    assert len(annotated_by_a_rerun(work)) == {"annotate": 1, "publish": 0}[step]
     assert lasting_contents(work / "out") == expected
 
 
 def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def annotate(given: Any, job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return DIRECT.annotate(given, job)
+        return annotate_file(given, job)
 
     with pytest.raises(Interrupted, match="run the same command again"):
-        run(work, steps=replace(DIRECT, annotate=annotate))
+        run_with(annotate, work)
     assert capsys.readouterr().err == "finishing the work in hand; press Ctrl-C again to stop now\n"
     assert annotated_by_a_rerun(work) == ["survey.parquet"]
 
@@ -157,7 +167,7 @@ def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
     def annotate(given: Any, job: Any) -> Any:
         if job.name == "survey.parquet":
             raise KeyboardInterrupt
-        return DIRECT.annotate(given, job)
+        return annotate_file(given, job)
 
     message = f"out: got a folder with outputs of the model .*{label}.*--overwrite"
     with pytest.raises(OutputExistsError, match=message):
@@ -167,7 +177,7 @@ def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
         run(done, "survey.fits", model=label, overwrite=True)
     assert lasting_contents(done / "out") == before
     with pytest.raises(KeyboardInterrupt):
-        run(done, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
+        run_with(annotate, done, model=label, overwrite=True)
     assert {n: b for n, b in lasting_contents(done / "out").items() if not n.startswith(".")} == before
     assert run(done, model=label, overwrite=True).status == "done"
     assert Manifest.read(done / "out").model == label
@@ -256,9 +266,9 @@ def test_two_runs_at_once(work: Path) -> None:
     def annotate(given: Any, job: Any) -> Any:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             run(work)
-        return DIRECT.annotate(given, job)
+        return annotate_file(given, job)
 
-    assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
+    assert run_with(annotate, work).status == "done"
 
 
 def test_every_file_once_in_order_and_few_tasks() -> None:

@@ -19,7 +19,7 @@ import pytest
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from catalogs.files import StorageError
 from flows.classification._plan import Job, Work
-from flows.classification.execution import DIRECT
+from flows.classification.execution import annotate_file
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, UsageError
@@ -290,31 +290,33 @@ def test_what_is_every_files_fault_is_an_error(release: Release) -> None:
     assert not release.out.exists()
 
 
-def test_no_room_ends_the_run(release: Release) -> None:
+def test_no_room_ends_the_run(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
     def fails(*_: object) -> Output:
         raise OSError(errno.EROFS, "Read-only file system", str(release.out / "p0.parquet"))
 
+    monkeypatch.setattr("flows.classification.execution.annotate_file", fails)
     with pytest.raises(OSError, match="Read-only"):
-        release.run(steps=replace(DIRECT, annotate=fails))
+        release.run()
 
 
-def changing(name: str, change: Callable[[Path], object]) -> Any:
-    """Return steps in the midst of which an input changes."""
-    annotate = DIRECT.annotate
+def run_changing(release: Release, name: str, change: Callable[[Path], object]) -> Any:
+    """Run while an input changes in the midst."""
 
     def changed(work: Work, job: Job) -> Output:
-        done = annotate(work, job)
+        done = annotate_file(work, job)
         if job.name == name:
             change(job.path)
         return done
 
-    return replace(DIRECT, annotate=changed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.classification.execution.annotate_file", changed)
+        return release.run()
 
 
 def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release: Release) -> None:
-    told = release.run(steps=changing("p1.parquet", lambda p: release.write(p.name, seed=50)))
+    told = run_changing(release, "p1.parquet", lambda p: release.write(p.name, seed=50))
     assert told.deferred == {"p1.parquet": "it changed while it was read"}
     assert not (release.out / "p1.parquet").exists()
     told = release.run()
@@ -323,7 +325,7 @@ def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release: 
 
 def test_a_file_that_goes_while_it_is_read(released: Release) -> None:
     champion(released)
-    told = released.run(steps=changing("p1.parquet", Path.unlink))
+    told = run_changing(released, "p1.parquet", Path.unlink)
     assert told.deferred == {"p1.parquet": "it was deleted while it was read"}
     assert len(models_in(released.out)) == 1
     assert released.run().status == "nothing to do"
@@ -427,8 +429,14 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Releas
     bomb = pickle.dumps(Bomb())
     release.run()
     champion(release)
+
+    def killed(kind: str, _: str, work: Callable[[], Any]) -> Any:
+        if kind == "publish":
+            raise KeyboardInterrupt
+        return work()
+
     with pytest.raises(KeyboardInterrupt):
-        release.run(steps=replace(DIRECT, finish=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)))
+        release.run(task=killed)
     for record in (release.out / ".blr-staging").rglob("*.json"):
         record.write_bytes(bomb)
     assert release.run().status == "done"

@@ -142,7 +142,7 @@ def test_fn_needs_no_prefect_server(work: Path, monkeypatch: pytest.MonkeyPatch)
     from flows.train import train
 
     monkeypatch.setattr("flows.train._tasks", None)  # Prefect's tasks, which would ask a server
-    monkeypatch.setattr("flows.classify.STEPS", None)
+    monkeypatch.setattr("flows.classify.TASKS", None)
     assert train.fn(work / "spec.toml", work / "models").status == "exists"
     told = classify.fn([work / "survey.fits"], "morphology", work / "models", work / "out")
     assert told.status == "done"
