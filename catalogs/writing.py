@@ -76,7 +76,8 @@ def old_columns(
             "got a slim copy that keeps no old column, expected the identifier and the position, by which "
             "rows join their old columns again; name them, as in keep=('id', 'ra', 'dec')"
         )
-    needed = [cat.metadata.get(key, "") for key in hats.NEEDED] if cat.whole else []
+    tables = [] if cat.whole is None else hats.tables_of(cat.path)
+    needed = [hats.value_of(table.properties, key) for table in tables for key in hats.NEEDED]
     only = tuple(dict.fromkeys([*keep, *filter(None, needed)]))
     for name in only:
         cat.column(name)
@@ -216,8 +217,8 @@ def convert_to_fits(
     tell: Tell,
 ) -> None:
     """Write a FITS table of old and new columns, with the texts that go with the old ones as cards."""
-    fields = fits_fields(source, old, annotation, tell)
-    layout = fits_writing.Layout(fields, [*map(FitsField.of_new, annotation.columns)], source.n_rows)
+    new = [*map(FitsField.of_new, annotation.columns)]
+    layout = fits_writing.Layout(fits_fields(source, old, annotation, tell), new, source.n_rows)
     # Each text takes the space of the longest, which is known only after the pass over the rows.
     rows = max(1, min(annotation.rows, BATCH_BYTES // layout.row.itemsize))
     computed = computed_batches(source, replace(annotation, rows=rows))

@@ -525,8 +525,8 @@ def open(  # noqa: A001 -- every format's verb
 def column(element: Field, name: str, datatype: pa.DataType) -> Column:
     """Return a field as a column."""
     null = element.values.null if isinstance(element.values.null, int | np.integer) else None
-    stated = str(element.unit or DIMENSIONLESS)
-    unit = None if stated == DIMENSIONLESS else stated
+    stated = str(element.unit or "").strip()
+    unit = None if stated in {"", DIMENSIONLESS} else stated
     description = " ".join(str(element.description or "").split())  # lines are broken anew by every writer
     null = None if null is None else int(null)
     return Column(name, datatype, unit, element.ucd, description or None, null, list_shape(datatype))

@@ -90,8 +90,8 @@ def _failing(
 ) -> dict[Path, Exception]:
     """Return why files of a folder that have rows fail, by themselves or beside most.
 
-    Where each fails by itself, the `error` of all together is raised.
-    Kinds are files with the same columns; that of the most files comes first, then each that goes with those before.
+    Where each fails by itself, the `error` of all together is raised.  Where the others do not go together either,
+    kinds are files with the same columns; that of the most files comes first, then each that goes with those before.
     Of a kind that does not, one file is tried for all.
     """
     failing: dict[Path, Exception] = {}
@@ -110,6 +110,10 @@ def _failing(
             failing[file] = fault
     if not kinds:
         raise error
+    if failing:
+        with suppress(*tolerated):
+            _files_of(catalogue.lacking(failing), check)
+            return failing
     together: set[Path] = set()
     for alike in sorted(kinds.values(), key=len, reverse=True):
         try:

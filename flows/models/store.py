@@ -186,7 +186,7 @@ def with_description(line: ListedModel, folder: Path, *, size: int) -> ListedMod
         if (found["format"], found["model"], found["size"]) != (DESCRIPTION_FORMAT, line.model, size):
             return line
         return from_document(ListedModel, found | own, source=str(path))
-    except (OSError, ValueError, TypeError, KeyError, DocumentError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, DocumentError):
         return line
 
 

@@ -31,7 +31,7 @@ from catalogs.arrays import mixed
 from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine, ThreadEngine
-from flows.errors import EngineError
+from flows.errors import EngineError, TrainingError
 from flows.features.reader import sides
 from flows.labels.reader import numbered
 from flows.specification.specification import Specification
@@ -319,6 +319,10 @@ def _joined(parts: Sequence[Part]) -> Part:
 
     Many small arrays would keep the system from reusing the memory of large ones.
     """
+    if not parts:
+        raise TrainingError(
+            "got catalogues of 0 rows, expected labelled objects to learn from; name the catalogues that have them"
+        )
     names = [name for name in parts[0] if all(name in part for part in parts)]
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 

@@ -184,7 +184,7 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
     specification = described.specification
     rows = TrainingRows(*read_arrays(folder, *(part.name for part in fields(TrainingRows))))
     target_X, target_missing, ratio = read_arrays(folder, "target_X", "target_missing", "ratio")
-    filled, (mean, *covariance) = read_arrays(folder, "filled", "moments")
+    filled, (mean, *covariance) = (np.load(folder / f"{name}.npy") for name in ("filled", "moments"))
     moments = FeatureMoments(mean, np.array(covariance))
     data = TrainingSet(rows, filled, tuple(specification.features), described.classes, moments)
     again: Callable[[], TrainingSet] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -162,6 +163,15 @@ def test_a_slim_copy_is_a_catalogue_of_hats(collection: Path, tmp_path: Path) ->
     assert set(cat.names) == {"id", "ra", "dec", "_healpix_29", *(c.name for c in COLUMNS)}
     assert cat.n_rows == N
     assert set(pq.read_schema(new / "stars" / "dataset" / "_common_metadata").names) == set(cat.names)
+
+
+def test_a_slim_copy_keeps_what_the_properties_of_a_margin_name(collection: Path, tmp_path: Path) -> None:
+    properties = collection / "stars" / "properties"
+    text = properties.read_text()
+    assert "hats_col_ra" in text
+    properties.write_text(re.sub("hats_col_(ra|dec|healpix)=.*\n", "", text))
+    new = annotated(hats.open(collection), tmp_path / "slim", mode="slim", keep=("id",))
+    assert {"ra", "dec", "_healpix_29"} <= set(hats.open(new).names)
 
 
 def test_nothing_is_left_of_a_failure(collection: Path, tmp_path: Path) -> None:

@@ -337,6 +337,7 @@ def test_fields_params_and_descriptions_come_back_as_they_were(tmp_path: Path, v
     """Units, numbers, names, links and line ends, in the copy and in the copy of the copy."""
     path = tmp_path / "t.vot"
     path.write_text(original(version), encoding="utf-8")
+    assert [catalogs.open(path).column(name).unit for name in ("row", "area")] == [None, "arcsec2"]
     copy = annotated_original(path, tmp_path / "out")
     for copied in (copy, annotated_original(copy, tmp_path / "again")):
         text = copied.read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ import pytest
 from astropy.table import Table
 
 import catalogs
+from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
 from flows.errors import UsageError
 from flows.inputs import source as watch
@@ -99,6 +100,18 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pq.write_table(pa.table({"x": x[300:320]}), "c/1.parquet")
     Table({"x": x[320:]}).write("d.fits.gz")
     return ["a.fits", "b.ecsv", "c", "d.fits.gz"]
+
+
+def test_what_goes_together_without_the_damaged_file_is_read(tmp_path: Path) -> None:
+    """Kinds share columns with most files, and none with each other."""
+    for name, columns in {**dict.fromkeys("klm", "abcd"), "x": "abxy", "z": "cduv"}.items():
+        pq.write_table(pa.table({c: [1.0, 2.0] for c in columns}), tmp_path / f"{name}.parquet")
+    whole = (tmp_path / "k.parquet").read_bytes()
+    (tmp_path / "q.parquet").write_bytes(whole[:-30])
+    catalogue = InputCatalogue.of(LocalSource.at(tmp_path), TableChoice())
+    found, failed = find_files([catalogue], lambda _: None, tolerated=(CatalogError,))
+    assert [name for *_, name in found] == [f"{name}.parquet" for name in "klmxz"]
+    assert {*failed} == {tmp_path / "q.parquet"}
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> list[int]:

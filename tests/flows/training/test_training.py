@@ -212,6 +212,12 @@ def test_rows_to_which_no_model_can_be_fitted_are_refused(
     assert not (folder / "models").exists()
 
 
+def test_a_catalogue_without_rows_is_refused(folder: Path, make: SimpleNamespace) -> None:
+    make.parquet(folder / "survey.parquet", {name: values[:0] for name, values in make.survey().items()})
+    with pytest.raises(TrainingError, match=r"got catalogues of 0 rows, expected labelled objects"):
+        train(folder / "spec.toml", folder / "models")
+
+
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "sampled"])
 def test_the_posterior_that_is_asked_for(folder: Path, posterior: str) -> None:
