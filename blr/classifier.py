@@ -16,7 +16,7 @@ import numpy as np
 
 from blr.arrays import Mask, Matrix, Places, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Designs, Member, NodeMixture, count_draws, shared_deviations, slope_moments
+from blr.member import Designs, Member, NodeMixture, slope_moments
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.posterior.kinds import SampledPosterior
@@ -226,7 +226,10 @@ class Classifier:
         ):
             flags[where] |= int(flag)
         known = p[~gone] if gone.any() else p
-        draws = count_draws(np.array([x.sum() for x in known.T]), counts, _COUNT_DRAWS)
+        expected = np.array([x.sum() for x in known.T])
+        # Where no row has a feature, all draws count nothing.
+        some = counts or [np.zeros((_COUNT_DRAWS, len(expected)))]
+        draws = np.concatenate([expected + under - under.mean(axis=0) for under in some])
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
@@ -260,10 +263,10 @@ class Classifier:
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
         return prediction, plugin, counts
 
-    def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
+    def _predict(self, X: Matrix) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
-        q = self._as_they_extrapolate(X, most_nodes)
-        return continued(q, beyond, self._as_they_extrapolate(inside, most_nodes)) if len(beyond) else q
+        q = self._as_they_extrapolate(X, _FEWEST_NODES)
+        return continued(q, beyond, self._as_they_extrapolate(inside, _FEWEST_NODES)) if len(beyond) else q
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         return mixed([(m.weight, self._prediction(m, Phi, most_nodes)) for m, Phi in self._designs(X)])
@@ -314,8 +317,7 @@ class Classifier:
                 X, missing, chosen, errors, most=SCORED_AT_ONCE, limits=self.support
             )
         if self._joint is None:
-            predict = partial(self._predict, most_nodes=_FEWEST_NODES)
-            whole = with_rows(base, list(mix_blocks(node_blocks(found, SCORED_AT_ONCE), predict)))
+            whole = with_rows(base, list(mix_blocks(node_blocks(found, SCORED_AT_ONCE), self._predict)))
         else:
             whole = with_rows(base, list(self._joint.by_dimension(found, SCORED_AT_ONCE)))
         left_out = None if errors is not None else self._subspace.left_out(X, missing, chosen)
@@ -339,7 +341,12 @@ class Classifier:
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:
-        return shared_deviations(self.members, _COUNT_DRAWS)
+        """Draws of each member's weights about their mean, in number proportional to its share."""
+        rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
+        share = np.array([m.weight for m in self.members])
+        up_to = np.rint(np.cumsum(share / share.sum()) * _COUNT_DRAWS)
+        counts = np.diff(up_to, prepend=0).astype(int).tolist()
+        return tuple(m.posterior.deviations(k, rng) for m, k in zip(self.members, counts, strict=True))
 
     def __repr__(self) -> str:
         what = f"classes {', '.join(self.classes)}; features {', '.join(self.features)}"

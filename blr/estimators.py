@@ -383,7 +383,8 @@ class DefaultClassifier(_SurveyClassifier):
         return self
 
     def _prediction(self, X: ArrayLike) -> Scores:
-        return self.trained_.score(self._used(X))
+        used = self._used(X)  # which asks first whether there is a fit
+        return self.trained_.score(used)
 
     def _used(self, X: ArrayLike) -> Matrix:
         """Return the columns (N, F') of the features that the classifier uses."""
@@ -393,7 +394,8 @@ class DefaultClassifier(_SurveyClassifier):
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """Return the moderated probabilities, (N, K); rows without any feature have the shares of the classes."""
-        return self.trained_.predict_proba(self._used(X))
+        used = self._used(X)
+        return self.trained_.predict_proba(used)
 
 
 def _is_frame(X: Any) -> bool:

@@ -223,23 +223,6 @@ def slope_moments(members: Sequence[Member], X: Matrix, weight: Vector) -> NDArr
     return slopes
 
 
-def shared_deviations(members: Sequence[Member], n: int) -> tuple[Matrix, ...]:
-    """Return draws of each member's weights about their mean, n in all, in number proportional to its share."""
-    rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
-    shares = np.array([m.weight for m in members])
-    counts = np.diff(np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * n)])).astype(int)
-    return tuple(m.posterior.deviations(k, rng) for m, k in zip(members, counts.tolist(), strict=True))
-
-
-def count_draws(expected: Vector, counts: Sequence[Matrix], n_draws: int) -> Matrix:
-    """Return class counts (S, K) under draws of the weights: those of each member, (n, K), about the `expected` (K,).
-
-    Without any, as where no row has a feature, they are `n_draws` times 0.
-    """
-    some = counts or [np.zeros((n_draws, len(expected)))]
-    return np.concatenate([expected + under - under.mean(axis=0) for under in some])
-
-
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """Where activations are taken, and where covariances of members with a large, and with a small share."""

@@ -144,11 +144,6 @@ class Forest(Basis):
         )
 
     @property
-    def n_functions(self) -> int:
-        """M: the constant, the features where they are functions, and the logits."""
-        return 1 + self.linear * self.n_features + len(self.centre)
-
-    @property
     def constant_beyond(self) -> bool:
         """Whether the logits are the only functions: no threshold lies beyond the range of the forest's rows."""
         return not self.linear

@@ -76,13 +76,9 @@ class Basis(ABC):
         """F, the number of columns that X must have."""
         return self.standardisation.mean.size
 
-    @property
+    @cached_property
     def n_functions(self) -> int:
         """M, the number of columns of Φ."""
-        return self._n_functions
-
-    @cached_property
-    def _n_functions(self) -> int:
         return len(self.names())
 
     @property

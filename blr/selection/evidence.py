@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SCALES", "Scales", "fit_scales", "log_hyperprior"]
+__all__ = ["SCALES", "fit_scales", "log_hyperprior"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -327,13 +327,6 @@ def _guarded(
         length *= 0.5
 
 
-def _matters(place: _Place) -> bool:
-    """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
-    without = replace(place, skewness=np.zeros_like(place.skewness))
-    shift = place.best()[0] - without.best()[0]
-    return bool(np.abs(shift).max(initial=0.0) > 10 * _TOLERANCE)
-
-
 def fit_evidence(
     Phi: Any,
     t: Any,
@@ -413,7 +406,9 @@ def at_highest_evidence(
             if not settled and rounds < _MAX_ROUNDS:
                 return None
         if part is not None:
-            keep = not _matters(place)
+            # Skewness that moves ln α by more than ten tolerances has to be exact.
+            symmetric = replace(place, skewness=np.zeros_like(place.skewness))
+            keep = not np.any(np.abs(place.best()[0] - symmetric.best()[0]) > 10 * _TOLERANCE)
             near = _approached(problem, place, keep_skewness=keep)
             close = 0.0 if near is None else CLOSE
             if near is None:
@@ -461,7 +456,7 @@ _FEW_ROUNDS = 8
 """Rounds in which the maximum is found where streamed rows tell the scale; of separable classes not in sixty."""
 
 
-Scales = list[tuple[float, float, LaplacePosterior]]
+_Scales = list[tuple[float, float, LaplacePosterior]]
 """Scales that matter, the likeliest first: each with its log weight, in nats, and the Laplace fit there.
 
 The weights add up to the evidence integrated over the scale.
@@ -488,7 +483,7 @@ def fit_scales(
     *,
     scales: Sequence[float] = SCALES,
     **rows: Any,
-) -> Scales:
+) -> list[tuple[float, float, LaplacePosterior]]:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
     They are triples (s, log weight, fit), the likeliest first.
@@ -531,7 +526,7 @@ _Prior = Callable[[float], GaussianPrior]
 """The prior of a precision."""
 
 
-def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start: Vector) -> Scales:
+def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start: Vector) -> _Scales:
     """Return the fits at those of some scales of the grid that matter, or at one between where the data fix it."""
     fits = _along(problem, prior, scales, start)
     scales, spacing = scales[: len(fits)], float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
@@ -548,7 +543,7 @@ def _of_all(problem: Problem, prior: _Prior, grid: Vector, scales: Vector, start
     return [(float(scales[i]), w, fits[i]) for i, w in zip(kept, of_kept.tolist(), strict=True)]
 
 
-def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> Scales | None:
+def _of_stream(problem: Problem, groups: Groups, grid: Vector) -> _Scales | None:
     """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
     # Beyond the largest scale the hyperprior decides, not the data.
     least, within = float(-2 * np.log(grid[-1])), 2 * _NEAR_ENOUGH
@@ -613,7 +608,7 @@ def _scale(q: LaplacePosterior) -> float:
     return float(np.sqrt(np.diag(q.prior.precision(q.problem.n_functions))[1] ** -1))
 
 
-def _single(q: LaplacePosterior, scale: float) -> Scales:
+def _single(q: LaplacePosterior, scale: float) -> _Scales:
     """Return the fit of one scale, its integral over ln s by Laplace's method: ln s has a variance of 1/2γ."""
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))
     return [(scale, float(q.log_evidence + log_hyperprior(scale) + width), q)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._printing import (
+    connect_or_start,
     print_table,
     print_tables,
     run_flow,
@@ -145,13 +146,14 @@ def _show_promoted(result: PromotionResult) -> None:
 
 
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
-    """Run the demonstration, its trainings and classifications as flows where Prefect is wanted."""
+    """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
     from flows.classification import steps as classification
     from flows.demo.steps import run_demo
     from flows.training import steps as training
 
-    with shown_progress(quiet=quiet):
-        as_flow = runs_as_flow(prefect)
+    if as_flow := prefect is not False:
+        with shown_progress(quiet=quiet):
+            connect_or_start()
 
     def shown(name: str, work: Callable[[Any], Any], request: Any) -> Any:
         with shown_progress(quiet=quiet):  # a bar of its own: tables are printed between the bars

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_text
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from rich.text import Text
 from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
-from flows.orchestration.settings import connect, words_of
+from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
 from flows.runs.progress import LineListener, Listener, listening, speed, tell
 
@@ -165,6 +166,16 @@ def runs_as_flow(prefect: bool | None) -> bool:  # noqa: FBT001  the switch --pr
         )
     tell().note("running without Prefect; to see runs in its UI, start `blr ui` in another terminal first")
     return False
+
+
+def connect_or_start() -> None:
+    """Give Prefect its environment, with the server that is configured or running, or with one for this process."""
+    line = connect(console_level="CRITICAL")
+    if line is None:
+        tell().note("starting Prefect's server; --direct works without it")
+        os.environ.setdefault("PREFECT_API_BLOCKS_REGISTER_ON_START", "false")  # a third of the time to start
+        line, *_ = start_home_server(0, console_level="CRITICAL")
+    tell().note(line)
 
 
 def run_flow(name: str, request: Any) -> Any:

@@ -66,18 +66,20 @@ SECONDS = 2.0
 def checked(function: Callable[[T], R], versions: Mapping[str, str], given: T) -> R:
     """Return a function's result on a worker; EngineError if its versions differ: it may have joined late.
 
-    An error bears its traceback as a note.  A worker cannot send a traceback of hundreds of frames, such as that of a
-    RecursionError, and sends a text.  Dask's client expects no text there, so that it would never hear that the task
-    has ended.
+    An error has its traceback as a note, and its cause.  A worker cannot send a traceback of hundreds of frames, such
+    as that of a RecursionError, and sends a text.  Dask's client expects no text there, so that it would never hear
+    that the task has ended.
     """
     if differs := difference(f"worker on {platform.node()}", installed(), versions):
         raise EngineError(differs)
     try:
         return function(given)
     except Exception as error:  # noqa: BLE001  all are raised again
-        error.add_note("".join(traceback.format_exception(error, limit=-MOST_FRAMES)))
+        error.add_note("".join(traceback.format_exception(error, limit=-MOST_FRAMES, chain=False)))
         error.__context__ = None
-        raise error.with_traceback(None) from None
+        if (cause := error.__cause__) is not None:
+            cause.__traceback__ = cause.__cause__ = cause.__context__ = None
+        raise error.with_traceback(None) from cause
 
 
 def in_batches(work: Callable[[T], R], batch: Sequence[T]) -> tuple[list[R], float]:

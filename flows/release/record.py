@@ -210,7 +210,7 @@ class Series:
         """Return the log, and the tag that it has to have still when it is replaced."""
         if self.store is not None:
             content, tag = self.store.read(LOG)
-            return from_json(ReleaseLog, content or b"{}", source=LOG), tag
+            return from_json(ReleaseLog, b"{}" if tag is None else content, source=LOG), tag
         path = self.folder / LOG
         check_links(path, self.folder)
         return (read_document(ReleaseLog, path) if path.is_file() else ReleaseLog()), None

@@ -101,7 +101,7 @@ def write_list(
 ) -> list[Path]:
     """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
     columns = COLUMNS[name]
-    key = "id" if identifier in {*columns, "label"} else identifier
+    key = "id" if identifier in {*columns, MARK, "label"} else identifier
     labels = [*classes, *NO_CLASS[name]]
     # The key that chooses a label is its number or, where labels are digits, the digit itself.
     if any(label in DIGITS for label in labels):

@@ -358,7 +358,11 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
             f"{request.answers[0]}: got no answer in the column 'label', expected the class of each object; fill in "
             "the list first"
         )
-    summary = read_document(Summary, folder / SUMMARY)
+    try:
+        summary, trouble = read_document(Summary, folder / SUMMARY), ""
+    except (OSError, DocumentError):
+        summary = None
+        trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
     everywhere = np.ones(len(design.strata), dtype=bool)
     classes = {name: sample.judged(k, everywhere) for k, name in enumerate(design.classes)}
@@ -387,8 +391,8 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         census=_census(design, sample, classes),
         model_census=model,
         sets=None if request.sets is None else sample.sets(request.sets),
-        remarks=(),
-        files=() if dry_run else (folder / AUDIT, folder / SUMMARY),
+        remarks=(trouble,) if trouble else (),
+        files=() if dry_run else tuple(folder / name for name in (AUDIT, *([SUMMARY] if summary else []))),
     )
     if not dry_run:
         with exclusive(folder):
@@ -396,9 +400,9 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
     return audit
 
 
-def _model_census(folder: Path, summary: Summary, design: AuditDesign) -> Census | None:
+def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) -> Census | None:
     """Return the census that the model made of these copies; an earlier estimate of the audit has kept it."""
-    if summary.census is None:
+    if summary is None or summary.census is None:
         return None
     if any(c.source != "audit" for c in summary.census.classes.values()):
         return summary.census
@@ -468,14 +472,15 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
     return Census(n_rows=design.n_rows, level=LEVEL, classes=counted)
 
 
-def _write(folder: Path, audit: Audit, summary: Summary, manifest: Manifest) -> Audit:
+def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest) -> Audit:
     """Write the audit, then the census into summary, report and the manifest's totals: the manifest last, as ever.
 
     Return the audit with the report among its files.
     """
-    page = rewrite_census(folder, audit.census)
+    page = None if summary is None else rewrite_census(folder, audit.census)
     audit = replace(audit, files=(*audit.files, *([] if page is None else [page])))
     write_document(folder / AUDIT, audit)
-    write_document(folder / SUMMARY, replace(summary, census=audit.census))
-    replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
+    if summary is not None:
+        write_document(folder / SUMMARY, replace(summary, census=audit.census))
+        replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
     return audit

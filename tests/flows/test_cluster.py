@@ -349,6 +349,20 @@ def nested(item: int, depth: int = 0) -> int:
     return nested(item, depth + 1) if item == 2 else item
 
 
+def caused(item: int) -> int:
+    """Fail as a file does that has gone."""
+    try:
+        return [item][item]
+    except IndexError as error:
+        raise OSError(f"got {item}") from error
+
+
+def test_an_error_of_a_worker_has_its_cause(cluster: distributed.LocalCluster) -> None:
+    with closing(DaskEngine(workers(cluster, 1))) as engine, pytest.raises(OSError, match="got 2") as told:
+        list(engine.map(caused, [2]))
+    assert isinstance(told.value.__cause__, IndexError)
+
+
 def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
     """A worker sends the last frames in words: Dask's client never hears of a traceback that cannot be sent."""
     with closing(DaskEngine(workers(cluster, 2))) as engine:

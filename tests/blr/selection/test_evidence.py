@@ -20,7 +20,6 @@ from blr.posterior.laplace import fit, part_of
 from blr.selection.evidence import (
     _MAX_STEP,
     SCALES,
-    Scales,
     _Place,
     _skewness,
     as_groups,
@@ -216,7 +215,7 @@ def test_hyperprior_is_a_half_t_density_in_the_logarithm() -> None:
     assert total == pytest.approx(1, abs=1e-8)
 
 
-def summed(found: Scales) -> float:
+def summed(found: list[tuple[float, float, LaplacePosterior]]) -> float:
     """Return the log of the evidence integrated over the scale."""
     return float(np.logaddexp.reduce([w for _, w, _ in found]))
 
@@ -226,7 +225,7 @@ def test_the_mixture_is_that_of_a_fine_grid(likelihood: str) -> None:
     Phi, t = problem(slope=2.5)
     new = np.hstack([np.ones((50, 1)), np.random.default_rng(5).normal(size=(50, 3)) * 2])
 
-    def predicted(found: Scales) -> Matrix:
+    def predicted(found: list[tuple[float, float, LaplacePosterior]]) -> Matrix:
         return sum(np.exp(w - summed(found)) * q.prediction(new).probability for _, w, q in found)
 
     coarse = fit_scales(Phi, t, likelihood)

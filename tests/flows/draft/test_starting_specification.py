@@ -134,6 +134,7 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     assert 'paths = ["../survey.parquet"]' in text
     assert "#   mu: leak: computed from" in text
     assert "# Suspect, kept: answer, by itself it gives" in text
+    assert "log loss of a quick linear fit: 0." in text
     assert "#   again: the same as bmag" in text
     assert read_specification(out).select.by == "stack"
     out.write_text("[[candidate]]".join(text.split("[[candidate]]")[: candidates + 1]))

@@ -186,6 +186,12 @@ def test_rows_without_an_answer_are_said(out: Path, blr: Blr, capsys: pytest.Cap
     said = "Drawn objects with an answer: 80 of 100 (undecided: 10, blank: 10); of none of the classes: "
     assert said in capsys.readouterr().out
     assert "assumes that the other ones are like these" in audit.census.classes["late"].reason
+    (out / "summary.json").write_text("{")  # the answers are counted all the same
+    audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
+    assert audit.n_answered == 80
+    assert audit.remarks == (
+        f"{out / 'summary.json'} cannot be read, so the counts are written to audit.json only",
+    )
 
 
 def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
