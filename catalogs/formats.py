@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -48,16 +49,9 @@ class Format:
     by_name: bool = True  # whether the name does where the content does not tell
 
 
-def _votable() -> ModuleType:
-    from catalogs.votable import table  # noqa: PLC0415 -- astropy is slow to import, and most files are read without it
-
-    return table
-
-
-def _ascii() -> ModuleType:
-    from catalogs.text import ascii as ascii_tables  # noqa: PLC0415 -- see `_votable`
-
-    return ascii_tables
+def _late(name: str) -> ModuleType:
+    """Return a module that imports astropy: it is slow to import, and most files are read without it."""
+    return import_module(f"catalogs.{name}")
 
 
 FORMATS = {
@@ -72,12 +66,12 @@ FORMATS = {
     "votable": Format(
         tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
         lambda path, head: is_votable(path),  # noqa: ARG005 -- compressed files are inflated first
-        lambda path, table, columns, _: _votable().open(path, table, columns=columns),
+        lambda path, table, columns, _: _late("votable.table").open(path, table, columns=columns),
     ),
     "ascii": Format(
         ASCII_SUFFIXES,
         lambda path, head: layout_of(path) is not None,  # noqa: ARG005 -- compressed files are inflated first
-        lambda path, table, _, missing: _ascii().open(path, table, missing=missing),
+        lambda path, table, _, missing: _late("text.ascii").open(path, table, missing=missing),
         by_name=False,
     ),
     # Text is last: nearly anything could be text.

@@ -20,7 +20,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from catalogs import hats
 from catalogs.catalog.catalog import Catalog
@@ -352,8 +352,12 @@ PARTITION = re.compile(r"/dataset/Norder=\d+/")
 UNSAFE = re.compile(r"^\.+|[^\w.+=-]")
 
 
-Fetchable = tuple[str, RemoteFile, Path]
-"""A file at a URL: what its output is called, the file with the tag that tells its states apart, and its place here."""
+class Fetchable(NamedTuple):
+    """A file at a URL: what its output is called, the file with the tag that tells its states apart, its place here."""
+
+    name: str
+    file: RemoteFile
+    local: Path
 
 
 def _mark(local: Path) -> Path:
@@ -370,7 +374,7 @@ def _fetch_from(
         for source in sources
     ]
     wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
-    names = Counter([*(name for name, *_ in wanted), *brought.left_out()])
+    names = Counter([*(w.name for w in wanted), *brought.left_out()])
     if twice := [name for name, n in names.items() if n > 1]:
         raise UsageError(
             f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
@@ -382,7 +386,7 @@ def _fetch_from(
         if isinstance(a, LocalSource):
             brought.sources.append(a)
             continue
-        files = [local for *_, local in a[1] if local in brought.origins]
+        files = [w.local for w in a[1] if w.local in brought.origins]
         places = files if a[0] is None else [a[0]] if files else []
         brought.sources += [LocalSource.at(place, fetched=True) for place in places]
 
@@ -422,14 +426,14 @@ def _asked(
     above = f"{top.name}/" if listing.kind == "hats" else ""
     states = _states(listing, brought, form, top, above=above, tagged=not has_secret(url))
     done = [(wanted, _done(wanted, folder.parent, before, form)) for wanted in states]
-    partitions = [one for one in done if PARTITION.search(one[0][0])]
+    partitions = [one for one in done if PARTITION.search(one[0].name)]
     if listing.kind != "hats" or all(found for _, found in partitions):
         wanted = [] if listing.kind == "hats" else [one for one, found in done if not found]
         brought.unchanged += [found for _, found in done if isinstance(found, Output)]
         brought.quarantined += [found for _, found in done if isinstance(found, Problem)]
     else:  # all of it has to be there, unless no partition need be fetched
         wanted = [one for one, _ in done]
-    stay = {path for *_, local in wanted for path in (local, _mark(local))}
+    stay = {path for w in wanted for path in (w.local, _mark(w.local))}
     for path in base.rglob("*"):
         if path.is_file() and path not in stay:
             path.unlink()  # of a state that the URL was in before
@@ -452,7 +456,7 @@ def _states(
             brought.failed.append((name, shown(place.url), file))
             continue
         # What a URL means may depend on a query, which is not kept.
-        yield name, file if tagged else replace(file, tag=""), top / PurePosixPath(file.key)
+        yield Fetchable(name, file if tagged else replace(file, tag=""), top / PurePosixPath(file.key))
 
 
 def _fetch(missing: Sequence[Fetchable], brought: Brought) -> None:
@@ -460,7 +464,7 @@ def _fetch(missing: Sequence[Fetchable], brought: Brought) -> None:
     if not missing:
         return
     n_bytes = sum(file.n_bytes for _, file, _ in missing)
-    check_free_space(missing[0][2].parent, n_bytes)
+    check_free_space(missing[0].local.parent, n_bytes)
     tell().start("fetching", n_bytes, "bytes")
     for name, file, local in missing:
         try:
