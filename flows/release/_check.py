@@ -26,7 +26,7 @@ from blr.decisions import Flag
 from catalogs.arrays import column_values, differing, floats, hashed_identifiers, is_text
 from catalogs.catalog.catalog import USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, counted
 from catalogs.formats import open_annotated
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer
@@ -77,7 +77,7 @@ def check_release(
         for number, output in enumerate(opened.manifest.outputs):
             work.file(number, output)
         profile = work.profile()
-        findings.ran(*contracts.ROW_CHECKS, rows=profile.n_rows, files=len(work.files))
+        findings.ran(*contracts.ROW_CHECKS, rows=profile.n_rows, files=counted(len(work.files), "file"))
         findings.ran("replay", n=work.n_replayed, model=opened.model.label)
         work.compare_identifiers([opened.folder / name for name in promised.companions])
         contracts.check_summaries(opened, work.by_file, findings)

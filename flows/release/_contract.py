@@ -16,7 +16,7 @@ from typing import Any
 
 from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, counted
 from catalogs.formats import open_annotated
 from catalogs.metadata.fits_cards import metadata_of
 from catalogs.profile.columns import ColumnRange
@@ -41,11 +41,11 @@ ROOM = 0.5  # part of a range's width by which values may exceed the last releas
 LEAST_KNOWN = 500  # values that make a range a limit: the extremes of fewer move far
 TEXTS = {"string", "large_string", "string_view"}  # they differ only in how Arrow keeps them
 
-EVERY_ROW = "{rows:,} rows in {files:,} files: "
+EVERY_ROW = "{rows:,} rows in {files}: "
 CHECKS: Mapping[str, tuple[str, str]] = {
     "contract": ("contract", "it is as it follows from model, inputs and last release"),
-    "checksums": ("conservation", "{files:,} files have the bytes that were written"),
-    "partitions": ("contract", "{files:,} files, as the manifest lists"),
+    "checksums": ("conservation", "{files} with the bytes that were written"),
+    "partitions": ("contract", "{files}, as the manifest lists"),
     "input columns": ("conservation", EVERY_ROW + "input columns are those of the inputs, bit for bit"),
     "rows": ("conservation", EVERY_ROW + "as many in each file as in its input"),
     "probabilities": ("contract", EVERY_ROW + "they lie between 0 and 1, and sum to one"),
@@ -378,7 +378,7 @@ DOCUMENTS = re.compile(
 
 def check_files(opened: Opened, findings: Findings) -> None:
     """Compare the files of a release with its manifest: no link, none more, none that could not be classified."""
-    findings.ran("checksums", "partitions", files=len(opened.manifest.outputs))
+    findings.ran("checksums", "partitions", files=counted(len(opened.manifest.outputs), "file"))
     made = {"model": opened.model.label, "model_id": opened.model.id}
     made["specification_hash"] = specification_hash(opened.settings)
     for key, value in made.items():
@@ -463,10 +463,10 @@ def check_summaries(opened: Opened, by_file: Mapping[str, Mapping[str, int]], fi
             other = [key for key, value in vars(totals).items() if getattr(summary.totals, key) != value]
             words = f"{SUMMARY} has other values than {MANIFEST}: {', '.join(other)}"
             findings.stop("summaries", words, SUMMARY)
-    for source, name, counted in shown:
-        said = {f"class {c}": n["assigned"] for c, n in counted.classes.items()}
-        said |= {f"expected {c}": n["expected"] for c, n in counted.classes.items()}
-        said |= {"rows": counted.n_rows} | {f"flag {flag}": n["count"] for flag, n in counted.flags.items()}
+    for source, name, reported in shown:
+        said = {f"class {c}": n["assigned"] for c, n in reported.classes.items()}
+        said |= {f"expected {c}": n["expected"] for c, n in reported.classes.items()}
+        said |= {"rows": reported.n_rows} | {f"flag {flag}": n["count"] for flag, n in reported.flags.items()}
         stated.append((source, name, said))
     for source, name, said in stated:
         counts, n_files = (by_file.get(name, {}), 1) if name else (whole, len(by_file))

@@ -104,6 +104,8 @@ def _answer(checked: Checked, kind: str, question: str) -> Answer:
     level, short = LEVELS[bad[0].verdict] if bad else "good", "Yes."
     if bad:
         short = f"{'No' if level == 'bad' else 'Look'}: {', '.join(dict.fromkeys(c.name for c in bad))}."
+    elif kind == "differences" and not checked.compared:
+        short = "There is nothing to compare with."
     elif kind == "differences":
         short = f"{checked.class_changed:,} of {checked.compared:,} objects have another class."
     findings = [Finding(what=_sentence(c).rstrip("."), level=LEVELS[c.verdict]) for c in (bad or found)[:4]]
