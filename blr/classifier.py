@@ -385,12 +385,12 @@ class Classifier:
             members=tuple(Member.from_dict(m) for m in d["members"]),
             moments=FeatureMoments.from_dict(d["moments"]),
             domain=Domain.from_dict(d["domain"]),
+            temperature=None if temperature is None else Temperature.from_dict(temperature),
             logit_std_limit=d["logit_std_limit"],
             log_prior_shift=None if d["log_prior_shift"] is None else as_stored(d, "log_prior_shift", (K,)),
             low_confidence=d["low_confidence"],
             close_call=d["close_call"],
             untrusted=d["untrusted"],
             support=None if d["support"] is None else as_stored(d, "support", (2, F)),
-            temperature=None if temperature is None else Temperature.from_dict(temperature),
             integrated=None if d["integrated"] is None else as_stored(d, "integrated", (F,)),
         )

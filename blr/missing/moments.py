@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from blr.arrays import Mask, Matrix, Places, Vector, as_stored, as_vector, require_finite
+from blr.arrays import Mask, Matrix, Places, Vector, as_vector, require_finite
 from blr.missing.patterns import (
     BLOCK,
     Nodes,
@@ -245,6 +245,10 @@ class FeatureMoments:
             )
         require_finite(covariance, "covariance")
         _cholesky(covariance)
+        if self.spread is not None and as_vector(self.spread, "spread").shape != (F,):
+            raise ValueError(
+                f"the moments of {F} feature(s) need a spread for each, got {np.size(self.spread)}"
+            )
         for name, array in (("mean", mean), ("covariance", covariance)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -428,9 +432,7 @@ class FeatureMoments:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:
         """Return the moments of `to_dict`."""
-        mean = stored["mean"]
-        spread = None if stored["spread"] is None else as_stored(stored, "spread", np.shape(mean))
-        return cls(mean, stored["covariance"], bool(stored["converged"]), spread)
+        return cls(stored["mean"], stored["covariance"], bool(stored["converged"]), stored["spread"])
 
 
 def _within(X: Matrix, limits: Matrix | None, features: Mask) -> Matrix:

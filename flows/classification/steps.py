@@ -123,11 +123,6 @@ def _classified(
 # `_retired/`.  A second run finds nothing to do.
 
 
-def specified(request: ReprocessRequest) -> ReprocessRequest:
-    """Return a request with its specification read and checked, before anything is started."""
-    return replace(request, specification=read_specification(request.specification))
-
-
 def reprocess(request: ReprocessRequest, *, dry_run: bool = False, task: Task = here) -> ReleaseResult:
     """Bring the annotated copies of a specification's target up to date; return what was done."""
     wanted = read_specification(request.specification)

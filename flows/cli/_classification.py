@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,10 @@ def run_reprocess(
     request: ReprocessRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool
 ) -> None:
     """Reprocess, as a flow where Prefect is wanted."""
-    from flows.classification.steps import reprocess, specified
+    from flows.classification.steps import reprocess
+    from flows.specification.toml_file import read_specification
 
-    request = specified(request)
+    request = replace(request, specification=read_specification(request.specification))
     began = time.monotonic()
     with shown_progress(quiet=quiet):
         as_flow = not dry_run and runs_as_flow(prefect)

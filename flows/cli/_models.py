@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from catalogs.remote.urls import is_remote
 from flows.cli._printing import (
     connect_or_start,
     print_table,
@@ -32,6 +33,8 @@ from flows.reports import tables
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.data import noise_words, read_notes, review_words, shift_words
 from flows.request import PromoteRequest, TrainRequest
+from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
 
 
 def run_train(
@@ -40,7 +43,8 @@ def run_train(
     """Train, as a flow where Prefect is wanted."""
     from flows.training import steps as training
 
-    typed, request = request, training.specified(request)
+    typed, wanted = request, read_specification(request.specification)  # a wrong one is an error at once
+    request = replace(typed, specification=wanted)
     with shown_progress(quiet=quiet):
         if dry_run:
             result: TrainingResult = training.plan(request)
@@ -50,19 +54,18 @@ def run_train(
             result = training.train(request)
     show(result, partial(show_trained, verbose=verbose), json=json)
     if not json and not isinstance(result, TrainingPlan) and result.path:
-        _say_next(typed, request, result)
+        _say_next(typed, wanted, result)
 
 
-def _say_next(typed: TrainRequest, specified: TrainRequest, model: ModelDescription) -> None:
+def _say_next(request: TrainRequest, wanted: Specification, model: ModelDescription) -> None:
     """Print the command that uses a model: on the specification's target, else on the labelled catalogue."""
-    from flows.training.steps import catalogue_of
-
-    paths, of_target = catalogue_of(specified)
-    store = () if typed.store == Path("models") else ("--store", typed.store)
+    target, labelled = wanted.target.paths, wanted.catalog.paths
+    store = () if request.store == Path("models") else ("--store", request.store)
     label = model.name if model.champion in {None, model.version} else model.model
-    if of_target and label == model.name:
-        say_next("blr", "reprocess", typed.specification, *store)
+    if target not in {None, labelled} and label == model.name:
+        say_next("blr", "reprocess", request.specification, *store)
         return
+    paths = [p if is_remote(p) else Path(wanted.base_folder, p) for p in target or labelled]
     say_next("blr", "classify", *paths, "--model", label, *store, "--out", "annotated")
 
 

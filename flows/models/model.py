@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -28,8 +29,7 @@ from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.description import Metrics, ModelDescription, TrainingDescription
-from flows.models.store import BEGIN
-from flows.runs.references import VERSION_LENGTH, check_name, check_version
+from flows.models.store import BEGIN, VERSION_LENGTH, VERSION_PATTERN
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
@@ -155,8 +155,8 @@ class Model:
         """Return the model in a tree that `to_tree` made."""
         columns, source = tree["columns"].items(), "the model"
         model = cls(
-            name=check_name(tree["name"]),
-            version=check_version(tree["version"]),
+            name=tree["name"],
+            version=tree["version"],
             classes=tuple(tree["classes"]),
             features=tuple(tree["features"]),
             specification=parse_specification(tree["specification"], source="the model's specification"),
@@ -177,6 +177,8 @@ class Model:
         own, K, F, training = self.classifier, len(self.classes), len(self.features), self.training
         sizes = {F, own.moments.n_features, own.domain.moments.n_features}
         of_members = {(m.posterior.problem.n_classes, {*m.columns} <= {*range(F)}) for m in own.members}
+        if self.name != self.specification.name or not re.fullmatch(VERSION_PATTERN, self.version):
+            raise ValueError(f"it is called {self.label!r:.80}, expected {self.specification.name}@VERSION")
         if own.features != self.features or len(sizes) > 1 or of_members != {(K, True)}:
             raise ValueError(f"its classifier is not of {K} classes and the features {self.features}")
         unknown = set(self.features).difference(self.specification.features)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from catalogs.errors import nearest
 from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import from_document, to_document, utc_now
 from flows.errors import DocumentError, ModelError
-from flows.runs.references import check_inside, check_name, check_output, check_version, name_and_version
+from flows.runs.references import NAME_PATTERN, check_output, name_and_version
 
 if TYPE_CHECKING:
     from blr.calibration import Skill
@@ -192,6 +193,8 @@ def with_description(line: ListedModel, folder: Path, *, size: int) -> ListedMod
 
 # What lies in a store: names, versions, champions.
 
+VERSION_LENGTH = 12
+VERSION_PATTERN = r"^[0-9a-f]{12}$"
 MODEL_FILE, REPORT_FILE = "model.asdf", "report.html"
 BEGIN = b"#ASDF"
 """First bytes of a model file."""
@@ -204,6 +207,26 @@ def is_model_file(path: Path) -> bool:
         return False
     with path.open("rb") as stream:
         return stream.read(len(BEGIN)) == BEGIN
+
+
+def check_name(name: str) -> str:
+    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ModelError(
+            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', beginning "
+            "with a letter or digit; choose such a name"
+        )
+    return name
+
+
+def check_version(version: str) -> str:
+    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
+    if not re.fullmatch(VERSION_PATTERN, version):
+        raise ModelError(
+            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
+            "`blr models list` shows them"
+        )
+    return version
 
 
 @dataclass(frozen=True)
@@ -228,7 +251,7 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of models.  A trial has a `temporary` store, among the machine's temporary files.
+    """A folder of models.  `named` checks one that a user names; no link inside a store is followed.
 
     Examples
     --------
@@ -238,7 +261,6 @@ class Store:
     """
 
     root: Path
-    temporary: bool = False
 
     @classmethod
     def named(cls, folder: str | Path) -> Self:
@@ -316,8 +338,6 @@ class Store:
 
     def read(self, stored: StoredModel) -> Model:
         """Return a model of the store; ModelError where its file is damaged, or another's."""
-        if not self.temporary:
-            check_inside(stored.path, key="store")
         from flows.models.model import read_model
 
         model = read_model(stored.path)
@@ -362,8 +382,6 @@ class Store:
         folder = self.folder(name, version)
         if staging:
             folder = folder.with_name(f".training-{version}")
-        if not self.temporary:
-            check_inside(folder, key="store")
         try:
             own_folder(folder, self.root)
             check_links(folder, self.root, inside=True)

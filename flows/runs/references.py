@@ -22,8 +22,6 @@ from flows.errors import ModelError, UsageError
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of models become folders: they have no separators, no leading dot, and fit any file system."""
-VERSION_LENGTH = 12
-VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 def name_and_version(text: str) -> tuple[str, str]:
@@ -37,26 +35,6 @@ def name_and_version(text: str) -> tuple[str, str]:
         )
     name, _, version = text.partition("@")
     return name, version
-
-
-def check_name(name: str) -> str:
-    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise ModelError(
-            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', beginning "
-            "with a letter or digit; choose such a name"
-        )
-    return name
-
-
-def check_version(version: str) -> str:
-    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
-    if not re.fullmatch(VERSION_PATTERN, version):
-        raise ModelError(
-            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
-            "`blr models list` shows them"
-        )
-    return version
 
 
 UNNAMED = "an unnamed user"

@@ -37,7 +37,7 @@ from catalogs.profile.leaks import Leak, SuspectedLeak
 from catalogs.profile.quality import Quality, about_the_distance, is_magnitude, quality
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
-from flows.engines.engine import Engine, current_engine, working_on
+from flows.engines.engine import current_engine
 from flows.errors import TrainingError
 from flows.features.reader import (
     apply_sentinels,
@@ -121,18 +121,6 @@ def folder_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]
         waiting.rmdir()
 
 
-@contextmanager
-def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
-    """Compute sums over the shards in the folder on an engine; without shards, this process does all work."""
-    if not (folder / SHARDS).is_dir():
-        yield
-        return
-    with working_on(engine):
-        if engine.is_remote:
-            tell().note(engine.description)
-        yield
-
-
 def fill_shards(stored: StoredRows, moments: FeatureMoments, name: str = "filled") -> None:
     """Write the stored rows' features with missing values at their conditional means."""
     stored.add(name, lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
@@ -142,7 +130,9 @@ def stage_shards(
     specification: Specification, stored: StoredRows, data: TrainingSet, phi: float, folder: Path
 ) -> None:
     """Move all rows into the folder, with filled features and with weights divided by the overdispersion `phi`."""
-    rows = rows_of(data)
+    rows, engine = rows_of(data), current_engine(1)
+    if engine.is_remote:  # it sums over the shards in each fit
+        tell().note(engine.description)
     fill_shards(stored, data.moments)
     if phi != 1:
         if stored.has(WEIGHT_OF_ALL):

@@ -39,10 +39,9 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text
-from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import Engine, ThreadEngine, current_engine, working_on
+from flows.engines.engine import ThreadEngine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.reader import split_columns, training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
@@ -72,6 +71,7 @@ from flows.reports.tables import model_card
 from flows.request import TrainRequest, chosen_engine
 from flows.runs.lock import exclusive
 from flows.runs.progress import stop_points, tell
+from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
 from flows.training._gather import gather, reading_workers, with_learned_photometry
@@ -89,12 +89,19 @@ LONG = 120
 """Seconds of a training above which is said what would make it shorter."""
 
 
-def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tuple[TrainingPlan, str | None]:
+def ingest(
+    asked: Specification,
+    store: Store,
+    *,
+    limit: int | None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> tuple[TrainingPlan, str | None]:
     """Gather the labelled rows into a staging folder; return the plan for them, and the folder.
 
     The folder is None where nothing is to be trained.
     """
-    asked, key = read_specification(request.specification), "catalog.paths"
+    key = "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
     fetched = any(isinstance(source, RemoteSource) for source in sources)
     # In a dry run the rows lie where no other machine sees them.
@@ -104,7 +111,6 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
         found = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
         opened = [with_checksums(catalog, asked.catalog.checksums) for catalog in found]
-        limit = request.limit
         tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
         workers = reading_workers(asked, opened, limit=limit)
         specification = with_learned_photometry(asked, opened, limit=limit, workers=workers)
@@ -118,7 +124,7 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
             content = hashlib.sha256(f"{content}\n{target[2]['content_hash']}".encode()).hexdigest()
         version = make_version(asked, content, code_version())
         exists, folder = store.contains(asked.name, version), None
-        if dry_run or (exists and not request.overwrite):
+        if dry_run or (exists and not overwrite):
             sample = gathered.sample
         else:
             folder = store.make_folder(asked.name, version, staging=True)
@@ -206,76 +212,57 @@ def save(
     return store.described(model, "trained")
 
 
-def specified(request: TrainRequest) -> TrainRequest:
-    """Return a request with its specification read and checked, before any work starts."""
-    return replace(request, specification=read_specification(request.specification))
-
-
-def catalogue_of(request: TrainRequest) -> tuple[tuple[Path | str, ...], bool]:
-    """Return the files that the model is for: the target's, else the labelled ones; and whether they are a target's."""
-    wanted = read_specification(request.specification)
-    paths = wanted.target.paths or wanted.catalog.paths
-    found = tuple(p if is_remote(p) else Path(wanted.base_folder, p) for p in paths)
-    return found, wanted.target.paths not in {None, wanted.catalog.paths}
-
-
 Step = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What makes a function of a step one that is run elsewhere: as a task of Prefect."""
 
 
 def train(request: TrainRequest, *, step: Step = lambda function: function) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
-    request = specified(request)
     wanted = read_specification(request.specification)
     engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
     store = Store.named(request.store)
-    if request.limit is None:
-        return _trained(request, store, engine, step)
-    with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
-        trial = Store(Path(folder), temporary=True)
-        model = _trained(replace(request, overwrite=False), trial, engine, step)
-        return replace(model, status="trial", path=None)
+    with closing(engine), working_on(engine):
+        if request.limit is None:
+            return _trained(request, wanted, store, step)
+        with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
+            model = _trained(request, wanted, Store(Path(folder)), step)
+            return replace(model, status="trial", path=None)
 
 
 def plan(request: TrainRequest) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
-    request = specified(request)
-    chosen_engine(request.engine, read_specification(request.specification), 1)  # a wrong one is an error now
-    return ingest(request, Store.named(request.store), dry_run=True)[0]
+    wanted = read_specification(request.specification)
+    chosen_engine(request.engine, wanted, 1)  # a wrong one is an error now
+    return ingest(wanted, Store.named(request.store), limit=request.limit, dry_run=True)[0]
 
 
-def _trained(request: TrainRequest, store: Store, engine: Engine, step: Step) -> ModelDescription:
-    with closing(engine):
-        with working_on(engine):
-            planned, folder = step(ingest)(request, store)
-        if folder is None:
-            return store.described(store.load(planned.model), "exists")
-        return _fitted(request, store, planned, folder, step, engine)
-
-
-def _fitted(
-    request: TrainRequest, store: Store, planned: TrainingPlan, folder: str, step: Step, engine: Engine
-) -> ModelDescription:
-    specification, threads = read_specification(request.specification), request.threads
-    n = len(specification.candidate)
+def _trained(request: TrainRequest, wanted: Specification, store: Store, step: Step) -> ModelDescription:
+    planned, folder = step(ingest)(wanted, store, limit=request.limit, overwrite=request.overwrite)
+    if folder is None:
+        return store.described(store.load(planned.model), "exists")
+    n, threads = len(wanted.candidate), request.threads
     for line in expectation(planned, n):
         tell().note(line)
-    tell().start("fitting candidates", n, "candidates")
-    fitted = []
-    go_on, began = "run the same command again to continue", time.monotonic()
-    with exclusive(Path(folder)), _staging.summing_on(engine, Path(folder)), stop_points(go_on) as stop:
-        for index in range(n):
-            stop()
-            fitted.append(step(fit)(folder, index, threads))
-            each = (time.monotonic() - began) / (index + 1)
-            left = each * (n - index)  # the rest takes as long as a candidate
-            tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
+    with exclusive(Path(folder)), stop_points("run the same command again to continue") as stop:
+        fitted = [step(fit)(folder, index, threads) for index in _each_candidate(n, stop)]
         table = step(choose)(folder, fitted)
         chosen = [index for index, row in enumerate(table) if row.share]
         finals = {index: step(refine)(folder, index, fitted, threads) for index in chosen}
         model = step(save)(folder, fitted, table, finals, store)
     shutil.rmtree(folder)
     return model
+
+
+def _each_candidate(n: int, stop: Callable[[], None]) -> Iterator[int]:
+    """Yield the index of each candidate, unless the run is to stop; say how long what is left takes."""
+    tell().start("fitting candidates", n, "candidates")
+    began = time.monotonic()
+    for index in range(n):
+        stop()
+        yield index
+        each = (time.monotonic() - began) / (index + 1)
+        left = each * (n - index)  # the rest takes as long as a candidate
+        tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
 
 
 def cost_terms(rows: int, features: int, classes: int, candidates: int) -> tuple[float, ...]:

@@ -279,6 +279,14 @@ def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
         read_model(tmp_path / "x.asdf")
 
 
+@pytest.mark.parametrize("changes", [{"name": "../elsewhere"}, {"version": "../elsewhere"}])
+def test_a_model_is_called_as_its_specification(store: Store, changes: dict[str, object]) -> None:
+    path = store.find("morphology").path
+    changed(path, **changes)
+    with pytest.raises(ModelError, match=r"it is called .*elsewhere.*, expected morphology@VERSION"):
+        read_model(path)
+
+
 def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(
     store: Store, trained: Path, tmp_path: Path
 ) -> None:

@@ -56,8 +56,8 @@ def test_what_a_pattern_finds_is_looked_at_too(root: Path) -> None:
 def test_a_trials_store_lies_with_temporary_files(tmp_path: Path) -> None:
     elsewhere = tmp_path / "temporary"
     with pytest.raises(UsageError, match="store: got"):
-        Store(elsewhere).make_folder("model", "0123456789ab")
-    assert Store(elsewhere, temporary=True).make_folder("model", "0123456789ab").is_dir()
+        Store.named(elsewhere)
+    assert Store(elsewhere).make_folder("model", "0123456789ab").is_dir()
 
 
 URLS = "https://survey.org:8443/release:s3://bucket/data/:http://[::1]:80"
