@@ -1,19 +1,24 @@
-"""The one place where typed values become JSON, and where JSON becomes typed values again.
+"""The one place where typed values become JSON, where JSON becomes typed values again, and where templates are found.
 
 A value is a frozen dataclass, whose leaves may be typed dictionaries.  Its fields become the keys of a JSON object, in
 the order of the class; a tuple becomes an array, and `None` becomes null.
 
 Files of older and newer versions stay readable.  A field of a dataclass that holds its default is not written, and a
 missing key is read as the default.  A key that the type does not have is ignored.
+
+Pages and texts for people are templates of Jinja in `flows/templates`.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -134,3 +139,29 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 def utc_now() -> str:
     """Return this moment as documents have it: ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@cache
+def template(name: str, **filters: Callable[[Any], str]) -> Any:
+    """Return a template of ours, of Jinja, which may use these filters; what goes into a page of HTML is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 -- slow to import
+
+    environment = Environment(
+        loader=PackageLoader("flows", "templates"),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(name)
+
+
+def script(name: str) -> dict[str, Any]:
+    """Return a script of ours for a page's template, and its hash for the page's policy, which allows no other."""
+    from markupsafe import Markup  # noqa: PLC0415 -- only pages need it
+
+    text = resources.files("flows").joinpath("templates", name).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"script": Markup(text), "script_hash": f"sha256-{digest}"}  # noqa: S704  our own file

@@ -41,7 +41,7 @@ DEFERRED = {
     "flows.models.store": "SciPy and models: a list shows skills and computes none, and opens no model",
     "catalogs.fits.table": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",
-    "flows.reports.html": "jinja2: a command that writes no page waits for no template",
+    "flows.documents": "jinja2: a command that writes no page waits for no template",
     "catalogs.sky.positions": "astropy: most positions are in degrees, and most runs match nothing by position",
     "catalogs.catalog.catalog": "astropy: most files of a catalogue spell their units alike",
     "catalogs.files": "NumPy: most files are no arrays",

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any, NamedTuple
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
@@ -14,10 +15,11 @@ from catalogs.errors import brief, counted
 from catalogs.formats import all_suffixes
 from catalogs.profile import quality
 from catalogs.profile.columns import Profile, suspected_texts
+from flows.documents import template
 from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import vector_name
-from flows.draft.inspection import MOST_CLASSES, PositionSummary, StartingClasses
+from flows.draft.inspection import MOST_CLASSES, StartingClasses
 from flows.features.columns import flux_unit
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import toml_text
@@ -89,22 +91,13 @@ def _named(some: Mapping[str, int]) -> str:
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
 
 
-BUDGET = 0.1
-MOST_SHOWN = 30
-"""Labels, and further features, that are listed."""
+class Split(NamedTuple):
+    """What [split] says: by 'id', by columns, or by pixels of an order; `identifier` is catalog.id if that splits."""
 
-
-Split = tuple[tuple[str, ...], str | None]
-"""Lines of [split], and the column of catalog.id where it is that which splits."""
-
-
-def split_by(
-    by: str | Sequence[str], remark: str = "", *, identifier: str | None = None, order: int | None = None
-) -> Split:
-    """Return a split by 'id', by columns, or by pixels of an order."""
-    line = f"by = {toml_text(by)}" + (f"  # {remark}" if remark else "")
-    stated = f"healpix_order = {order}  # stated, so that the split stays as the catalogue grows"
-    return (line,) if order is None else (line, stated), identifier
+    by: str | Sequence[str]
+    remark: str = ""
+    identifier: str | None = None
+    order: int | None = None
 
 
 def summary_lines(
@@ -129,7 +122,7 @@ def summary_lines(
             f"{seen.repeated_rows:,} of {seen.n_rows:,} rows repeat another row in every column: "
             "remove them, or they count twice"
         )
-    if _is_target(classes, unlabelled):
+    if is_target(classes, unlabelled):
         share = "Most" if unlabelled > classes.n_rows else "Some"
         yield (
             f"{share} rows have no label ({unlabelled:,}; {classes.n_rows:,} train): this file is also the "
@@ -137,7 +130,7 @@ def summary_lines(
         )
 
 
-def _is_target(classes: StartingClasses, unlabelled: int) -> bool:
+def is_target(classes: StartingClasses, unlabelled: int) -> bool:
     """Say whether so many rows of the file have no label that it is to be classified."""
     return unlabelled > LEAST_OF_TARGET * classes.n_rows
 
@@ -149,161 +142,82 @@ def alike_groups(chosen: Chosen, classes: StartingClasses) -> dict[str, tuple[st
     return {name: tuple(text for c in some for text in classes.kept[c]) for name, some in groups.items()}
 
 
-def page_lines(
+def page_text(
     catalog: Catalog,
     seen: Profile,
     label: str,
     chosen: Chosen,
     classes: StartingClasses,
     split: Split,
-    place: PositionSummary | None,
     other: Mapping[str, str],
-    path: str,
-    table: str | None,
-    unlabelled: int,
-) -> Iterator[str]:
-    """Yield the lines of the file below its summary; `path` is the catalogue's, from the specification, or its URL."""
+    more: Mapping[str, Any],
+) -> str:
+    """Return the text of the file; `more` are further values of its template, by their names there.
+
+    They are the `summary`, the `path` or URL of the catalogue, its `table`, the `place` and the number `unlabelled`.
+    """
     name = catalog.path.name
-    yield f"# Written by `blr init` from what {seen.n_rows:,} rows of {comment_text(name)} show."
-    yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
     ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
-    yield f"name = {toml_text((stem or 'survey')[:60])}"
-    yield ""
-    yield "[catalog]"
-    yield f"paths = [{toml_text(path)}]"
-    if table is not None:
-        yield f"table = {toml_text(table)}"
-    lines, identifier = split
-    yield from _named_columns(seen, identifier, place)
-    yield from _sentinels(seen, label)
-    yield ""
-    yield from _label(label, classes, alike_groups(chosen, classes))
-    yield "[split]"
-    yield from lines
-    all_train = "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
-    yield all_train if classes.n_rows < HELD_OUT_FROM else f"held_out = {HELD_OUT}"
-    yield ""
-    for name, (flux, error) in chosen.bands.items():
-        yield f"[photometry.{name}]"
-        yield f"flux = {toml_text(quoted(flux))}  # {flux_unit(seen.columns[flux].column.unit)}"
-        if error is None:
-            why = "no error of the flux was found: where the flux is not positive, there is no magnitude"
-            yield f'scale = "pogson"  # {why}'
-        else:
-            key = "inverse_variance" if is_inverse_variance(error) else "error"
-            yield f"{key} = {toml_text(quoted(error))}"
-        yield ""
-    yield from _features(seen, chosen, other)
-    yield "[flags]"
-    yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
-    yield ""
-    yield from _candidates(classes.n_rows, len(chosen.features), len(classes.kept))
-    if _is_target(classes, unlabelled):
-        yield ""
-        yield "[target]"
-        yield f"paths = [{toml_text(path)}]  # this file: {unlabelled:,} of its rows have no label"
+    tried = default_candidates(classes.n_rows, len(chosen.features), len(classes.kept))
+    stated = map(Candidate.stated, tried)
+    candidates = [(c.basis.model_dump(exclude_defaults=True, mode="json"), c.transform) for c in stated]
+    filters = {"comment": comment_text, "toml": toml_text, "json": json.dumps, "quoted": quoted}
+    filters |= {"spelt": _spelt, "flux_unit": lambda unit: str(flux_unit(unit)), "error_key": _error_key}
+    return str(
+        template("specification.toml.j2", **filters).render(
+            more,
+            file=name,
+            name=(stem or "survey")[:60],
+            seen=seen,
+            label=label,
+            chosen=chosen,
+            classes=classes,
+            split=split,
+            identifiers=quality.suspected_identifiers(seen),
+            identifier=split.identifier or quality.naming_column(seen) or quality.repeating_column(seen),
+            sentinels=_sentinels(seen, label),
+            groups=alike_groups(chosen, classes),
+            held_out=0 if classes.n_rows < HELD_OUT_FROM else HELD_OUT,
+            left_out=_left_out(seen, chosen) | dict(other),
+            candidates=candidates,
+            is_target=is_target(classes, more["unlabelled"]),
+        )
+    )
 
 
-def _named_columns(seen: Profile, identifier: str | None, place: PositionSummary | None) -> Iterator[str]:
-    """Yield the columns of names and positions under [catalog]; `identifier` is the one of names that splits."""
-    stated = identifier or quality.naming_column(seen) or quality.repeating_column(seen)
-    for name, why in quality.suspected_identifiers(seen):
-        comment = f"id = {toml_text(name)}  # {comment_text(why)}"
-        yield comment if name == stated else f"# {comment}"
-    if place is None:
-        return
-    if place.ra is None or place.dec is None:
-        yield f"# The position is in {comment_text(', '.join(place.columns))}"
-    else:
-        mark = "" if place.unit else "# "
-        yield from (f"{mark}ra = {toml_text(place.ra)}", f"{mark}dec = {toml_text(place.dec)}")
-    yield from (f"# {comment_text(remark)}" for remark in place.remarks)
+def _spelt(spellings: Mapping[str, int]) -> str:
+    """Return what is said of several spellings of a class."""
+    each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
+    return f" ({each}): upper and lower case alone do not make a class" if len(spellings) > 1 else ""
 
 
-def _sentinels(seen: Profile, label: str) -> Iterator[str]:
+def _error_key(error: str) -> str:
+    return "inverse_variance" if is_inverse_variance(error) else "error"
+
+
+def _sentinels(seen: Profile, label: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the columns with marks of missing values, the marks as TOML has them, and what was seen of them."""
     marks = {n: quality.suspected_sentinels(seen, n) for n in seen.columns if n != label}
     texts = {n: suspected_texts(seen, n) for n in seen.columns if n != label}
     marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
-    if not marked:
-        return
-    yield ""
-    yield "[catalog.sentinels]  # numbers that look like 'no value'"
     for vector in sorted({e.vector for e in marked if isinstance(e, Element) and marks[e]}):
         elements = (e for e in marked if isinstance(e, Element) and e.vector == vector)
         those_of = [s for e in elements for s in marks[e]]
         values = ", ".join(map(toml_mark, sorted({s.value for s in those_of}, key=str)))
-        yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
+        yield vector, values, f"{sum(s.count for s in those_of):,} elements"
     for name in (n for n in marked if not isinstance(n, Element)):
         values = ", ".join([*map(toml_text, texts[name]), *(toml_mark(s.value) for s in marks[name])])
         a_limit, a_text = "a limit, better as not_detected", "a text among numbers"
         why = [f"{t}: {n:,} rows, {a_limit if t[0] in '<>' else a_text}" for t, n in texts[name].items()]
         why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
-        yield f"{toml_text(name)} = [{values}]  # {comment_text('; '.join(why))}"
+        yield name, values, "; ".join(why)
 
 
-def _label(label: str, classes: StartingClasses, groups: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    yield "[label]"
-    yield f"column = {toml_text(label)}"
-    if classes.doubtful:
-        yield f"exclude = {toml_text([*classes.doubtful])}  # such rows count as rows without a label"
-    yield ""
-    yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
-    for name, spellings in classes.kept.items():
-        comment = f"{sum(spellings.values()):,} rows"
-        if len(spellings) > 1:
-            each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
-            comment += f" ({each}): upper and lower case alone do not make a class"
-        if name != next(iter(spellings)) and classes.cut is None:
-            comment += "; renamed, since its columns would have the names of other columns"
-        yield f"{toml_text(name)} = {toml_text([*spellings])}  # {comment}"
-    if classes.cut is not None:
-        yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
-        yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
-        yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
-    for name, n in islice(classes.dropped.items(), MOST_SHOWN):
-        yield f"# {toml_text(name)} = [{toml_text(name)}]  # left out: {n:,} rows"
-    if len(classes.dropped) > MOST_SHOWN:
-        yield f"# ... and {len(classes.dropped) - MOST_SHOWN} labels of fewer rows"
-    if groups:
-        yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
-        yield from (f"# {toml_text(name)} = {toml_text(some)}" for name, some in groups.items())
-    if classes.doubtful:
-        some = (f"{toml_text(text)} ({n:,} rows)" for text, n in islice(classes.doubtful.items(), 8))
-        yield f"# In no class, since they mean doubt or 'not known': {', '.join(some)}"
-    yield ""
-
-
-def _features(seen: Profile, chosen: Chosen, other: Mapping[str, str]) -> Iterator[str]:
-    yield "[features]"
-    for name, suspect in chosen.suspects.items():
-        yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
-    for name, (expression, remark) in chosen.features.items():
-        comment = f"  # {comment_text(remark)}" if remark else ""
-        yield f"{toml_text(name)} = {toml_text(expression)}{comment}"
-    yield ""
-    yield "# Columns left out, and why:" if chosen.left_out or other else "# No column is left out."
+def _left_out(seen: Profile, chosen: Chosen) -> dict[str, str]:
+    """Return the reasons by column; a vector's name stands once where all of its elements have the same one."""
     texts = {name: text for name, (text, _) in chosen.left_out.items()}
     of_vector: dict[str, set[str | None]] = {}
     for name in seen.columns:
         of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
-    # A vector's name stands once, where the reason against all of its elements is the same.
-    whole = {name: vector_name(name) for name in texts}
-    once = {whole[n] if of_vector[whole[n]] == {text} else n: text for n, text in texts.items()}
-    for name, reason in (once | dict(other)).items():
-        yield f"#   {comment_text(name)}: {comment_text(reason)}"
-    yield ""
-
-
-def _candidates(n_rows: int, n_features: int, n_classes: int) -> Iterator[str]:
-    yield "[select]"
-    yield 'by = "stack"  # a mixture that predicts left-out rows best; "evidence": the one of the highest'
-    yield ""
-    yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
-    for candidate in map(Candidate.stated, default_candidates(n_rows, n_features, n_classes)):
-        yield "[[candidate]]"
-        basis = candidate.basis.model_dump(exclude_defaults=True, mode="json")
-        yield f"basis = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in basis.items())} }}"
-        if candidate.transform != "none":
-            yield f"transform = {toml_text(candidate.transform)}"
-        yield ""
+    return {vector_name(n) if of_vector[vector_name(n)] == {text} else n: text for n, text in texts.items()}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +138,8 @@ def starting_specification(
     unlabelled = counts[""] + sum(classes.doubtful.values())
     summary = tuple(page.summary_lines(seen, label, chosen, classes, notes, unlabelled))
     path = url or Path(os.path.relpath(catalog.path.resolve(), folder.resolve())).as_posix()
-    lines = page.page_lines(
-        catalog, seen, label, chosen, classes, by, place, notes, path=path, table=table, unlabelled=unlabelled
-    )
-    text = "".join(f"{line}\n" for line in chain((f"# {page.comment_text(said)}" for said in summary), lines))
+    more = {"summary": summary, "path": path, "table": table, "place": place, "unlabelled": unlabelled}
+    text = page.page_text(catalog, seen, label, chosen, classes, by, notes, more)
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
         status="printed",
@@ -264,19 +262,17 @@ def _options(
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
         is_id = named is None or repeating == "id"
-        option = (
-            page.split_by("id", remark, identifier=repeating) if is_id else page.split_by(repeating, remark)
-        )
+        option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
         yield option, split.name_keys([seen.chosen[repeating]])
     if named is not None:
-        yield page.split_by("id", identifier=named), split.name_keys([seen.chosen[named]])
+        yield Split("id", identifier=named), split.name_keys([seen.chosen[named]])
     better = named is not None or (repeating is not None and repeating != label)
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         order, shares = split.split_by_pixels(pixels, HELD_OUT)
-        by_pixels = page.split_by("healpix", remark, order=order), split.healpix_keys(pixels, order)
+        by_pixels = Split("healpix", remark, order=order), split.healpix_keys(pixels, order)
         if split.is_about(shares[order], HELD_OUT):
             better = True
             yield by_pixels
@@ -297,5 +293,5 @@ def _options(
             keys = split.name_keys([seen.chosen[name] for name in names])
             if len(np.unique(keys)) >= TOLD_APART * len(keys):
                 break
-        yield page.split_by(names[0] if len(names) == 1 else names, remark), keys
+        yield Split(names[0] if len(names) == 1 else names, remark), keys
     yield from few_places

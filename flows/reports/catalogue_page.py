@@ -18,7 +18,7 @@ from blr.census.results import Census
 from blr.trust.verdict import Trust
 from catalogs.errors import counted
 from catalogs.files import atomic_write_text, check_links, own_folder
-from flows.documents import read_document, write_document
+from flows.documents import read_document, template, write_document
 from flows.errors import DocumentError
 from flows.models.description import Metrics
 from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
@@ -45,7 +45,7 @@ from flows.reports.counts import (
     flag_table,
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
-from flows.reports.html import TOP, Picture, drawn, linked, made_words, render_page, template
+from flows.reports.html import TOP, Picture, drawn, linked, made_words, render_page
 from flows.reports.report_table import ReportTable, class_words, named
 from flows.runs.results import Counts, SkyCounts, Summary, drifted
 

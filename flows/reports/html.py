@@ -7,20 +7,17 @@ and the page's policy allows no other.
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from catalogs.errors import counted
 from catalogs.sky.positions import survey_links
+from flows.documents import script, template
 from flows.models.description import ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
 from flows.plots.pictures import (
@@ -44,22 +41,6 @@ from flows.reports.data import (
     training_remarks,
 )
 from flows.reports.report_table import named
-
-
-@cache
-def template(name: str) -> Any:
-    """Return a template of ours, of Jinja."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 -- slow to import
-
-    return Environment(
-        loader=PackageLoader("flows", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).get_template(name)
-
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
@@ -207,15 +188,11 @@ def render_page(**content: Any) -> str:
     `remarks` and `provenance` end the page.
     """
     pictures = content.pop("pictures")
-    script = resources.files("flows").joinpath("templates", "report-sort.js").read_text(encoding="utf-8")
     on_top = next((i for i, picture in enumerate(pictures[:2]) if picture["wide"]), 2)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template("report.html.j2").render(
-        {"remarks": (), "last": None, "sortable": False} | content,
+        {"remarks": (), "last": None, "sortable": False} | content | script("report-sort.js"),
         first=pictures[:on_top],
         more=pictures[on_top:],
-        script=Markup(script),  # noqa: S704  our own file
-        script_hash=f"sha256-{digest}",
     )
 
 

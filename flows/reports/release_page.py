@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalogs.errors import counted
+from flows.documents import template
 from flows.models.model import Model
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
@@ -30,22 +31,12 @@ def release_documents(
     """Return the report and the documents that a reader of the release needs, without knowing blr, by file name."""
     size = f"{counted(profile.n_rows, 'object')} in {counted(len(profile.files), 'file')}"
     lead = f"{size}, classified by {model.label}"
-    citation = f"""cff-version: 1.2.0
-type: dataset
-message: If you use this release, please cite it.
-title: {json.dumps(checked.name)}
-version: {json.dumps(checked.version)}
-date-released: {checked.checked[:10]}
-identifiers:
-  - type: other
-    value: sha256:{checked.digest}
-    description: digest of the content
-"""
+    about = {"checked": checked, "profile": profile, "lead": lead}
     return {
         "report.html": _page(manifest, model, checked, profile, before, lead),
-        "README.md": _readme(checked, profile, lead),
-        "KNOWN_ISSUES.md": _issues(checked),
-        "CITATION.cff": citation,
+        "README.md": template("release-readme.md.j2").render(about),
+        "KNOWN_ISSUES.md": template("release-issues.md.j2", sentence=_sentence).render(about),
+        "CITATION.cff": template("release-citation.cff.j2", json=json.dumps).render(about),
         "provenance.json": json.dumps(_provenance(manifest, model, checked), indent=1) + "\n",
     }
 
@@ -162,37 +153,6 @@ def _numbers(checked: Checked) -> tuple[ReportTable, ...]:
     known = ((name, f"{x:.1%}", f"{low:.1%} to {high:.1%}") for name, (x, low, high) in checked.truth.items())
     truth = ReportTable.of("Objects whose class is known", "quantity | value | > 95 % interval", known)
     return (controls, truth) if checked.truth else (controls,)
-
-
-def _readme(checked: Checked, profile: Profile, lead: str) -> str:
-    classes = "\n".join(f"| {c} | {n:,} |" for c, n in profile.classes.items())
-    files = "\n".join(f"| data/{f} | {n.get('rows', 0):,} |" for f, n in profile.files.items())
-    return f"""# {checked.name} {checked.version}
-
-{lead}.
-
-- `columns.csv`: every column, its type, unit, UCD and meaning
-- `KNOWN_ISSUES.md`: what the checks found; `report.html`: the report that was read before signing
-- `provenance.json`: W3C PROV; `SHA256SUMS`: `sha256sum -c SHA256SUMS` verifies every file
-- `signature.json`: who signed the release, and why
-- `model.asdf`: the model; `blr release replay FILE --model model.asdf` scores rows again
-
-| class | objects |
-|---|---|
-{classes}
-
-| file | rows |
-|---|---|
-{files}
-
-Compared with: {checked.last or "no release before"}.
-"""
-
-
-def _issues(checked: Checked) -> str:
-    found = [f"- **{c.verdict}**, {_sentence(c)}" for c in checked.checks if c.verdict != "pass"]
-    said = "\n".join(found) or "The checks found none."
-    return f"# Known issues of {checked.name} {checked.version}\n\n{said}\n"
 
 
 def _provenance(manifest: Manifest, model: Model, checked: Checked) -> dict[str, object]:

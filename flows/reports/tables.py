@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from catalogs.profile.split import SplitSummary
+from flows.documents import template
 from flows.models.description import ModelDescription
 from flows.models.model import Model
 from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
@@ -272,26 +273,18 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
 
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
-
-    def line(cells: Sequence[str], *, bold: bool = False) -> str:
-        texts = (literal(cell) for cell in cells)
-        return "| " + " | ".join(f"**{t}**" if bold and t else t for t in texts) + " |"
-
-    rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
-    lines = [f"### {literal(table.title)}", "", line(table.columns), f"|{rule}|"]
-    lines += [line(row, bold=i == table.marked) for i, row in enumerate(table.rows)]
-    lines += ["", literal(table.remark)] if table.remark else []
-    return "\n".join([*lines, "", literal(table.note), ""])
+    return str(template("table.md.j2", literal=literal).render(table=table))
 
 
 def markdown_report(model: ModelDescription, objects: Sequence[NotableObject] = ()) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    lines = [f"## {literal(model.name)} {literal(model.version)}", ""]
-    for answer in training_answers(model, objects):
-        lines.append(f"- **{literal(answer.question)}** {literal(answer.short)}")
-        lines += [f"  - {literal(f.what)}. {literal(f.advice)}" for f in answer.findings]
-    lines += ["", *(to_markdown(table) for table in report_tables(model)), ""]
-    return "\n".join(lines + [f"- {literal(text)}" for text in training_remarks(model.training)])
+    text = template("report.md.j2", literal=literal).render(
+        model=model,
+        answers=training_answers(model, objects),
+        tables=map(to_markdown, report_tables(model)),
+        remarks=training_remarks(model.training),
+    )
+    return str(text).rstrip("\n")
 
 
 def literal(text: str) -> str:
@@ -311,27 +304,15 @@ def _verdict(model: ModelDescription, i: int) -> str:
 
 def model_card(model: Model, described: ModelDescription, objects: Sequence[NotableObject]) -> str:
     """Return the card of a model: its report in Markdown, its specification, and what went into it."""
-    made_of = "\n".join(f"- {literal(key)}: {literal(value)}" for key, value in provenance(described).items())
-    return f"""# {model.label}
-
-**{literal(described.skill_words)}**
-
-Classes, in order: {", ".join(map(literal, model.classes))}.
-`blr_model` is {model.id} in the rows that it made.
-Objects unlike the training rows carry the flag OUT_OF_DOMAIN.
-
-{markdown_report(described, objects)}
-
-## Specification
-
-```toml
-{specification_toml(model.specification).replace("```", "'''").rstrip()}
-```
-
-## Provenance
-
-{made_of}
-"""
+    return str(
+        template("card.md.j2", literal=literal).render(
+            model=model,
+            described=described,
+            report=markdown_report(described, objects),
+            specification=specification_toml(model.specification),
+            provenance=provenance(described),
+        )
+    )
 
 
 def provenance(model: ModelDescription) -> dict[str, str]:

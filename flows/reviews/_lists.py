@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from blr.arrays import Floats, Places
@@ -34,6 +30,7 @@ from catalogs.files import atomic_write_text
 from catalogs.formats import open_annotated
 from catalogs.metadata.votable_fields import field_xml
 from catalogs.sky.positions import PositionUnit, positions, survey_links
+from flows.documents import script, template
 from flows.errors import UsageError
 from flows.labels.reader import MARK, harmless, list_hash, list_mark, require_exact
 from flows.runs.manifest import Manifest, identifier_column, is_labelled
@@ -117,12 +114,8 @@ def write_list(
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
     types = [pa.string(), *(KINDS.get(column, pa.float64()) for column in columns), pa.string(), pa.string()]
     atomic_write_text(paths[1], _votable(dict(zip(names, types, strict=True)), values))
-    script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = Environment(
-        loader=PackageLoader("flows", "templates"), autoescape=True, undefined=StrictUndefined
-    ).get_template(f"{name}.html.j2")
-    html = page.render(
+    html = template(f"{name}.html.j2").render(
+        script("labelling.js"),
         title=title,
         key=key,
         list=asked,
@@ -131,8 +124,6 @@ def write_list(
         classes=classes,
         options=dict(zip(labels, keys, strict=True)),
         rows=[(r, c, survey_links(r["ra"], r["dec"])) for r, c in zip(rows, cells, strict=True)],
-        script=Markup(script),  # noqa: S704  our own file
-        script_hash=f"sha256-{digest}",
     )
     atomic_write_text(paths[2], html)
     return paths
