@@ -37,6 +37,7 @@ from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence, fit_scales
 from blr.sums import Rows
+from blr.trust.verdict import Trust
 
 MOST_PARTS = 2
 LEAST_PART = 0.1
@@ -173,6 +174,10 @@ class Problem:
         held_out = rows.held_out.copy()
         held_out[np.flatnonzero(rows.training)[chosen]] = True
         return replace(self, data=replace(self.data, rows=replace(rows, held_out=held_out)))
+
+    def keeps(self, row: CandidateRow) -> bool:
+        """Say whether the fits of a candidate's row stay in memory between the steps of a training."""
+        return self.data.streamed is None and len(self.X) * row.n_functions <= MOST_NUMBERS
 
     @cached_property
     def response(self) -> Response:
@@ -316,10 +321,8 @@ def fit_candidate(
 ) -> FittedCandidate:
     """Fit one candidate to the training rows, and judge it on each row left out; `what` is its name for `progress`."""
     progress.start(f"fitting {what}", 0, "steps")
-    data, refined = problem.data, selection.posterior != "laplace"
-    step = partial(progress.advance, 1)
-    integrated = selection.scale == "integrated"
-    parts, log_evidence = fitted_parts(problem, integrated=integrated, refined=refined, on_step=step)
+    data, step = problem.data, partial(progress.advance, 1)
+    parts, log_evidence, trust = fitted_parts(problem, selection, step)
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         integral = integral_of_missing(data, problem.columns)
@@ -330,24 +333,23 @@ def fit_candidate(
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
         unseen = left_out_of_sample(problem, parts, on_rows=progress.advance)
     unseen = unseen.recorded(problem.response["confusion"])
-    row = _row(problem, parts, log_evidence, unseen, judged=selection.by in {"evidence", "average"})
-    drafts = tuple(part.served.gaussian for part in parts) if refined else ()
-    numbers = problem.X.shape[0] * parts[0].basis.n_functions
-    kept = tuple(parts) if data.streamed is None and numbers <= MOST_NUMBERS else ()
-    return FittedCandidate(row, unseen, drafts, kept)
+    row = _row(problem, parts, log_evidence, unseen, trust)
+    drafts = tuple(part.served.gaussian for part in parts if part.served is not part.laplace)
+    return FittedCandidate(row, unseen, drafts, tuple(parts) if problem.keeps(row) else ())
 
 
 def fitted_parts(
-    problem: Problem, *, integrated: bool, refined: bool, on_step: Step
-) -> tuple[list[Part], float]:
-    """Return the parts that matter, the best first, and the log evidence of all parts together.
+    problem: Problem, selection: Selection, on_step: Step
+) -> tuple[list[Part], float, Trust | None]:
+    """Return the parts that matter, the best first, the log evidence of all together, and the best one's verdict.
 
-    `integrated` asks for several scales of the prior, weighted by evidence; otherwise there is one, of the highest.
+    There may be several scales of the prior, weighted by evidence, or one, of the highest.  The verdict takes longer
+    than the fit: it is there where the evidence ranks.
     """
     parts: list[Part] = []
     for width in range(len(problem.candidate.choices)):
         basis = problem.basis(width)
-        if not integrated:
+        if selection.scale != "integrated":
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
@@ -357,7 +359,8 @@ def fitted_parts(
         logsumexp([part.log_weight for part in parts]) - np.log(len(problem.candidate.choices))
     )
     kept = sorted(_shared(parts), key=lambda part: -part.weight)[:MOST_PARTS]
-    return _refined(kept, on_step) if refined else _shared(kept), log_evidence
+    final = _shared(kept) if selection.posterior == "laplace" else _refined(kept, on_step)
+    return final, log_evidence, final[0].laplace.trust if selection.by in {"evidence", "average"} else None
 
 
 def _shared(parts: Sequence[Part]) -> list[Part]:
@@ -491,14 +494,16 @@ def refit_candidate(
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the selection asks for.
 
-    With the `same_rows` as before, fits that are in memory are used, and refined posteriors are those that were judged.
-    A refinement of other rows starts at the judged one.
+    With the `same_rows` as before, refined posteriors are those that were judged.  Fits that a killed run had in memory
+    are made again, in the same way.  A refinement of other rows starts at the judged one.
     At rows `compared` (P, F), where there are any, the members have probabilities and what these typically err by.
     """
     kind, step = selection.posterior, partial(progress.advance, 1)
     done = "refining" if kind == "refined" else "sampling the posterior of"
     progress.start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
     members, in_memory = [], fitted.parts if same_rows else ()
+    if same_rows and not in_memory and problem.keeps(fitted.row):
+        in_memory = tuple(fitted_parts(problem, selection, step)[0])
     for number, part in enumerate(fitted.row.parts):
         if in_memory:
             basis, laplace, q = in_memory[number].basis, in_memory[number].laplace, in_memory[number].served
@@ -550,13 +555,13 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
 
 
 def _row(
-    problem: Problem, parts: Sequence[Part], log_evidence: float, unseen: LeftOut, *, judged: bool
+    problem: Problem, parts: Sequence[Part], log_evidence: float, unseen: LeftOut, trust: Trust | None
 ) -> CandidateRow:
     """Return the candidate's row in the table; a number that could not be computed is None, since JSON has no NaN.
 
     The evidence is that of all parts together.  The log of the Occam factor is this log evidence minus the log
     likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.  The
-    verdict and the second-order term take longer than the fit: they are there where the evidence ranks (`judged`).
+    second-order term takes longer than the fit: it is there where the verdict is, that is where the evidence ranks.
     Weight and share are zero until all candidates are compared.
     """
     best = parts[0].laplace
@@ -564,13 +569,12 @@ def _row(
     loss = -density / best.problem.n_effective
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
-    trust = best.trust if judged else None
     return CandidateRow(
         features=problem.names,
         basis=problem.words,
         n_functions=int(best.problem.n_functions),
         log_evidence=float(log_evidence),
-        second_order=_finite(best.second_order) if judged else None,
+        second_order=None if trust is None else _finite(best.second_order),
         log_likelihood=_finite(best.log_likelihood),
         log_occam_factor=_finite(log_evidence - best.log_likelihood),
         bic=float(best.bic),

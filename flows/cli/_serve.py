@@ -12,6 +12,7 @@ import webbrowser
 from pathlib import Path
 from types import FrameType
 
+from catalogs.remote.urls import shown
 from flows.errors import FlowError, UsageError
 from flows.orchestration import settings
 
@@ -115,7 +116,7 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:
-    _say(f"{line}\nits pages: {settings.without_credentials(url)}")
+    _say(f"{line}\nits pages: {shown(url)}")
     if opened:
         webbrowser.open(url)
 

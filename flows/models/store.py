@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
-from catalogs.files import atomic_write_text, check_links, own_folder
+from catalogs.files import atomic_write_text, check_links, own_folder, sweep
 from flows.documents import from_document, to_document, utc_now
 from flows.errors import DocumentError, ModelError
 from flows.runs.references import NAME_PATTERN, check_output, name_and_version
@@ -271,9 +271,14 @@ class Store:
         """Return where a model lies, or would."""
         return self.root / check_name(name) / check_version(version)
 
+    def staging(self, name: str, version: str) -> Path:
+        """Return the hidden folder in which a model is trained; it is removed last, when the model is in place."""
+        return self.folder(name, version).with_name(f".training-{version}")
+
     def contains(self, name: str, version: str) -> bool:
-        """Say whether a model is there; its file is written last, so then all of it is."""
-        return (self.folder(name, version) / MODEL_FILE).is_file()
+        """Say whether a model is there, and its training has ended."""
+        file = self.folder(name, version) / MODEL_FILE
+        return file.is_file() and not self.staging(name, version).exists()
 
     def models(self) -> Iterator[StoredModel]:
         """Yield what is in the store, by name and then by age."""
@@ -379,12 +384,11 @@ class Store:
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
         """Make and return a model's folder, or the hidden one in which it is trained."""
-        folder = self.folder(name, version)
-        if staging:
-            folder = folder.with_name(f".training-{version}")
+        folder = self.staging(name, version) if staging else self.folder(name, version)
         try:
             own_folder(folder, self.root)
             check_links(folder, self.root, inside=True)
+            sweep(folder)
         except OSError as error:
             raise ModelError(
                 f"{folder}: got '{error.strerror}' on making the folder, expected a model store that you may "

@@ -24,18 +24,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
 
 import platformdirs
 import yaml
 from typing_extensions import TypedDict
 
 from catalogs.errors import CatalogError
-from catalogs.remote.urls import scrubbed
+from catalogs.remote.urls import scrubbed, shown
 from flows.errors import FlowError, Terminated, UsageError, of_files
 
 _EVERYWHERE = {
@@ -97,7 +95,7 @@ def prefect_environment(*, console_level: str = "WARNING") -> str:
         logging.raiseExceptions = False  # else each batch of lines that is not sent is a line on the terminal
     url = configured.get("PREFECT_API_URL")
     if url:
-        line = f"Prefect: server {without_credentials(url)}"
+        line = f"Prefect: server {shown(url)}"
     else:
         folder = prefect_home()
         try:
@@ -168,12 +166,6 @@ def _configured() -> dict[str, str]:
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
     profile = profiles.get("profiles", {}).get(active, {})
     return {**{name: str(value) for name, value in profile.items()}, **os.environ}
-
-
-def without_credentials(url: str) -> str:
-    """Return an address without the user and password that it may have."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 # Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
@@ -305,19 +297,13 @@ def _ask(
     url: str, path: str, body: Mapping[str, object] | None = None, *, patience: float = _API_PATIENCE
 ) -> Any:
     """Ask the API; None where it does not answer, since a wrong state of another run must not stop the work."""
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=patience)
-    sent = None if body is None else json.dumps(body)
+    sent = None if body is None else json.dumps(body).encode()
+    asked = Request(f"{url}/api{path}", sent, {"Content-Type": "application/json"})  # noqa: S310 - of our own server
     try:
-        connection.request(
-            "GET" if body is None else "POST", f"/api{path}", sent, {"Content-Type": "application/json"}
-        )
-        answer = connection.getresponse()
-        text = answer.read()
+        with build_opener(ProxyHandler({})).open(asked, timeout=patience) as answer:  # it is on this machine
+            return json.load(answer)
     except OSError:
         return None
-    finally:
-        connection.close()
-    return json.loads(text) if answer.status in (HTTPStatus.OK, HTTPStatus.CREATED) else None
 
 
 FILE = "prefect.yaml"

@@ -18,7 +18,7 @@ from blr.arrays import Array
 from blr.threads import single_threaded_blas
 from catalogs.arrays import differing, hashed_identifiers
 from catalogs.errors import CatalogError
-from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
+from catalogs.files import atomic_path, atomic_write_text
 from catalogs.formats import open_annotated
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
@@ -127,7 +127,6 @@ def copy_file(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
-    flush_to_disk(target.parent)
 
 
 def _companions(request: DraftRequest, folder: Path) -> Iterator[str]:

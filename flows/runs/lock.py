@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from threading import Event, Thread
 from catalogs.files import StorageError, check_links
 from flows.documents import utc_now
 from flows.errors import OutputFolderError
-from flows.runs.progress import tell
+from flows.runs.progress import during, tell
 
 # Signs of life of the run that holds a lock file, for file systems without locks.
 #
@@ -127,14 +127,9 @@ class Owner:
 _principal: ContextVar[Owner | None] = ContextVar("principal", default=None)
 
 
-@contextmanager
-def acting_for(owner: Owner) -> Iterator[None]:
+def acting_for(owner: Owner) -> AbstractContextManager[None]:
     """Count this process as part of the run that holds a lock, while the block does work for that run."""
-    token = _principal.set(owner)
-    try:
-        yield
-    finally:
-        _principal.reset(token)
+    return during(_principal, owner)
 
 
 @contextmanager

@@ -11,11 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType
+from typing import TypeVar
 
 from flows.errors import Interrupted, Terminated
+
+T = TypeVar("T")
 
 # Messages on the progress of work, to a listener: the bar of a terminal, printed lines, or nobody.
 
@@ -116,13 +119,18 @@ _listener: ContextVar[Listener] = ContextVar("listener", default=Listener())  # 
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Send the messages of the block to `listener`."""
-    token = _listener.set(listener)
+def during(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a context variable a value while the block runs."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _listener.reset(token)
+        variable.reset(token)
+
+
+def listening(listener: Listener) -> AbstractContextManager[None]:
+    """Send the messages of the block to `listener`."""
+    return during(_listener, listener)
 
 
 def tell() -> Listener:
@@ -173,12 +181,10 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
             raise Interrupted(f"stopped by Ctrl-C; finished work is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
-    token = _asked.set(asked)
     try:
-        with terminable(remedy):
+        with during(_asked, asked), terminable(remedy):
             yield check
     finally:
-        _asked.reset(token)
         signal.signal(signal.SIGINT, before)
 
 

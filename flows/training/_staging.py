@@ -31,7 +31,7 @@ from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.expressions.expression import parse
-from catalogs.files import atomic_write_array, scratch_folder, sweep
+from catalogs.files import atomic_write_array, scratch_folder
 from catalogs.profile.columns import as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak, SuspectedLeak
 from catalogs.profile.quality import Quality, about_the_distance, is_magnitude, quality
@@ -114,7 +114,6 @@ def folder_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]
             yield Path(temporary)
         return
     waiting = store.make_folder(name, UNKNOWN_VERSION, staging=True)
-    sweep(waiting)
     with scratch_folder(waiting) as folder:
         yield folder
     with suppress(OSError):  # another run's rows may be there

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from blr.selection.grouping import group_classes
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import counted
-from catalogs.files import atomic_write_text
+from catalogs.files import atomic_write_text, scratch_folder, sweep
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
 from flows.engines.engine import ThreadEngine, current_engine, working_on
@@ -124,6 +123,8 @@ def ingest(
             content = hashlib.sha256(f"{content}\n{target[2]['content_hash']}".encode()).hexdigest()
         version = make_version(asked, content, code_version())
         exists, folder = store.contains(asked.name, version), None
+        if not dry_run:
+            sweep(store.root / asked.name)
         if dry_run or (exists and not overwrite):
             sample = gathered.sample
         else:
@@ -249,7 +250,10 @@ def _trained(request: TrainRequest, wanted: Specification, store: Store, step: S
         chosen = [index for index, row in enumerate(table) if row.share]
         finals = {index: step(refine)(folder, index, fitted, threads) for index in chosen}
         model = step(save)(folder, fitted, table, finals, store)
-    shutil.rmtree(folder)
+    with scratch_folder(
+        Path(folder).parent
+    ) as away:  # at once: half of a folder is no start for the next run
+        Path(folder).rename(away / "ended")
     return model
 
 

@@ -51,6 +51,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Mo
     return train(folder / "spec.toml", folder / "models")
 
 
+def files_below(folder: Path) -> list[Path]:
+    return [path.relative_to(folder) for path in folder.rglob("*")]
+
+
 def test_the_result_of_a_training_is_the_stored_description_and_rows_are_counted(
     plain: ModelDescription, make: SimpleNamespace
 ) -> None:
@@ -140,6 +144,28 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
     assert times == [before]
     assert not staging.exists()
     assert told.candidates == plain.candidates
+    for name in ("model.asdf", "judged.asdf"):
+        assert (Path(told.path) / name).read_bytes() == (Path(plain.path) / name).read_bytes()
+
+
+def test_a_run_killed_at_its_end_leaves_a_whole_model_and_nothing_else(
+    folder: Path, plain: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the description, before the champion, and while the staging folder is removed."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("flows.models.store.utc_now", "flows.models.store.Store.promote", "shutil.rmtree"):
+        monkeypatch.setattr(step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder / "spec.toml", folder / "models")
+        monkeypatch.undo()
+        assert list((folder / "models").rglob("model.asdf")), step
+    told = train(folder / "spec.toml", folder / "models")
+    assert (told.status, told.champion) == ("exists", plain.version)
+    models = Path(plain.path).parents[1]
+    assert {*files_below(folder / "models")} == {*files_below(models)}
 
 
 def test_rows_that_another_run_fits_are_left_alone(folder: Path) -> None:
