@@ -268,13 +268,17 @@ def is_mark(words: Array, mark: str) -> NDArray[np.bool_]:
     return np.asarray(words == sign, dtype=bool)
 
 
+def number_of(word: str) -> float | None:
+    """Return the number that a word holds, None where it holds none: 752_301 is a name, though Python reads it."""
+    try:
+        return None if "_" in word else float(word)
+    except ValueError:
+        return None
+
+
 def numbers_of(words: Array) -> NDArray[np.float64]:
     """Return the numbers (n,) that words hold, NaN where they hold none."""
-    numbers = np.full(len(words), np.nan)
-    for i, word in enumerate(words.tolist()):
-        with suppress(ValueError):
-            numbers[i] = float(word)
-    return numbers
+    return np.array([number_of(word) for word in words.tolist()], np.float64)
 
 
 def numbers_or_texts(words: Array, there: NDArray[np.bool_]) -> Array:
@@ -284,11 +288,11 @@ def numbers_or_texts(words: Array, there: NDArray[np.bool_]) -> Array:
     """
     if not there.any():
         return np.zeros(len(words), NO_VALUES)
-    numbers = np.full(len(words), np.nan)
-    try:
-        numbers[there] = [float(word) for word in words[there].tolist()]
-    except ValueError:
+    found = [number_of(word) for word in words[there].tolist()]
+    if None in found:
         return np.where(there, words, "")
+    numbers = np.full(len(words), np.nan)
+    numbers[there] = found
     return numbers
 
 
@@ -313,11 +317,6 @@ def unique_texts(values: Array) -> tuple[list[str], NDArray[np.intp], NDArray[np
     place[[met[text] for text in texts]] = np.arange(len(texts))
     inverse = place[codes]
     return texts, inverse, np.bincount(inverse, minlength=len(texts))
-
-
-def stripped_texts(values: Array) -> list[str]:
-    """Return texts (n,) without the blanks around them."""
-    return [str(v).strip() for v in np.ma.getdata(values).tolist()]
 
 
 def shortened(values: Array) -> Array:

@@ -22,10 +22,10 @@ from catalogs.arrays import (
     batch_values,
     is_text,
     name_words,
+    number_of,
     numbers_of,
     row_hashes,
     shortened,
-    stripped_texts,
     unique_texts,
     words_of,
 )
@@ -80,8 +80,8 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
         return {}
     if name in profile.texts_found:
         return profile.texts_found[name]
-    counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
-    odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
+    counts = Counter(text for text in words_of(profile.sample[name]) if text)
+    odd = {text: n for text, n in sorted(counts.items()) if number_of(text) is None}
     numbers = counts.total() - sum(odd.values())
     complete = len(profile.sample[name]) >= profile.n_rows
     usual = complete or all(map(column_names().sentinels.text.fullmatch, odd))
@@ -98,25 +98,18 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     """
     if not is_text(profile.columns[name].column.datatype):
         return None
-    words = [text for text in stripped_texts(profile.sample[name]) if text]
-    odd = Counter(text for text in words if _number(text) is None)
+    words = [text for text in words_of(profile.sample[name]) if text]
+    odd = Counter(text for text in words if number_of(text) is None)
     shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
         marks = sorted({text[0] for text in odd})
         limits = f": limits, which not_detected = {{ '{name}' = {marks} }} under [catalog] reads"
         found = f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
         return found + (limits if {*marks} <= {">", "<"} else "")
-    otherwise = (_number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) for text in odd)
+    otherwise = (number_of(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) for text in odd)
     if odd and None not in otherwise:
         return f"{shown}: numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
     return None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 # Columns that were measured mainly for some classes: their presence gives the class away, whatever their values.  A

@@ -22,7 +22,7 @@ import pyarrow as pa
 from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 from astropy.utils.xml.iterparser import get_xml_iterator
 
-from catalogs.arrays import list_shape
+from catalogs.arrays import list_shape, number_of
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
@@ -131,25 +131,22 @@ def items(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Ar
     null = field.values.null
     with np.errstate(over="ignore"):  # beyond the largest float is infinity
         if memory.base.kind == "c":
-            values = reals(words, math.nan).view(np.complex128).astype(memory.base)
+            values = reals(field, words, math.nan).view(np.complex128).astype(memory.base)
         else:
-            values = reals(words, math.nan if null is None else null).astype(memory.base)
+            values = reals(field, words, math.nan if null is None else null).astype(memory.base)
     return values, is_null(field, values)
 
 
-def reals(words: Sequence[str], blank: float) -> Array:
-    """Return words as float64; those that are no numbers (IRSA writes `null`) as the blank."""
-
-    def real(word: str) -> float:
-        try:
-            return float(word)
-        except ValueError:
-            return blank
-
+def reals(field: Field, words: Sequence[str], blank: float) -> Array:
+    """Return words as float64; those without a digit that are no numbers (IRSA writes `null`) as the blank."""
     try:
         return np.array([float(word) if word else blank for word in words], np.float64)
     except ValueError:
-        return np.array([real(word) for word in words], np.float64)
+        numbers = [number_of(word) for word in words]
+    for word, number in zip(words, numbers, strict=True):
+        if number is None and any(map(str.isdigit, word)):  # a limit as '>23.1', Fortran's 1.5D+01
+            raise ValueError(no_value(field, word))
+    return np.array([blank if number is None else number for number in numbers], np.float64)
 
 
 def integers(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Array, Array]:

@@ -150,6 +150,8 @@ REFUSED = {
     "out of range": (of('datatype="short"', "70000"), "'70000' in 'x' is not of datatype short"),
     "far out of range": (of('datatype="long"', "9" * 20), "'9+' in 'x' is not of datatype long"),
     "below range": (of('datatype="unsignedByte"', "-1"), "'-1' in 'x' is not of datatype unsignedByte"),
+    "a limit": (of('datatype="double"', "1", "&gt;23.1"), "'>23.1' in 'x' is not of datatype double"),
+    "Fortran's exponent": (of('datatype="float"', "1.5D+01"), r"'1.5D\+01' in 'x' is not of datatype float"),
     "a truth": (of('datatype="boolean"', "T", "yes"), "'yes' in 'x' is not of datatype boolean"),
     "a bit": (of('datatype="bit" arraysize="2"', "12"), "'2' in 'x' is not of datatype bit with arraysize 2"),
     "too many elements": (
