@@ -564,7 +564,7 @@ class Manifest:
             return cls.read(folder)
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
-                f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "
+                f"{path}: got a file that is not a manifest ({error}), expected one that `blr classify` "
                 "wrote; move it to another folder, or choose another output folder"
             ) from error
 
