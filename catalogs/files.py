@@ -287,13 +287,13 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
 def missing(path: Path) -> CatalogError:
     """Return the error for a file that is not there, with the nearest that is."""
     require_file(path)
-    if path.is_symlink():
-        return CatalogError(f"{path} is a link to {path.readlink()}, which is missing: is its disk mounted?")
     return CatalogError(f"there is no {path.absolute()}; {what_is_there(path)}")
 
 
 def what_is_there(path: Path) -> str:
     """Return a clause on where a path or a pattern that nothing has leads to, and what may be wrong with it."""
+    if path.is_symlink():
+        return f"it is a link to {path.readlink()}, which is missing: is its disk mounted?"
     folder = next(p for p in path.absolute().parents if p.is_dir())
     name, *below = path.absolute().relative_to(folder).parts
     there = [p for p in folder.iterdir() if not p.name.startswith(".")]
@@ -307,22 +307,27 @@ def what_is_there(path: Path) -> str:
     return f"there is no folder {folder / name}: {mounted}" if below else mounted
 
 
-def files_below(folder: Path) -> Iterator[Path]:
+def files_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """Yield the files of a folder at any depth; names that begin with . or _ are no data (`_metadata`).
 
-    CatalogError where a FIFO, a device or a socket is among them.
+    Links back to a folder `above` are not followed.  CatalogError where a FIFO, a device or a socket is among them.
     """
+    above |= {folder.resolve()}
     for path in sorted(folder.iterdir()):
-        if path.name.startswith((".", "_")):
+        if path.name.startswith((".", "_")) or (path.is_symlink() and path.resolve() in above):
             continue
         if path.is_dir():
-            yield from files_below(path)
+            yield from files_below(path, above)
         else:
             yield require_file(path)
 
 
 def require_file(path: Path) -> Path:
-    """Return a path; CatalogError where there is a FIFO, a device or a socket."""
+    """Return a path; CatalogError where there is a FIFO, a device or a socket, or its name is no UTF-8."""
+    if os.fsencode(path).decode(errors="ignore") != str(path):
+        raise CatalogError(
+            f"{str(path)!a} is no UTF-8, expected a name that tables and reports can hold: rename it"
+        )
     try:
         kind = ENDLESS.get(stat.S_IFMT(path.stat().st_mode))
     except OSError:  # whoever opens it says what is wrong

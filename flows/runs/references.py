@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NewType
 
+from catalogs.files import require_file
 from catalogs.remote.urls import has_secret, is_below, is_remote, shown, url_of
 from flows.errors import ModelError, UsageError
 
@@ -76,7 +77,7 @@ def check_output(path: str | Path, *, key: str, base: Path = Path()) -> OutputFo
     UsageError where it is a URL, or leads out of the configured roots.  `key` is the key that named it.
     """
     check_local(path, key=key)
-    return OutputFolder(check_inside(base / path, key=key))
+    return OutputFolder(require_file(check_inside(base / path, key=key)))
 
 
 def check_local(path: str | Path, *, key: str) -> None:

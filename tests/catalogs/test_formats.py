@@ -105,6 +105,8 @@ def test_folders_and_patterns(tmp_path: Path, kind: str) -> None:
         catalog = catalogs.open(path)
         assert (catalog.path, [p.key for p in catalog.partitions]) == (tmp_path, keys)
         assert catalog.n_rows == 8
+        (tmp_path / "a" / "back.old").unlink(missing_ok=True)
+        (tmp_path / "a" / "back.old").symlink_to(tmp_path)  # adds no row to the folder
     out = tmp_path / "out"
     files = catalogs.annotate(catalog, out, COLUMNS, computing(4), read=["row"])
     assert [f.relative_to(out).as_posix() for f in files] == keys

@@ -74,7 +74,9 @@ def test_limits_are_said_to_be_and_codes_are_no_numbers(tmp_path: Path) -> None:
     columns["u"] = [f">{x:.1f}" if i % 5 == 0 else f"{x:.3f}" for i, x in enumerate(columns["u"])]
     columns["g"] = [">21" if i % 5 == 0 else f"{x:.3f}" for i, x in enumerate(columns["g"])]
     columns["quality"] = ["00D0" if i % 9 == 0 else "0000" for i in range(N)]
+    columns["chip"] = ["-" if i % 9 == 0 else f"{i % 60}_{i % 7}" for i in range(N)]  # to Python 5_3 is 53
     start = started(tmp_path / "x.parquet", columns)
+    assert start.left_out["chip"] == "text"
     assert "limits, which not_detected = { 'u' = ['>'] } under [catalog] reads" in start.left_out["u"]
     assert '"g" = [">21"]' in start.text
     assert "a limit, better as not_detected" in start.text
@@ -161,6 +163,17 @@ def test_a_target_with_texts_among_its_numbers_says_which(
     make.parquet(tmp_path / "s.parquet", columns)
     with pytest.raises(CatalogError, match=r"feature 'b_j'.*'bmag' holds text \(among the numbers are '~'\)"):
         classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=tmp_path / "out")
+
+
+def test_file_names_that_no_report_could_hold_are_refused(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    make.parquet(tmp_path / "in" / "a.parquet", make.survey(50))
+    odd = (tmp_path / "in" / "a.parquet").rename(tmp_path / "in" / "\udcff.parquet")
+    for named in (odd, tmp_path / "in", tmp_path / "in" / "*"):
+        with pytest.raises(CatalogError, match=r"in/\\udcff\.parquet' is no UTF-8, .*: rename it"):
+            classify([named], model="morphology", store=trained / "models", out=tmp_path / "out")
 
 
 def test_copies_inside_their_catalogue_are_refused(

@@ -159,7 +159,9 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
     (release / DAMAGED).unlink()
     (release / DAMAGED).symlink_to(target)
     told = told_by(NIGHTLY, 3)
-    said = f"{release / DAMAGED} is a link to {target}, which is missing: is its disk mounted?"
+    said = (
+        f"there is no {release / DAMAGED}; it is a link to {target}, which is missing: is its disk mounted?"
+    )
     assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
     assert (Path("out") / DAMAGED).is_file()
 
