@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # and for editors; at run time `__getattr__` below imports a 
     from blr.candidates.candidate import Selection as Selection
     from blr.candidates.training import TrainedClassifier as TrainedClassifier
     from blr.candidates.training import fit_default as fit_default
+    from blr.census.shares import class_priors as class_priors
     from blr.classifier import Classifier as Classifier
     from blr.decisions import Flag as Flag
     from blr.decisions import decide as decide
@@ -32,7 +33,6 @@ if TYPE_CHECKING:  # and for editors; at run time `__getattr__` below imports a 
     from blr.selection.compare import leave_one_out as leave_one_out
     from blr.selection.evidence import fit_evidence as fit_evidence
     from blr.selection.label_noise import estimate_label_noise as estimate_label_noise
-    from blr.shift import class_priors as class_priors
     from blr.shift import density_ratio as density_ratio
 
     __version__: str
@@ -43,6 +43,7 @@ _NAMES = {
     "boundary": ("decision_boundary",),
     "candidates.candidate": ("Candidate", "Selection"),
     "candidates.training": ("TrainedClassifier", "fit_default"),
+    "census.shares": ("class_priors",),
     "classifier": ("Classifier",),
     "decisions": ("Flag", "decide"),
     "estimators": ("DefaultClassifier", "LaplaceClassifier"),
@@ -54,7 +55,7 @@ _NAMES = {
     "selection.compare": ("average", "compare", "leave_one_out"),
     "selection.evidence": ("fit_evidence",),
     "selection.label_noise": ("estimate_label_noise",),
-    "shift": ("class_priors", "density_ratio"),
+    "shift": ("density_ratio",),
 }
 """The public names of each module."""
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -55,12 +55,13 @@ from blr.candidates.rows import (
     TrainingSet,
     overdispersion,
 )
+from blr.census.shares import class_priors, log_prior_shift
 from blr.classifier import Classifier
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import recorded_probability
 from blr.missing.patterns import excess, training_noise
 from blr.predictive.mixture import Scores, estimate_temperature
-from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
+from blr.shift import DensityRatio, density_ratio
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust
 

@@ -23,7 +23,6 @@ import scipy  # its modules load when used
 from scipy.special import expit, fdtrc
 
 from blr.arrays import Matrix, Places, Vector
-from blr.census.fraction_map import covariate_scales
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.shares import (
     LEVEL,
@@ -395,6 +394,15 @@ def _design(X: Matrix, other: Matrix) -> Matrix:
     spread = columns.std(axis=0)
     columns = (columns - columns.mean(axis=0))[:, spread > 0] / spread[spread > 0]
     return np.column_stack([np.ones(len(columns)), columns])
+
+
+def covariate_scales(X: Matrix) -> tuple[Vector, Vector]:
+    """Return mean and standard deviation (F,) of the covariates X (N, F), NaN for what is missing."""
+    known = np.isfinite(X)
+    n = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, X, 0.0).sum(axis=0) / n
+    variance = (np.where(known, X - centre, 0.0) ** 2).sum(axis=0) / n
+    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
 
 
 def standardised(X: Matrix, other: Matrix) -> tuple[Matrix, Matrix]:

@@ -31,15 +31,6 @@ Scales = tuple[Vector, Vector]
 """Mean and standard deviation (F,) of the labelled rows' covariates."""
 
 
-def covariate_scales(X: Matrix) -> Scales:
-    """Return the scales of covariates X (N, F), NaN for what is missing."""
-    known = np.isfinite(X)
-    n = np.maximum(known.sum(axis=0), 1)
-    centre = np.where(known, X, 0.0).sum(axis=0) / n
-    variance = (np.where(known, X - centre, 0.0) ** 2).sum(axis=0) / n
-    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
-
-
 def _smooth(scales: Scales, expected: Vector, X: Matrix) -> Matrix:
     """Return all functions but the regions', (N, M - R); a missing covariate has no effect."""
     z = np.clip(np.nan_to_num((X - scales[0]) / scales[1]), -FARTHEST, FARTHEST)

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from blr.arrays import Floats, Matrix, Vector
-from blr.shift import em_shares
+from blr.arrays import Floats, Matrix, Vector, as_vector
 
 LEVEL = 0.95
 MODEL_ROWS = 20.0
@@ -45,6 +44,66 @@ OFFSET_SPREAD = 1.0
 """Standard deviations of the priors: of the slope about 1, of the offsets of logits less the shares' about 0."""
 SMALLEST = 1e-6  # smallest probability that is used: no labelled set contains rarer events
 _MOST_STEPS = 50
+_EM_STEPS, _EM_TOLERANCE = 1000, 1e-10
+
+
+# Shares by EM, for activations that move.
+
+
+def em_shares(odds: Matrix, weight: Vector, start: Vector, tolerance: float = 1e-7) -> Vector:
+    """Return the shares (K,) that are most probable, by EM from `start`.
+
+    `odds` (N, K) are the probabilities over the shares that they hold for.  Saerens, Latinne and Decaestecker (2002),
+    doi:10.1162/089976602753284446.
+    """
+    shares, total = start.copy(), weight.sum()
+    for _ in range(_EM_STEPS):
+        new = shares * (odds.T @ (weight / (odds @ shares))) / total
+        change = np.abs(new - shares).max()
+        shares = new
+        if change < tolerance:
+            break
+    return shares
+
+
+def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:
+    """Return ln of new over old class shares (K,), each first brought to sum to one: what activations move by."""
+    new, old = as_vector(prior, "prior"), as_vector(training_prior, "training_prior")
+    if len(new) != len(old) or min(new.min(), old.min()) <= 0:
+        raise ValueError(f"expected a positive share of each of {len(old)} classes, got {new} and {old}")
+    return np.asarray(np.log(new / new.sum()) - np.log(old / old.sum()))
+
+
+def class_priors(probability: ArrayLike, training_prior: ArrayLike) -> Vector:
+    """Return the class shares (K,) of a target from its objects' probabilities under a model of the training shares.
+
+    EM of Saerens, Latinne and Decaestecker (2002), doi:10.1162/089976602753284446.  `probability` is (N, K), rows with
+    NaN left out; `training_prior` (K,).  No share is less than half an object's: no class is excluded for ever.
+
+    Raises
+    ------
+    ValueError
+        If `p` is not (N, K), or the training shares are not K positive numbers.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30
+    >>> blr.class_priors(p, training_prior=[0.5, 0.5]).round(2).tolist()
+    [0.75, 0.25]
+    """
+    p, old = np.asarray(probability, dtype=np.float64), as_vector(training_prior, "training_prior")
+    p = p[~np.isnan(p).any(axis=1)] if p.ndim == 2 else p
+    if p.ndim != 2 or p.shape[1] != len(old) or len(p) == 0 or old.min() <= 0:
+        raise ValueError(
+            f"expected probabilities (N, {len(old)}) of some rows and a positive share of each class, got "
+            f"{len(p)} usable rows of shape {np.shape(probability)} and shares {old}"
+        )
+    old = old / old.sum()
+    shares = np.maximum(em_shares(p / old, np.ones(len(p)), old, _EM_TOLERANCE), 0.5 / len(p))
+    return np.asarray(shares / shares.sum())
+
+
+# Draws of the shares under each assumption.
 
 
 @dataclass(frozen=True, eq=False)

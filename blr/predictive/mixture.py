@@ -141,7 +141,7 @@ def require_shift(shift: Vector | None, n_classes: int) -> None:
     if shift is not None and np.shape(shift) != (n_classes,):
         raise ValueError(
             f"shift has shape {np.shape(shift)}, expected ({n_classes},), one number for each class, as "
-            "shift.log_prior_shift returns"
+            "census.shares.log_prior_shift returns"
         )
 
 

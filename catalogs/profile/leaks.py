@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from catalogs.arrays import holds_text, numbers_of, unique_texts, words_of
 from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import as_numbers
+from catalogs.profile.quality import Leak
 
 # How much of a class a column tells: the share of the class's entropy that it removes, on rows not looked at.  A
 # column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its
@@ -220,30 +221,6 @@ IDENTITY = 0.8
 """Share of some column's variance within the classes that the others explain, from which it was computed of them."""
 NEEDED = 0.6
 """Factor by which each of them has to reduce what is left unexplained."""
-
-
-@dataclass(frozen=True)
-class Leak:
-    """Columns that give the class away, and how much of its entropy they remove.
-
-    `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
-    whose value tells the class.  `derived` says that it adds a logarithm to something that is not one, and holds
-    closely within each class: a column was computed from the others, where a sum of like things is a colour.
-    The logarithm of a flux is like a magnitude.  A single column has a formula if it is the label in other numbers.
-    """
-
-    columns: tuple[str, ...]
-    gain: float
-    beyond: float
-    combination: str = ""
-    derived: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SuspectedLeak(Leak):
-    """Columns that give the class away, alone or together, and whether the features use all of them."""
-
-    used: bool
 
 
 @dataclass(frozen=True, eq=False)

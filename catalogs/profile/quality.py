@@ -17,7 +17,6 @@ from catalogs.arrays import batch_values, is_real, is_text, name_words
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
-from catalogs.profile.leaks import SuspectedLeak
 from catalogs.sky.positions import NeighbourCounter, PositionUnit, is_position, positions
 
 # What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.  All other
@@ -424,6 +423,30 @@ SAME_PLACE = 1.0
 FAR = 10.0
 """Distance of an outlier from the middle, in half the range between the quartiles."""
 MOST = 30
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Columns that give the class away, and how much of its entropy they remove.
+
+    `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
+    whose value tells the class.  `derived` says that it adds a logarithm to something that is not one, and holds
+    closely within each class: a column was computed from the others, where a sum of like things is a colour.
+    The logarithm of a flux is like a magnitude.  A single column has a formula if it is the label in other numbers.
+    """
+
+    columns: tuple[str, ...]
+    gain: float
+    beyond: float
+    combination: str = ""
+    derived: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspectedLeak(Leak):
+    """Columns that give the class away, alone or together, and whether the features use all of them."""
+
+    used: bool
 
 
 @dataclass(frozen=True, kw_only=True)

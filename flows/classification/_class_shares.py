@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from blr.arrays import Floats, Mask
 from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
-from blr.census.shares import LabelledRows
+from blr.census.shares import LabelledRows, log_prior_shift
 from blr.classifier import Classifier
-from blr.shift import log_prior_shift
 from catalogs.catalog.new_columns import selected_column
 from catalogs.expressions.expression import Bins, Expression, even_edges, parse
 from flows.errors import SpecificationError, UsageError

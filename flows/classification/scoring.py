@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from blr.arrays import Array, Floats, Mask
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
+from blr.census.shares import class_priors
 from blr.classifier import SCORED_AT_ONCE, Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, most_probable, pairwise_confidence
 from blr.missing.patterns import excess
 from blr.predictive.mixture import Scores
-from blr.shift import class_priors
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, in_order

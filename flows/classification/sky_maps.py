@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 import catalogs
 from blr.arrays import Array, Floats, Mask, Places
+from blr.census.counts import covariate_scales
 from blr.census.fraction_map import (
     REGION_SCALES,
     FractionSums,
     Scales,
-    covariate_scales,
     design_matrix,
     drawn_fractions,
     fraction_prior,

@@ -76,8 +76,7 @@ def run_reprocess(
 
 def _show_classified(result: ClassificationResult) -> None:
     from flows.reports.catalogue_page import trusted_in_part
-    from flows.reports.counts import census_tables, class_count_table, flag_table, trouble_table
-    from flows.reports.tables import set_tables
+    from flows.reports.counts import census_tables, class_count_table, flag_table, set_tables, trouble_table
 
     if result.summary:
         counts = ("all files", result.summary)

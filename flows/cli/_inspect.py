@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from catalogs.errors import counted
-from catalogs.profile.leaks import Leak
+from catalogs.profile.quality import Leak
 from flows.cli._printing import print_table, say, say_next, show, shown_progress
 from flows.draft import inspection
 from flows.request import InitRequest

@@ -18,7 +18,8 @@ from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile import quality
 from catalogs.profile.columns import Profile, not_numbers
-from catalogs.profile.leaks import ALONE, Leak
+from catalogs.profile.leaks import ALONE
+from catalogs.profile.quality import Leak
 from catalogs.sky.positions import is_position
 from flows.draft._bands import band_and_kind
 

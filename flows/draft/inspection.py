@@ -39,15 +39,14 @@ from catalogs.profile.columns import (
     suspected_texts,
     uneven_presence,
 )
-from catalogs.profile.leaks import Leak
+from catalogs.profile.quality import Leak
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.text.table import commented_out
 from flows.errors import UsageError
-from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.source import LocalSource, resolve_one
-from flows.labels.reader import LabelReader, is_doubtful, naming_a_class
+from flows.labels.reader import LabelReader, found_leaks, is_doubtful, naming_a_class, without_sentinels
 from flows.models.store import is_model_file
 from flows.runs.progress import tell
 

@@ -35,9 +35,9 @@ from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason
 from flows.draft._page import Split
 from flows.draft.inspection import LONGEST_NAME, PositionSummary, StartedSpecification, StartingClasses
 from flows.errors import OutputFolderError, TrainingError
-from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, resolve_one
+from flows.labels.reader import found_leaks, without_sentinels
 from flows.labels.source import RARE
 from flows.request import InitRequest
 from flows.runs.references import check_no_secret

@@ -30,12 +30,11 @@ from catalogs.column_names import column_names
 from catalogs.errors import CatalogError, ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, expression_name, parse
 from catalogs.formats import TableChoice
-from catalogs.profile import quality, split
-from catalogs.profile.columns import Profile, as_numbers, measured, suspected_texts
-from catalogs.profile.leaks import Leak, codes_label, copies_of_label, find_leaks, label_numbers, shown_column
+from catalogs.profile import split
+from catalogs.profile.columns import measured
 from catalogs.sky import photometry
 from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
-from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError
 from flows.features.columns import OurColumns, flux_unit
 from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels, listed
@@ -628,60 +627,3 @@ def _factor(trained: str | None, here: str | None) -> float | None:
     except (astropy.units.UnitsError, TypeError, AttributeError):
         # Only after astropy, to which mJy and MJy are two.
         return 1.0 if ours.lower() == theirs.lower() else None
-
-
-MOST_SETS = 12
-"""Sets of columns that are shown, those that tell the most first."""
-
-
-def found_leaks(
-    catalog: Catalog, seen: Profile, label: str, labels: Any
-) -> tuple[list[Leak], dict[str, float]]:
-    """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
-
-    A column that is a linear function of the label, to rounding, comes first, with its formula, and is in no set.
-    Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
-    else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
-    a colour, which would be taken for a formula with the class in it.
-    """
-    place = find_position_columns(catalog) or ()
-    names = [name for name, _ in quality.suspected_identifiers(seen)]
-    columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
-    copies: dict[str, str] = {}  # the label in other numbers, unless it is in a table of its own, or votes
-    if label in seen.chosen:
-        here = labels != ""
-        numbers = label_numbers(seen.chosen[label][here])
-        known = {n: v[here] for n, v in columns.items() if v.dtype.kind in "biuf"}
-        codes = [n for n, v in known.items() if codes_label(as_numbers(v), labels[here])]
-        copies = {n: f"a code of {shown_column(label)}" for n in codes} | copies_of_label(
-            known, label, numbers
-        )
-    measured = []
-    for name in columns:
-        column = seen.columns[name].column
-        about = quality.about_an_error(column) or quality.about_the_observation(column)
-        if name not in (*place, *names, *copies) and not (quality.bookkeeping(seen, name) or about):
-            measured.append(name)
-    fluxes = [n for n in measured if quality.about_a_flux(seen.columns[n].column)]
-    leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
-    alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
-    alone += [leak for leak in leaks if len(leak.columns) == 1 and leak.columns[0] not in copies]
-    derived = [leak for leak in leaks if leak.derived]
-    rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
-    return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
-
-
-def without_sentinels(seen: Profile, name: str) -> Any:
-    """Return a column of the chosen rows with its suspected sentinels missing."""
-    values = seen.chosen[name]
-    if texts := suspected_texts(seen, name):
-        values = apply_sentinels(values, tuple(texts))
-    marks = [s.value for s in quality.suspected_sentinels(seen, name)]
-    if not marks or values.dtype.kind not in "biuf":
-        return values
-    numbers = as_numbers(values)
-    with np.errstate(over="ignore"):
-        single = [mark for mark in marks if not isinstance(mark, str)]
-        is_sentinel = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
-    ranges = [mark for mark in marks if isinstance(mark, str)]
-    return apply_sentinels(np.where(is_sentinel, np.nan, numbers), ranges)

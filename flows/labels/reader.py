@@ -1,4 +1,4 @@
-"""From columns of labels to classes: class indices, votes, annotators, and the answers of reviews.
+"""From columns of labels to classes: class indices, votes, annotators, reviews' answers, and what gives a label away.
 
 The class is -1 where a row has no label, or one that no class lists.
 Each row of a table of reviews is an answer.  Answers that differ are votes: the object counts as each class by its
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,14 @@ from blr.arrays import Array, Floats, Mask, Places
 from catalogs.arrays import batch_values, plain_texts, unique_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
+from catalogs.profile import quality
+from catalogs.profile.columns import Profile, as_numbers, suspected_texts
+from catalogs.profile.leaks import codes_label, copies_of_label, find_leaks, label_numbers, shown_column
+from catalogs.profile.quality import Leak
 from catalogs.sky.photometry import floats
+from catalogs.sky.positions import find_position_columns
 from flows.errors import SpecificationError, TrainingError
+from flows.features.reader import apply_sentinels
 from flows.specification.catalog import Label, LabelRange, label_of, label_ranges
 
 DOUBTFUL = re.compile(
@@ -374,3 +381,62 @@ def _rows(
             "expected the weights that `blr review` wrote; restore the column, or set review_weights = false"
         )
     return found
+
+
+# Columns that give the label away.
+
+MOST_SETS = 12
+"""Sets of columns that are shown, those that tell the most first."""
+
+
+def found_leaks(
+    catalog: Catalog, seen: Profile, label: str, labels: Any
+) -> tuple[list[Leak], dict[str, float]]:
+    """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
+
+    A column that is a linear function of the label, to rounding, comes first, with its formula, and is in no set.
+    Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
+    else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
+    a colour, which would be taken for a formula with the class in it.
+    """
+    place = find_position_columns(catalog) or ()
+    names = [name for name, _ in quality.suspected_identifiers(seen)]
+    columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
+    copies: dict[str, str] = {}  # the label in other numbers, unless it is in a table of its own, or votes
+    if label in seen.chosen:
+        here = labels != ""
+        numbers = label_numbers(seen.chosen[label][here])
+        known = {n: v[here] for n, v in columns.items() if v.dtype.kind in "biuf"}
+        codes = [n for n, v in known.items() if codes_label(as_numbers(v), labels[here])]
+        copies = {n: f"a code of {shown_column(label)}" for n in codes} | copies_of_label(
+            known, label, numbers
+        )
+    measured = []
+    for name in columns:
+        column = seen.columns[name].column
+        about = quality.about_an_error(column) or quality.about_the_observation(column)
+        if name not in (*place, *names, *copies) and not (quality.bookkeeping(seen, name) or about):
+            measured.append(name)
+    fluxes = [n for n in measured if quality.about_a_flux(seen.columns[n].column)]
+    leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
+    alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
+    alone += [leak for leak in leaks if len(leak.columns) == 1 and leak.columns[0] not in copies]
+    derived = [leak for leak in leaks if leak.derived]
+    rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
+    return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
+
+
+def without_sentinels(seen: Profile, name: str) -> Any:
+    """Return a column of the chosen rows with its suspected sentinels missing."""
+    values = seen.chosen[name]
+    if texts := suspected_texts(seen, name):
+        values = apply_sentinels(values, tuple(texts))
+    marks = [s.value for s in quality.suspected_sentinels(seen, name)]
+    if not marks or values.dtype.kind not in "biuf":
+        return values
+    numbers = as_numbers(values)
+    with np.errstate(over="ignore"):
+        single = [mark for mark in marks if not isinstance(mark, str)]
+        is_sentinel = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
+    ranges = [mark for mark in marks if isinstance(mark, str)]
+    return apply_sentinels(np.where(is_sentinel, np.nan, numbers), ranges)

@@ -23,7 +23,7 @@ from flows.errors import DocumentError
 from flows.models.description import Metrics
 from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
 from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_sky
-from flows.reports import tables
+from flows.reports._html import TOP, Picture, drawn, linked, made_words, render_page
 from flows.reports.answers import (
     Answer,
     Finding,
@@ -43,9 +43,9 @@ from flows.reports.counts import (
     class_count_table,
     first_words,
     flag_table,
+    set_tables,
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
-from flows.reports.html import TOP, Picture, drawn, linked, made_words, render_page
 from flows.reports.report_table import ReportTable, class_words, named
 from flows.runs.results import Counts, SkyCounts, Summary, drifted
 
@@ -220,7 +220,7 @@ def render_classification(report: ClassificationReport) -> str:
         classes = (replace(census.pop("census"), note=""), *census.values(), *classes)
     groups = {
         "Flags": [flag_table(name, found)],
-        "Prediction sets": tables.set_tables(name, found),
+        "Prediction sets": set_tables(name, found),
         "Files": [] if report.files is None else [report.files],
     }
     examples = [example_table(example) for example in report.examples]

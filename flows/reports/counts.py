@@ -386,3 +386,26 @@ def status_table(status: FolderStatus) -> ReportTable:
         + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
         + (f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""),
     )
+
+
+def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
+    """Return the table of the prediction sets of a catalogue, where it has such."""
+    sets = found.sets
+    if sets is None:
+        return ()
+    n = sum(sets.sizes)
+    mean = f"{sum(size * count for size, count in enumerate(sets.sizes)) / n:.2f}" if n else "–"
+    empty, full = (sets.sizes[0], sets.sizes[-1]) if n else (0, 0)
+    rows = []
+    for name, c in sets.classes.items():
+        least = "0" if c["least"] is None else f"{c['least']:.3g}"
+        counts = (f"{c['count']:,}", f"{c['rows']:,}", least, percent(c["spread"]))
+        rows.append((str(c["bit"]), name, *counts, c.get("remark", "")))
+    table = ReportTable.of(
+        f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
+        "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark",
+        rows,
+        note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
+        f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
+    )
+    return (table,)

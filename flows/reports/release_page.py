@@ -10,9 +10,9 @@ from flows.documents import template
 from flows.models.model import Model
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
+from flows.reports._html import Picture, drawn, made_words, render_page
 from flows.reports.answers import Answer, Finding, Level
 from flows.reports.data import made_now
-from flows.reports.html import Picture, drawn, made_words, render_page
 from flows.reports.report_table import ReportTable
 from flows.runs.manifest import Manifest
 from flows.runs.results import CELL_ORDER, Check, Checked, Profile

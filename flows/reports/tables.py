@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from catalogs.errors import counted
 from catalogs.profile.split import SplitSummary
 from flows.documents import template
 from flows.models.description import ModelDescription
 from flows.models.model import Model
 from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
+from flows.reports._html import linked, made_words, render_page, training_pictures
 from flows.reports.answers import plain_end, share_words, training_answers
-from flows.reports.data import NotableObject, training_remarks
-from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
-from flows.runs.results import Counts, SampledChange
+from flows.reports.data import BoundaryPicture, NotableObject, ReportNotes, TrainingPictures, training_remarks
+from flows.reports.report_table import ReportTable, fixed, named, percent, printable, probability
+from flows.runs.results import SampledChange
 from flows.specification.catalog import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
 
@@ -248,29 +251,6 @@ def review_table(model: ModelDescription) -> ReportTable:
     )
 
 
-def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
-    """Return the table of the prediction sets of a catalogue, where it has such."""
-    sets = found.sets
-    if sets is None:
-        return ()
-    n = sum(sets.sizes)
-    mean = f"{sum(size * count for size, count in enumerate(sets.sizes)) / n:.2f}" if n else "–"
-    empty, full = (sets.sizes[0], sets.sizes[-1]) if n else (0, 0)
-    rows = []
-    for name, c in sets.classes.items():
-        least = "0" if c["least"] is None else f"{c['least']:.3g}"
-        counts = (f"{c['count']:,}", f"{c['rows']:,}", least, percent(c["spread"]))
-        rows.append((str(c["bit"]), name, *counts, c.get("remark", "")))
-    table = ReportTable.of(
-        f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
-        "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark",
-        rows,
-        note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
-        f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
-    )
-    return (table,)
-
-
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
     return str(template("table.md.j2", literal=literal).render(table=table))
@@ -312,6 +292,44 @@ def model_card(model: Model, described: ModelDescription, objects: Sequence[Nota
             specification=specification_toml(model.specification),
             provenance=provenance(described),
         )
+    )
+
+
+def render_report(
+    model: ModelDescription,
+    notes: ReportNotes,
+    *,
+    boundary: BoundaryPicture | None = None,
+    pictures: TrainingPictures | None = None,
+) -> str:
+    """Return the report of a model as HTML, with pictures of the arrays that there are."""
+    training, objects = model.training, notes.objects
+    names = ", ".join(file["name"] for file in training.inputs)
+    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
+    use, *four, odd, look = training_answers(model, objects)
+    return render_page(
+        title=model.name,
+        version=model.version,
+        kind="model report",
+        lead=f"A model that sorts objects into {named(model.classes)}, trained on "
+        f"{counted(training.n_training, 'object')} of {names} ({held}, of {training.n_read:,}).",
+        made=made_words(notes.made, model.code_version),
+        use=use,
+        four=four,
+        # All objects are in the place of the first.
+        parts=(odd, replace(look, findings=(), objects=linked(objects))),
+        pictures=tuple(training_pictures(model, boundary, pictures)),
+        groups=(
+            ("How good it is", (*class_tables(model), review_table(model))),
+            ("What it was trained on", (label_table(model), feature_table(model))),
+        ),
+        remarks=tuple(training_remarks(training)),
+        last=(
+            "For statisticians",
+            (candidate_table(model), performance_table(model), term_table(model)),
+        ),
+        sortable=True,
+        provenance=provenance(model),
     )
 
 

@@ -33,21 +33,18 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_write_array, scratch_folder
 from catalogs.profile.columns import as_numbers, readable, uneven_presence
-from catalogs.profile.leaks import Leak, SuspectedLeak
-from catalogs.profile.quality import Quality, about_the_distance, is_magnitude, quality
+from catalogs.profile.quality import Leak, Quality, SuspectedLeak, about_the_distance, is_magnitude, quality
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import current_engine
 from flows.errors import TrainingError
 from flows.features.reader import (
     apply_sentinels,
-    found_leaks,
     known_place,
     label_columns_reader,
     position_unit,
-    without_sentinels,
 )
-from flows.labels.reader import LabelReader, most_voted, vote_counts
+from flows.labels.reader import LabelReader, found_leaks, most_voted, vote_counts, without_sentinels
 from flows.labels.source import LabelSource
 from flows.models.description import TargetShift, TrainingDescription, WrongLabels, WrongLabelShare
 from flows.models.store import Store

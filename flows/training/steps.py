@@ -64,9 +64,8 @@ from flows.reports.data import (
     boundary_picture,
     made_now,
 )
-from flows.reports.html import render_report
 from flows.reports.report_table import class_words
-from flows.reports.tables import model_card
+from flows.reports.tables import model_card, render_report
 from flows.request import TrainRequest, chosen_engine
 from flows.runs.lock import exclusive
 from flows.runs.progress import stop_points, tell

@@ -12,9 +12,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import blr
+from blr.census.shares import class_priors, log_prior_shift
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.predictive.binary import binary_exact
-from blr.shift import class_priors, density_ratio, log_prior_shift, sandwich
+from blr.shift import density_ratio, sandwich
 from tests.blr import dense
 
 

@@ -9,10 +9,9 @@ import pytest
 from scipy.special import expit, logit
 
 from blr.census.bins import bin_selection, bin_shares, joined_selection, learnt_thresholds
-from blr.census.counts import count_classes
+from blr.census.counts import count_classes, covariate_scales
 from blr.census.fraction_map import (
     FractionSums,
-    covariate_scales,
     design_matrix,
     drawn_fractions,
     fraction_prior,

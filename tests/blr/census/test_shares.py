@@ -29,13 +29,13 @@ from blr.census.shares import (
     _log_prior,
     central_interval,
     draws_on_simplex,
+    em_shares,
     learned_scaling,
     scaled,
     shares_if_features,
     shares_if_same,
     shares_if_shares,
 )
-from blr.shift import em_shares
 
 
 def two_normals(

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
-from catalogs.profile.leaks import SuspectedLeak
-from catalogs.profile.quality import Quality
+from catalogs.profile.quality import Quality, SuspectedLeak
 from flows.models.description import ComparedTarget, ModelDescription, TargetShift
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_page import ClassificationReport, classification_answers, trusted_in_part

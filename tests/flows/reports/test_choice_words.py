@@ -25,8 +25,7 @@ from flows.models.promotion import compare
 from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
 from flows.reports.data import BoundaryPicture, boundary_picture, read_notes
-from flows.reports.html import render_report
-from flows.reports.tables import comparison_tables, model_card
+from flows.reports.tables import comparison_tables, model_card, render_report
 from flows.request import PromoteRequest
 from tests.flows.verbs import train
 

@@ -38,8 +38,8 @@ from flows.models.store import SkillSummary
 from flows.reports import tables
 from flows.reports.counts import selection_table
 from flows.reports.data import BoundaryPicture, ReportNotes
-from flows.reports.html import render_report
 from flows.reports.report_table import ReportTable
+from flows.reports.tables import render_report
 from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from catalogs.errors import counted
 from catalogs.sky.positions import survey_links
 from flows.documents import script, template
 from flows.models.description import ModelDescription
@@ -30,17 +28,12 @@ from flows.plots.pictures import (
     plot_shares,
     plot_threshold_curves,
 )
-from flows.reports import tables
-from flows.reports.answers import training_answers
 from flows.reports.data import (
     BoundaryPicture,
     Made,
     NotableObject,
-    ReportNotes,
     TrainingPictures,
-    training_remarks,
 )
-from flows.reports.report_table import named
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
@@ -193,44 +186,6 @@ def render_page(**content: Any) -> str:
         {"remarks": (), "last": None, "sortable": False} | content | script("report-sort.js"),
         first=pictures[:on_top],
         more=pictures[on_top:],
-    )
-
-
-def render_report(
-    model: ModelDescription,
-    notes: ReportNotes,
-    *,
-    boundary: BoundaryPicture | None = None,
-    pictures: TrainingPictures | None = None,
-) -> str:
-    """Return the report of a model as HTML, with pictures of the arrays that there are."""
-    training, objects = model.training, notes.objects
-    names = ", ".join(file["name"] for file in training.inputs)
-    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
-    use, *four, odd, look = training_answers(model, objects)
-    return render_page(
-        title=model.name,
-        version=model.version,
-        kind="model report",
-        lead=f"A model that sorts objects into {named(model.classes)}, trained on "
-        f"{counted(training.n_training, 'object')} of {names} ({held}, of {training.n_read:,}).",
-        made=made_words(notes.made, model.code_version),
-        use=use,
-        four=four,
-        # All objects are in the place of the first.
-        parts=(odd, replace(look, findings=(), objects=linked(objects))),
-        pictures=tuple(training_pictures(model, boundary, pictures)),
-        groups=(
-            ("How good it is", (*tables.class_tables(model), tables.review_table(model))),
-            ("What it was trained on", (tables.label_table(model), tables.feature_table(model))),
-        ),
-        remarks=tuple(training_remarks(training)),
-        last=(
-            "For statisticians",
-            (tables.candidate_table(model), tables.performance_table(model), tables.term_table(model)),
-        ),
-        sortable=True,
-        provenance=tables.provenance(model),
     )
 
 
