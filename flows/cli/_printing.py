@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
-from flows.runs.progress import LineListener, Listener, listening, speed, tell
+from flows.runs.progress import LineListener, Listener, listening, speed, tell, write_error
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -96,9 +96,9 @@ SECONDS_BETWEEN_LINES = 10.0
 @contextmanager
 def shown_progress(*, quiet: bool) -> Iterator[None]:
     """Show the progress of the work in the block."""
-    console = Console(stderr=True)
+    console = Console(file=cast("IO[str]", _Errors()))
     if quiet or not console.is_terminal:
-        with listening(LineListener(_line, math.inf if quiet else SECONDS_BETWEEN_LINES, quiet=quiet)):
+        with listening(LineListener(_error_line, math.inf if quiet else SECONDS_BETWEEN_LINES, quiet=quiet)):
             yield
         return
     columns = (
@@ -145,9 +145,20 @@ class BarListener(Listener):
         self._progress.console.print(line, markup=False, highlight=False)
 
 
-def _line(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+def _error_line(text: str) -> None:
+    write_error(f"{text}\n")
+
+
+class _Errors:
+    """Standard error for `rich`: what nobody can read is no reason to stop."""
+
+    def write(self, text: str) -> int:
+        """Write at once."""
+        write_error(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 def runs_as_flow(prefect: bool | None) -> bool:  # noqa: FBT001  the switch --prefect/--direct, None where neither
@@ -196,7 +207,7 @@ def exit_status(error: BaseException) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "blr"
         said = error.format_message().rstrip(".").replace("Value error, ", "")  # Pydantic's
-        _line(f"blr: error: {said}; `{command} --help` shows how to use it")
+        _error_line(f"blr: error: {said}; `{command} --help` shows how to use it")
         return WRONG_USE
     if isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__  # a signal came while compiled code was running
@@ -213,5 +224,5 @@ def exit_status(error: BaseException) -> int:
             said = scrubbed(f"{type(error).__name__}: {error}")
             status = FAILED
             message = f"error: {said}\nThis is an error in blr: `blr --debug ...` shows where. Report it."
-    _line(f"blr: {message}")
+    _error_line(f"blr: {message}")
     return status

@@ -21,7 +21,7 @@ import typer
 
 from flows.errors import UsageError
 from flows.runs.parameters import LIMIT, STORE, TABLE, Parameter, option, request_fields
-from flows.runs.progress import terminable
+from flows.runs.progress import terminable, write_error
 
 INTERRUPTED = 130
 
@@ -219,8 +219,7 @@ _here_or_in_a_store = _checked("flows.runs.release_store.check_store")
 def _say_start(context: typer.Context, quiet: bool) -> bool:
     """Print at once what starts, since the libraries take seconds to load."""
     if not quiet and not context.resilient_parsing:
-        sys.stderr.write(f"blr {context.info_name}: loading the numerical libraries\n")
-        sys.stderr.flush()
+        write_error(f"blr {context.info_name}: loading the numerical libraries\n")
     return quiet
 
 

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -22,6 +22,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
+from httpx import HTTPError
 from prefect import Flow, Task, artifacts, flow
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
@@ -34,12 +35,12 @@ from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import deployment, flow_run, task_run
 from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
-from prefect.states import Completed, Crashed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 from pydantic import BeforeValidator
 
 from flows.documents import from_document, to_document
-from flows.errors import FlowError, UsageError
+from flows.errors import FlowError, Interrupted, UsageError
 from flows.orchestration.settings import words_of
 from flows.reports.counts import classification_message, release_words, run_tables, status_table
 from flows.reports.report_table import ReportTable
@@ -145,7 +146,7 @@ def failing_in_words(context: FlowRunContext, work: Callable[[], T]) -> T:
     """Return what the work of a flow gives; where the user can correct its error, fail in one sentence.
 
     The name of the run, the message of its state and its log have the sentence.  The traceback is in the output of the
-    process, which its worker logs.  Whoever calls the flow gets the error itself.
+    process, which its worker logs.  Whoever calls the flow gets the error itself.  A Ctrl-C cancels the run.
     """
 
     def is_ours(record: logging.LogRecord) -> bool:
@@ -163,8 +164,10 @@ def failing_in_words(context: FlowRunContext, work: Callable[[], T]) -> T:
         words = words_of(error)
         if words is None:
             raise
-        rename_run(f"{context.flow.name if context.flow else ''}: {words}")
-        return cast("T", Failed(message=words, data=error))
+        with suppress(HTTPError):  # the server is away, which is not what went wrong
+            rename_run(f"{context.flow.name if context.flow else ''}: {words}")
+        ended = Cancelled if isinstance(error, Interrupted) else Failed
+        return cast("T", ended(message=words, data=error))
 
 
 def _cut(name: str) -> str:
@@ -413,8 +416,9 @@ class _Log(LineListener):
         self._before.start(what, total, unit)
         super().start(what, total, unit)
         if self._key:
-            artifact = artifacts.create_progress_artifact(0.0, key=self._key, description=self.reached())
-            self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
+            with self._away():
+                artifact = artifacts.create_progress_artifact(0.0, key=self._key, description=self.reached())
+                self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
 
     def advance(self, n: int) -> None:
         """Log how far the work is; every five seconds the artifact says it."""
@@ -424,7 +428,17 @@ class _Log(LineListener):
         if self._artifact is not None and (self.ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
             self._updated = now
             share = 100.0 * self._done / max(1, self._total)
-            artifacts.update_progress_artifact(self._artifact, min(100.0, share), description=self.reached())
+            said, description = min(100.0, share), self.reached()
+            with self._away():
+                artifacts.update_progress_artifact(self._artifact, said, description=description)
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        """Do without a progress artifact from now on where the server is away: the file in hand is not at fault."""
+        try:
+            yield
+        except (HTTPError, ObjectNotFound):
+            self._key, self._artifact = "", None
 
     def note(self, line: str) -> None:
         """Log a line."""

@@ -174,7 +174,7 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         asked.set()
         signal.signal(signal.SIGINT, before)
-        _say("finishing the work in hand; press Ctrl-C again to stop now")
+        write_error("finishing the work in hand; press Ctrl-C again to stop now\n")
 
     def check() -> None:
         if asked.is_set():
@@ -188,14 +188,16 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _say(line: str) -> None:
-    """Write a line to standard error, under --quiet too; on a terminal it stands above the progress bar."""
-    try:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    except RuntimeError:  # the signal came while a line was being written to the same buffer
-        with suppress(OSError):
-            os.write(2, f"{line}\n".encode())
+def write_error(text: str) -> None:
+    """Write to standard error at once; where nobody reads it, as a terminal that was closed, write to nowhere."""
+    with suppress(OSError):
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except RuntimeError:  # a signal came while a line was being written to the same buffer
+            os.write(2, text.encode())
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 _terminated: list[Terminated] = []
@@ -213,7 +215,7 @@ def _end_at_last(signals: int, left: threading.Event, within: float, remedy: str
     while (number := os.read(signals, 1)) and number[0] != signal.SIGTERM:
         pass
     if number and not left.wait(within):
-        _say(f"blr: SIGTERM was not followed for {within:g} s; finished work is kept: {remedy}")
+        write_error(f"blr: SIGTERM was not followed for {within:g} s; finished work is kept: {remedy}\n")
         os._exit(128 + signal.SIGTERM)
     os.close(signals)
 

@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -259,6 +261,20 @@ def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().err
     assert "Prefect's server no longer answers ([Errno 111] Connection refused); every file" in told
     assert "error in blr" not in told
+
+
+@pytest.mark.usefixtures("work")
+def test_lines_that_nobody_reads_any_more_stop_nothing() -> None:
+    """As of a terminal that was closed: no file is left out for it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["classify", "survey.fits", "survey.parquet", "--model", "morphology", "--out", "out", "--json"]
+    told = subprocess.run(
+        [sys.executable, "-m", "flows", *words], stdout=subprocess.PIPE, stderr=writer, check=False
+    )
+    os.close(writer)
+    assert told.returncode == 0
+    assert json.loads(told.stdout)["quarantined"] == {}
 
 
 def test_a_command_looks_for_garbage_though_its_start_does_not(blr: Run) -> None:

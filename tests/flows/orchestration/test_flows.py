@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from httpx import ConnectError
 
-from flows.errors import UsageError
+from flows.errors import Interrupted, UsageError
 from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
@@ -135,6 +136,35 @@ def test_a_failed_flow_says_what_is_wrong(work: Path) -> None:
     with pytest.raises(SpecificationError, match=r"catalog.pats: got an unknown key") as caught:
         state.result()
     assert (state.name, state.message) == ("Failed", str(caught.value)), "its one sentence, and nothing else"
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_server_that_goes_away_leaves_no_file_out(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not the file's fault that nobody takes the progress of its work."""
+    from flows.classify import classify
+
+    def away(*_: object, **__: object) -> None:
+        raise ConnectError("[Errno 111] Connection refused")
+
+    monkeypatch.setattr("prefect.artifacts.update_progress_artifact", away)
+    monkeypatch.setattr("flows.orchestration.run_page.SECONDS_BETWEEN_UPDATES", 0)
+    files = [work / "survey.parquet", work / "survey.fits"]
+    told = classify(files, "morphology", work / "models", work / "out")
+    assert (told.status, told.quarantined) == ("done", {})
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_ctrl_c_cancels_a_run(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.classify import classify
+
+    def stopped(*_: object) -> None:
+        raise Interrupted("stopped by Ctrl-C")
+
+    monkeypatch.setattr("flows.classification.execution.annotate_each", stopped)
+    state = classify([work / "survey.fits"], "morphology", work / "models", work / "out", return_state=True)
+    with pytest.raises(Interrupted):
+        state.result()
+    assert (state.name, state.message) == ("Cancelled", "stopped by Ctrl-C")
 
 
 def test_fn_needs_no_prefect_server(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
