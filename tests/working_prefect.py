@@ -21,7 +21,7 @@ PATIENCE = 90.0
 def run_flow(home: str) -> dict[str, object]:
     """Run a flow with a task, and find the run in the database of that home."""
     os.environ["PREFECT_HOME"] = home
-    line, *_ = start_home_server(0)
+    line = start_home_server(0).line
     flow = _flow()
     from prefect.client.orchestration import get_client
 

@@ -165,7 +165,7 @@ def publish(
     for name in done.retired:
         staging.retire(name, done.release or 1)
     staging.publish(outputs)
-    _finish_catalogues(plan, outputs)
+    done = replace(done, repeats=(*done.repeats, *_finish_catalogues(plan, outputs)))
     names = read_labelled_identifiers(work.model.folder)
     if names:
         write_labelled_names(names, staging.out)
@@ -201,8 +201,12 @@ def publish(
     return done
 
 
-def _finish_catalogues(plan: Plan, outputs: Sequence[Output]) -> None:
-    """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
+def _finish_catalogues(plan: Plan, outputs: Sequence[Output]) -> tuple[str, ...]:
+    """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there.
+
+    Return sentences on what had to be left out.
+    """
+    left_out: list[str] = []
     scorer, hashes = plan.scorer, {o.name: o.input.sha256 for o in outputs}
     # Each once: a catalogue may have files beside those with rows.
     for source, named in {job.catalogue.source: job.catalogue for job in plan.jobs}.items():
@@ -214,7 +218,7 @@ def _finish_catalogues(plan: Plan, outputs: Sequence[Output]) -> None:
         if another or catalog.whole is None or not hashes.keys() >= set(keys):
             continue
         content = hashlib.sha256("\n".join(f"{key} {hashes[key]}" for key in sorted(keys)).encode())
-        finish_catalogue(
+        left_out += finish_catalogue(
             catalog,
             plan.out,
             scorer.columns,
@@ -222,6 +226,7 @@ def _finish_catalogues(plan: Plan, outputs: Sequence[Output]) -> None:
             mode=scorer.specification.output.mode,
             keep=scorer.kept,
         )
+    return tuple(left_out)
 
 
 def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -> Summary:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,11 +59,14 @@ NearestLabelled = Callable[[Floats], tuple[Floats, Places]]
 """How far points (n, D) are from the labelled objects (n,), and the class of the nearest one (n,)."""
 
 
-Space = tuple[Scorer, NearestLabelled]
-"""What gives the points (n, D) of rows, and the distances of points."""
+class FeatureSpace(NamedTuple):
+    """The whitened features of a model: `scorer` gives the points (n, D) of rows."""
+
+    scorer: Scorer
+    nearest_labelled: NearestLabelled
 
 
-def feature_space(manifest: Manifest, store: Path, specification: Path | None = None) -> Space:
+def feature_space(manifest: Manifest, store: Path, specification: Path | None = None) -> FeatureSpace:
     """Return the space of the model that wrote annotated copies.
 
     `specification` has the [target] that the copies were classified with, where it was not the model's own.
@@ -85,7 +89,7 @@ def feature_space(manifest: Manifest, store: Path, specification: Path | None = 
         distance, row = from_labelled(points)
         return distance, targets[row]
 
-    return scorer, nearest_labelled
+    return FeatureSpace(scorer, nearest_labelled)
 
 
 def _labelled(model: Model) -> Array:

@@ -185,7 +185,7 @@ def connect_or_start() -> None:
     if line is None:
         tell().note("starting Prefect's server; --direct works without it")
         os.environ.setdefault("PREFECT_API_BLOCKS_REGISTER_ON_START", "false")  # a third of the time to start
-        line, *_ = start_home_server(0, console_level="CRITICAL")
+        line = start_home_server(0, console_level="CRITICAL").line
     tell().note(line)
 
 

@@ -69,12 +69,14 @@ def run_serve(*, file: Path, n_runs: int, port: int | None) -> None:
         _say(settings.prefect_environment(console_level="INFO"))
         _serve(file, n_runs)
         return
-    line, url, process = settings.start_home_server(port, console_level="INFO")
-    _say(f"{line}\nits pages: {url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
+    server = settings.start_home_server(port, console_level="INFO")
+    _say(
+        f"{server.line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)"
+    )
     ended = threading.Event()
 
     def end_too() -> None:
-        process.wait()
+        server.process.wait()
         if not ended.is_set():  # Prefect's runner would ask a server that is gone for ever
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -83,7 +85,7 @@ def run_serve(*, file: Path, n_runs: int, port: int | None) -> None:
         _serve(file, n_runs)
     finally:
         ended.set()
-        if process.poll() is not None:
+        if server.process.poll() is not None:
             log = settings.prefect_home() / settings.SERVER_LOG
             raise FlowError(f"Prefect's server has ended: the end of {log} tells why; run `blr serve` again")
 
@@ -102,17 +104,17 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
     if line is not None:
         _show(line, str(settings.configured_server()).removesuffix("/api"), opened=opened)
         return
-    line, url, process = settings.start_home_server(port)
-    _show(line, url, opened=opened)
+    server = settings.start_home_server(port)
+    _show(server.line, server.url, opened=opened)
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        process.wait()
+        server.process.wait()
     except KeyboardInterrupt:
-        settings.stop_server(process)
+        settings.stop_server(server.process)
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:

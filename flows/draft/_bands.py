@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -194,12 +195,16 @@ def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence
     return {name: known[band_and_kind(name)] for name in others if band_and_kind(name) in known}
 
 
-def flux_bands(seen: Profile, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
-    """Return magnitudes to be made of fluxes, those of the kind with the most bands first.
+class MeasuredFlux(NamedTuple):
+    """The columns of a flux and, where there is one, of its error, of which a magnitude is made."""
 
-    By name, the column of the flux and, where there is one, that of its error.
-    """
-    bands: dict[str, tuple[str, str | None]] = {}
+    flux: str
+    error: str | None
+
+
+def flux_bands(seen: Profile, names: Sequence[str]) -> dict[str, MeasuredFlux]:
+    """Return magnitudes to be made of fluxes, by name, those of the kind with the most bands first."""
+    bands: dict[str, MeasuredFlux] = {}
     for i, group in enumerate(kinds([name for name in names if band_and_kind(name)[0] is not None])):
         for name in group:
             band, kind = band_and_kind(name)
@@ -207,7 +212,7 @@ def flux_bands(seen: Profile, names: Sequence[str]) -> dict[str, tuple[str, str 
             while called in seen.columns or called in bands:
                 called += "_"
             errors = (c.name for c in seen.columns.values() if about_an_error(c.column) and _of(c.name, name))
-            bands[called] = name, next(errors, None)
+            bands[called] = MeasuredFlux(name, next(errors, None))
     return bands
 
 

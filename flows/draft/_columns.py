@@ -213,8 +213,8 @@ class Chosen:
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, Reason] = field(default_factory=dict)
     suspects: dict[str, str] = field(default_factory=dict)
-    # Magnitudes made of fluxes: by name, the column of the flux and, where there is one, that of its error.
-    bands: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    # Magnitudes made of fluxes.
+    bands: dict[str, _bands.MeasuredFlux] = field(default_factory=dict)
     # Columns that are left out though they tell the class, with the share of the information on it that each gives.
     informative: dict[str, float] = field(default_factory=dict)
     alike: str = ""
@@ -239,7 +239,7 @@ class Chosen:
 
     def made_of(self, text: str) -> set[str]:
         """Return the columns that an expression is made of, for a magnitude that of its flux."""
-        return {self.bands[name][0] if name in self.bands else name for name in columns_of(text)}
+        return {self.bands[name].flux if name in self.bands else name for name in columns_of(text)}
 
 
 def _photometry(

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,8 +250,17 @@ MARK = "blr_list"
 """Column of a list's rows that names the list and the object to which the answer belongs."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 """First characters of texts that spreadsheets take for a formula, and the mark that makes such a text harmless."""
-Reviews = tuple[Mapping[str, str], Mapping[str, Mapping[str, float]], Mapping[str, float]]
-"""By object: the label that most answers give, the shares of answers that differ, and the weight of a draw."""
+
+
+class Reviews(NamedTuple):
+    """By object: the answer that most reviews give, the shares (`votes`) of answers that differ, a draw's weight."""
+
+    answers: Mapping[str, str]
+    votes: Mapping[str, Mapping[str, float]]
+    weights: Mapping[str, float]
+
+
+NO_REVIEWS = Reviews({}, {}, {})
 
 
 def list_hash(title: str, names: Iterable[str]) -> str:
@@ -305,8 +314,7 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
             answers.setdefault(name, []).append(named.get(text, text))
             if weight is not None:
                 weights.setdefault(name, []).append(weight / float(np.mean(drawn)))
-    labels, votes = _counted(answers, label)
-    return labels, votes, {name: float(np.mean(some)) for name, some in weights.items()}
+    return Reviews(*_counted(answers, label), {name: float(np.mean(some)) for name, some in weights.items()})
 
 
 def _counted(

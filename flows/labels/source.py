@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import merge
 from pathlib import Path
@@ -34,7 +34,15 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader, position_unit
 from flows.inputs.opening import Piece, Workers
 from flows.inputs.source import fetched_sources, resolve_sources
-from flows.labels.reader import Conflicts, LabelReader, plain_number, read_reviews, require_exact
+from flows.labels.reader import (
+    NO_REVIEWS,
+    Conflicts,
+    LabelReader,
+    Reviews,
+    plain_number,
+    read_reviews,
+    require_exact,
+)
 from flows.specification.specification import Specification
 
 
@@ -47,10 +55,7 @@ class LabelSource:
     by_id: LabelNames | None = None
     by_place: LabelPlaces | None = None
     place: tuple[str, str] | None = None
-    # By object: the answer that most reviews give, the shares of answers that differ, and the weight of a draw.
-    answers: Mapping[str, str] = field(default_factory=dict)
-    votes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
+    reviews: Reviews = NO_REVIEWS
     n_reviewed: int = 0
     n_joined: int = 0
     n_unplaced: int = 0
@@ -79,8 +84,7 @@ class LabelSource:
                     source._join_by_place(specification, table)
         if label.extra:
             with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
-                answered = read_reviews([one.path for one in lists], catalog.id, label)
-                source.answers, source.votes, source.weights = answered
+                source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
@@ -100,10 +104,11 @@ class LabelSource:
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
             labels = plain_texts(values[self.column])
-        if not self.answers:
+        given = self.reviews.answers
+        if not given:
             return labels
         names = plain_texts(values[str(self.identifier)])
-        answers = np.array([self.answers.get(name, "") for name in names.tolist()], dtype=object)
+        answers = np.array([given.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
 
@@ -115,7 +120,7 @@ class LabelSource:
         """Return the counts, without the tables that labels come from; of places, those that are taken alone."""
         numbers = np.empty(0, np.intp) if self.taken is None else np.flatnonzero(self.taken)
         taken = None if self.taken is None else np.stack([numbers, self.taken[numbers]])
-        return replace(self, by_id=None, by_place=None, answers={}, votes={}, weights={}, taken=taken)
+        return replace(self, by_id=None, by_place=None, reviews=NO_REVIEWS, taken=taken)
 
     def add(self, other: LabelSource) -> None:
         """Add the `counts_alone` of another, which gave labels to rows that come after those of this one."""
@@ -145,10 +150,10 @@ class LabelSource:
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield what tables say, by object or place, in order: part of what makes a model's version."""
-        table, last = self.by_id or self.by_place, ""
-        reviewed = {f"reviewed {name}": text for name, text in self.answers.items()}
-        reviewed |= {f"votes {name}": repr(sorted(shares.items())) for name, shares in self.votes.items()}
-        reviewed |= {f"weight {name}": repr(weight) for name, weight in self.weights.items()}
+        table, last, found = self.by_id or self.by_place, "", self.reviews
+        reviewed = {f"reviewed {name}": text for name, text in found.answers.items()}
+        reviewed |= {f"votes {name}": repr(sorted(shares.items())) for name, shares in found.votes.items()}
+        reviewed |= {f"weight {name}": repr(weight) for name, weight in found.weights.items()}
         for name, text in merge(sorted(reviewed.items()), () if table is None else table.content()):
             if name != last or name not in reviewed:  # of a review and a table, the review counts
                 yield name, reviewed.get(name, text)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.request import ProxyHandler, Request, build_opener
 
 import platformdirs
@@ -231,13 +231,19 @@ def connect(*, console_level: str = "WARNING") -> str | None:
     return f"Prefect: server {running}"
 
 
-def start_home_server(
-    port: int | None, *, console_level: str = "WARNING"
-) -> tuple[str, str, subprocess.Popen[bytes]]:
+class HomeServer(NamedTuple):
+    """A server that was started: a line about its database, its address and its process."""
+
+    line: str
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+def start_home_server(port: int | None, *, console_level: str = "WARNING") -> HomeServer:
     """Start the server of the home, which other commands find; return as soon as it answers.
 
-    What is returned is a line about its database, its address and its process.  It is at the port that was asked for,
-    else at Prefect's usual one, or at any where that is taken.  It ends with this process.
+    It is at the port that was asked for, else at Prefect's usual one, or at any where that is taken.  It ends with this
+    process.
     """
     line = prefect_environment(console_level=console_level)
     home, held = prefect_home(), ExitStack()
@@ -256,7 +262,7 @@ def start_home_server(
             f"Prefect's server did not start: the end of {home / SERVER_LOG} tells why; correct that, or run with "
             "--direct, which needs no server"
         )
-    return line, url, process
+    return HomeServer(line, url, process)
 
 
 AT_WORK = "at-work"

@@ -192,7 +192,8 @@ class _Pass:
             findings.stop("checksums", f"the file's own checksum is wrong: {what}", output.name)
         contracts.check_columns(contract, catalog, output.name, findings)
         source = self._input(output)
-        contracts.check_metadata(self.opened, output, catalog, source, findings)
+        version = self.opened.manifest.code_version
+        contracts.check_metadata(self.scorer, output, catalog, source, findings, version=version)
         try:
             _File(self, number, output, catalog, source).check(output)
         except CatalogError as error:

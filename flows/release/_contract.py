@@ -403,13 +403,21 @@ def check_files(opened: Opened, findings: Findings) -> None:
 
 
 def check_metadata(
-    opened: Opened, output: Output, catalog: Catalog, source: Catalog | None, findings: Findings
+    scorer: Scorer,
+    output: Output,
+    catalog: Catalog,
+    source: Catalog | None,
+    findings: Findings,
+    *,
+    version: str,
 ) -> None:
-    """Compare what a file says of itself with what it holds, and with what its input said."""
+    """Compare what a file says of itself with what it holds, and with what its input said.
+
+    `version` is that of the code which made it.
+    """
     said = {key.removeprefix("blr."): value for key, value in catalog.metadata.items() if is_provenance(key)}
-    scorer = Scorer.of(opened.model, opened.settings)
     made = provenance(scorer, output.input.sha256)
-    expected = made.covering(scorer.columns).metadata(prefix="") | {"version": opened.manifest.code_version}
+    expected = made.covering(scorer.columns).metadata(prefix="") | {"version": version}
     for key, value in expected.items() if catalog.format != "csv" else ():  # which has no place for metadata
         if said.get(key) != value:
             name = "versions" if key == "version" else "metadata"

@@ -29,7 +29,7 @@ from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
 
 if TYPE_CHECKING:
-    from flows.classification.explanation import NearestLabelled, Space
+    from flows.classification.explanation import FeatureSpace, NearestLabelled
     from flows.classification.scoring import Scorer
 
 SEARCHED = 100_000
@@ -123,7 +123,10 @@ Drawn = tuple[list[lists.ListedObject], list[lists.ListedObject], int, tuple[str
 
 
 def _budget_drawn(
-    tables: Sequence[lists.ObjectTable], labelled: pa.Array | None, request: ReviewRequest, space: Space
+    tables: Sequence[lists.ObjectTable],
+    labelled: pa.Array | None,
+    request: ReviewRequest,
+    space: FeatureSpace,
 ) -> Drawn:
     """Return objects that are drawn where labels help most, and spread over the features.
 
@@ -132,11 +135,10 @@ def _budget_drawn(
     """
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
     by, bins = _bins(tables, labelled, request, rng)
-    scorer, nearest_labelled = space
     scorers: Sequence[Scorer | None] = [None] * len(tables)
     remarks: tuple[str, ...] = ()
     try:
-        scorers = [scorer.on(table.catalog) for table in tables]
+        scorers = [space.scorer.on(table.catalog) for table in tables]
     except ColumnNotFoundError:
         remarks = (NO_SPACE,)
     search = None
@@ -176,7 +178,7 @@ def _budget_drawn(
             points = _points(rows, there)
             parts.append((size[index], first[index], points[index], place[index]))
             if search is not None:
-                search.add(rows, points, nearest_labelled)
+                search.add(rows, points, space.nearest_labelled)
     chosen = _drawn_within(pool, parts, shared_out(budget, count), rng)
     outliers = [] if search is None else search.found({row["name"] for row in chosen})
     return chosen, outliers, int(count.sum()), remarks

@@ -471,7 +471,7 @@ class ReleaseResult:
     before: ReleaseReference | None  # the release before this work; None for the first release
     # URL of the object store where the release is published, from the folder `out`; None for a folder of this machine.
     published: str | None = None
-    # Sentences on odd files: with objects that are there twice, or without rows.
+    # Sentences on odd files: with objects that are there twice, without rows, or left out of the copies.
     repeats: tuple[str, ...] = ()
     up_to_date: bool | None = None  # whether the plan has nothing to do; None unless the status is "planned"
     drifted: tuple[str, ...] | None = None  # features far from the training's; None unless "done"

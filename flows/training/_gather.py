@@ -71,6 +71,7 @@ from flows.specification.specification import Specification
 from flows.training._rows import (
     MOST_IN_MEMORY,
     Part,
+    RowCounts,
     StoredRows,
     TrainingRows,
     check_seen,
@@ -242,13 +243,13 @@ def _row_labels(
     All are (m,), of the rows in the mask `chosen` (n,), whose labels are the `texts` (n,).  The weight is None where
     all weights are 1 in every batch.
     """
-    row, identifier = np.flatnonzero(chosen), specification.catalog.id
-    if identifier is None or not (source.votes or source.weights):
+    row, identifier, reviews = np.flatnonzero(chosen), specification.catalog.id, source.reviews
+    if identifier is None or not (reviews.votes or reviews.weights):
         return row, texts[row], None, np.zeros(len(row), dtype=bool)
     found: list[tuple[int, str, float, bool]] = []
     for i, name in zip(row.tolist(), plain_texts(values[identifier][row]).tolist(), strict=True):
-        weight = source.weights.get(name, 1.0)
-        known = {text: share for text, share in source.votes.get(name, {}).items() if labels.knows(text)}
+        weight = reviews.weights.get(name, 1.0)
+        known = {text: share for text, share in reviews.votes.get(name, {}).items() if labels.knows(text)}
         for text, share in (known or {str(texts[i]): 1.0}).items():
             found.append((i, text, weight * share / (sum(known.values()) or 1.0), len(known) > 1))
     return (
@@ -420,8 +421,8 @@ def gather(
         rows = replace(rows, number=part["number"].astype(np.intp))
     rows, annotators = _with_annotators(rows, part.get("annotators"), met_annotators, stored)
     every = [rows] if stored is None else stored.each()
-    counts, weight, of_features = row_counts(every, len(labels.classes))
-    _check_rows(specification, counts, of_features[1], labels, seen, refusal)
+    counts = row_counts(every, len(labels.classes))
+    _check_rows(specification, counts, labels, seen, refusal)
     unknown = _unknown_labels(specification, labels, seen)
     pieces, repeated = named_pieces(stored, part), None
     if pieces is not None:
@@ -438,15 +439,15 @@ def gather(
         content_hash=content_hash(content, source.content()),
         n_read=read["rows"],
         n_selected=read["selected"],
-        training_counts=tuple(counts[0].tolist()),
-        held_out_counts=tuple(counts[1].tolist()),
-        class_share=tuple((weight / weight.sum()).tolist()),
+        training_counts=tuple(counts.training.tolist()),
+        held_out_counts=tuple(counts.held_out.tolist()),
+        class_share=tuple((counts.weight / counts.weight.sum()).tolist()),
         unlabelled=unlabelled,
         unknown_labels=dict(unknown.most_common(MOST_LABELS)),
         labels=_label_summary(source, repeated),
         split=split,
         states=missing,
-        features=_features(specification, rows, int(counts.sum()), of_features, catalogs[0]),
+        features=_features(specification, rows, counts, catalogs[0]),
         noise={name: sigma for name, sigma in noise.items() if name in specification.errors},
         distribution=feature_distribution(rows.X[training], missing_features, names),
     )
@@ -468,7 +469,7 @@ MOST_LABELS = 20
 
 def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
     """Return how many labels came from tables and reviews, and which objects have labels that differ."""
-    weights = np.array([*source.weights.values()])
+    reviews, weights = source.reviews, np.array([*source.reviews.weights.values()])
     table = source.by_place if source.by_id is None else source.by_id
     n_conflicts, conflicting = (0, {}) if table is None else table.conflicts
     return LabelSummary(
@@ -478,30 +479,30 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
         unplaced=source.n_unplaced,
         shared=0 if source.taken is None else int(np.count_nonzero(source.taken > 1)),
         reviewed=source.n_reviewed,
-        answered=len(source.answers),
+        answered=len(reviews.answers),
         repeated=None if repeated is None else repeated[0],
         repeating=None if repeated is None else repeated[1],
-        disputed=len(source.votes),
-        disputing={name: tuple(source.votes[name]) for name in sorted(source.votes)[:SHOWN]},
+        disputed=len(reviews.votes),
+        disputing={name: tuple(reviews.votes[name]) for name in sorted(reviews.votes)[:SHOWN]},
         weighted=len(weights),
         weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
     )
 
 
 def _features(
-    specification: Specification, rows: TrainingRows, n_rows: int, found: tuple[Array, ...], first: Catalog
+    specification: Specification, rows: TrainingRows, counts: RowCounts, first: Catalog
 ) -> tuple[FeatureQuality, ...]:
-    """Return the table of feature quality, of what was found of so many rows; medians are of the rows in memory."""
+    """Return the table of feature quality, of all counted rows; medians are of the rows in memory."""
     units = {c.name: c.unit for c in first.columns}
-    missing, _, low, high = found
+    n_rows = int(counts.training.sum() + counts.held_out.sum())
     return tuple(
         FeatureQuality(
             name=name,
             expression=text,
-            missing=float(missing[j] / n_rows),
-            minimum=float(low[j]),
+            missing=float(counts.missing[j] / n_rows),
+            minimum=float(counts.low[j]),
             median=float(np.median(rows.X[~rows.missing[:, j], j])),
-            maximum=float(high[j]),
+            maximum=float(counts.high[j]),
             unit=units.get(text.strip()),
         )
         for j, (name, text) in enumerate(specification.features.items())
@@ -527,14 +528,13 @@ def _with_annotators(
 
 def _check_rows(
     specification: Specification,
-    counts: NDArray[np.intp],
-    missing: Array,
+    counts: RowCounts,
     labels: LabelReader,
     seen: Counter[str],
     refusal: str,
 ) -> None:
-    """Raise `TrainingError` where no model can be fitted to rows of these `row_counts`."""
-    of_class, (training, held_out_rows) = counts.sum(axis=0), counts
+    """Raise `TrainingError` where no model can be fitted to rows of these counts."""
+    of_class = counts.training + counts.held_out
     if specification.catalog.weight is not None:
         named = labels.read(np.array([*seen], dtype=object))
         for k in np.flatnonzero(of_class == 0):
@@ -546,7 +546,7 @@ def _check_rows(
     check_classes(specification.label, labels, seen, of_class.tolist())
     if refusal:
         raise TrainingError(refusal)
-    parts = [("training", training, 1), ("held-out", held_out_rows, RARE)]
+    parts = [("training", counts.training, 1), ("held-out", counts.held_out, RARE)]
     for part, own, fewest in parts if specification.split.held_out else parts[:1]:
         for name, n, count in zip(labels.classes, of_class, own, strict=True):
             if not count and n >= fewest:
@@ -555,10 +555,10 @@ def _check_rows(
                     "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
     for j, name in enumerate(specification.features):
-        if missing[j] == training.sum():
+        if counts.missing_in_training[j] == counts.training.sum():
             raise TrainingError(
                 f'features.{name}: got no value of "{specification.features[name]}" in any of the '
-                f"{training.sum()} training rows, expected values in some; check the expression and the "
+                f"{counts.training.sum()} training rows, expected values in some; check the expression and the "
                 "sentinels, or leave the feature out"
             )
 

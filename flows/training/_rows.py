@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,27 +214,38 @@ def return_freed_arrays() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
-def row_counts(
-    shards: Iterable[TrainingRows], n_classes: int
-) -> tuple[NDArray[np.intp], Floats, tuple[Array, Array, Array, Array]]:
-    """Return numbers of training rows and held-out rows by class (2, K), weights of training rows (K,), and features.
+class RowCounts(NamedTuple):
+    """Counts of rows by class (K,) and by feature (F,).
 
-    Of features (F,) these are the rows without one, the training rows without it, and its smallest and largest value:
-    inf and -inf where it has no values.
+    By class: the training rows, the held-out rows, and the weights of the training rows.  By feature: the rows without
+    it, the training rows without it, and its smallest and largest value, inf and -inf where it has no values.
     """
-    counts, weight = np.zeros((2, n_classes), dtype=np.intp), np.zeros(n_classes)
+
+    training: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    weight: Floats
+    missing: Array
+    missing_in_training: Array
+    low: Array
+    high: Array
+
+
+def row_counts(shards: Iterable[TrainingRows], n_classes: int) -> RowCounts:
+    """Return the counts of rows that come in shards."""
+    (training, held_out), weight = np.zeros((2, n_classes), dtype=np.intp), np.zeros(n_classes)
     missing = missing_in_training = np.zeros((), dtype=np.intp)
     low, high = np.array(np.inf), np.array(-np.inf)
     for rows in shards:
         seen, target = rows.training, rows.target
-        counts += [np.bincount(target[some], minlength=n_classes) for some in (seen, rows.held_out)]
+        training += np.bincount(target[seen], minlength=n_classes)
+        held_out += np.bincount(target[rows.held_out], minlength=n_classes)
         own = None if rows.weight is None else rows.weight[seen]
         weight += np.bincount(target[seen], weights=own, minlength=n_classes)
         missing = missing + rows.missing.sum(axis=0)
         missing_in_training = missing_in_training + rows.missing[seen].sum(axis=0)
         low = np.minimum(low, np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf))
         high = np.maximum(high, np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf))
-    return counts, weight, (missing, missing_in_training, low, high)
+    return RowCounts(training, held_out, weight, missing, missing_in_training, low, high)
 
 
 MOST_IN_MEMORY = 200_000

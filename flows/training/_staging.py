@@ -247,10 +247,10 @@ def stage_rows(
         comparison = None if target is None else compared(specification, data, target, stored)
         if target is not None and comparison is not None:
             rows, ratio, shift = comparison
-            write_arrays(folder, target_X=target[0], target_missing=target[1], ratio=ratio)
+            write_arrays(folder, target_X=target.X, target_missing=target.missing, ratio=ratio)
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
-                _, weight, _ = row_counts([rows] if stored is None else stored.each(), len(classes))
+                weight = row_counts([rows] if stored is None else stored.each(), len(classes)).weight
                 sample = replace(sample, class_share=tuple((weight / weight.sum()).tolist()))
         phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
         if phi != 1:

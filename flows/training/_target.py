@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,8 +58,12 @@ MOST_READ = 5_000_000
 """Approximate number of rows that are read at most: of a larger target, only every n-th file is read."""
 
 
-TargetRows = tuple[Floats, Mask, ComparedTarget]
-"""Rows of the target: X (T, F), 0 where missing; the mask of that (T, F); and the whole target that they are of."""
+class TargetRows(NamedTuple):
+    """Rows of the target: X (T, F), 0 where `missing` (T, F); and the whole target that they are of."""
+
+    X: Floats
+    missing: Mask
+    origin: ComparedTarget
 
 
 def model_needs_target(specification: Specification) -> bool:
@@ -138,7 +143,7 @@ def _read(
     origin = ComparedTarget(
         name=name, n_rows=n_rows, n_compared=len(known), content_hash=content_hash(content)
     )
-    return known, np.concatenate(missing), origin
+    return TargetRows(known, np.concatenate(missing), origin)
 
 
 def compared(

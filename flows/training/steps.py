@@ -119,7 +119,7 @@ def ingest(
         target = _target.read_target(specification, columns, limit=limit) if needed else None
         content = gathered.sample.content_hash
         if target is not None:  # the model depends on these rows too
-            content = hashlib.sha256(f"{content}\n{target[2]['content_hash']}".encode()).hexdigest()
+            content = hashlib.sha256(f"{content}\n{target.origin['content_hash']}".encode()).hexdigest()
         version = make_version(asked, content, code_version())
         exists, folder = store.contains(asked.name, version), None
         if not dry_run:

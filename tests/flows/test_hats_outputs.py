@@ -96,6 +96,16 @@ def test_a_collection_on_the_web_is_the_same_as_one_here(work: SimpleNamespace) 
     assert not list(Path("out").glob(".blr-[!i]*"))
 
 
+def test_what_a_copy_of_a_collection_cannot_have_is_said(work: SimpleNamespace) -> None:
+    """One footer cannot describe files with different columns, as those of a survey that goes on may have."""
+    more = hats_samples.rows(range(40, 90)).append_column("note", pa.array(["seen"] * 50))
+    pq.write_table(more, "collection/stars/dataset/Norder=1/Dir=0/Npix=45.parquet")
+    told = work.classify("collection", "out")
+    (said,) = (sentence for sentence in told.repeats if "_metadata" in sentence)
+    assert "is left out: one footer cannot describe files with different columns" in said
+    assert catalogs.open("out/collection").n_rows == 100
+
+
 def test_a_collection_in_an_object_store_becomes_one_in_an_object_store(
     work: SimpleNamespace, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

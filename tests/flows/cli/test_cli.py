@@ -421,6 +421,7 @@ def test_modules_load_when_used(with_release: Path, command: str, wanted: set[st
     loaded = loaded_by(command, with_release, status=0)
     assert SLOW & {*loaded} <= wanted
     assert len(loaded) < most
+    assert sum(name.split(".")[0] in ("blr", "catalogs", "flows") for name in loaded) <= 150
     assert command != "--help" or not {"numpy", "pyarrow"} & {*loaded}
 
 

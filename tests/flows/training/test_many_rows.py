@@ -109,7 +109,8 @@ def peak_of(n: int, folder: Path) -> float:
         assert stored is not None
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
         stored.add("filled", lambda shard: stored.read("X", shard))
-        assert row_counts(stored.each(), 2)[0].sum() == n
+        counts = row_counts(stored.each(), 2)
+        assert (counts.training + counts.held_out).sum() == n
         nobody = np.empty(0, np.uint64), np.empty(0, "S1")
         assert repeated_in_conflict(named_pieces(stored, rows), "ab", *nobody)[0] == 0
         # Two threads hold one shard or two, as they happen to meet.
