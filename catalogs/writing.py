@@ -247,7 +247,7 @@ def fits_fields(
     for number, (field, name) in enumerate(zip(fields, names, strict=True), 1):
         if name != field.name:
             which = f"'{field.name}'" if field.name.strip() else f"column {number}, which has no name,"
-            tell(f"{which} is called '{name}', since names in FITS are ASCII and not empty")
+            tell(f"{which} is called '{name}', since FITS names are ASCII, not empty, of up to 68 characters")
         field.name = name
         field.settle()
     return fields

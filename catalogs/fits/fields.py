@@ -77,11 +77,15 @@ def simple(array: pa.Array, element: pa.DataType) -> pa.Array:
 
 
 def ascii_text(array: pa.Array) -> pa.Array:
-    """Return text or bytes as ASCII, other characters escaped with a backslash."""
+    """Return text or bytes as ASCII, other characters, and NUL before its end, escaped with a backslash."""
     text = decoded(array).cast(pa.string())
-    if pc.all(pc.string_is_ascii(text)).as_py() is not False:
+    cut = pc.match_substring_regex(text, r"\x00[^\x00]")  # to readers, a text ends at its first NUL
+    if pc.all(pc.and_not(pc.string_is_ascii(text), cut)).as_py() is not False:
         return text
-    escaped = (v and v.encode("ascii", "backslashreplace").decode() for v in text.to_pylist())
+    escaped = (
+        v and v.rstrip("\0").replace("\0", "\\x00").encode("ascii", "backslashreplace").decode()
+        for v in text.to_pylist()
+    )
     return pa.array(escaped, pa.string())
 
 

@@ -327,8 +327,12 @@ def _sink(temporary: Path, *, zipped: bool) -> Iterator[IO[bytes]]:
 # A new file of one binary table, from Arrow batches.
 
 
+LONGEST_NAME = 68
+"""Characters of a name, each quote counted twice, that fit into one card: of longer ones astropy reads no table."""
+
+
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
-    """Return names as FITS can hold them: ASCII, and `col3` for the third column if it has none.
+    """Return names as FITS can hold them: ASCII, cut where they are long, and `col3` for the third if it has none.
 
     Other new names than those `taken` are made.
     """
@@ -339,6 +343,8 @@ def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
         text = text.encode("ascii", "backslashreplace").decode().rstrip()
         if not text.strip():
             text = f"col{number}"
+        if len(text.replace("'", "''")) > LONGEST_NAME:
+            text = f"{text[:55]}_{number}"
         while text != name and text in others:
             text += "_"
         others.add(text)

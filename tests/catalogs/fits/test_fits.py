@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits as astropy_fits
 from astropy.table import Table
@@ -216,17 +217,25 @@ def copied(path: Path, out: Path, columns: tuple[NewColumn, ...], **options: Any
 
 @pytest.mark.filterwarnings("ignore:It is strongly recommended that column names")
 def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
-    """As pandas writes the index to CSV; astropy reads no table with an empty TTYPE."""
-    (tmp_path / "t.csv").write_text(",row,été\n7,1,3\n8,2,4\n", encoding="utf-8")
+    """As pandas writes the index to CSV; astropy reads no table with an empty TTYPE, or one of several cards."""
+    (tmp_path / "t.csv").write_text(f",row,été,{'x' * 69}\n7,1,3,5\n8,2,4,6\n", encoding="utf-8")
     written = copied(tmp_path / "t.csv", tmp_path / "out", SHORT, form="fits")
     table = Table.read(written[0])
-    assert table.colnames == ["col1", "row", "\\xe9t\\xe9", "blr_mark"]
+    assert table.colnames == ["col1", "row", "\\xe9t\\xe9", f"{'x' * 55}_4", "blr_mark"]
     assert table["col1"].tolist() == [7, 8]
     assert catalogs.open(written[0]).names == tuple(table.colnames)
-    assert [w for w in written.warnings if "is called" in w] == [
-        "column 1, which has no name, is called 'col1', since names in FITS are ASCII and not empty",
-        "'été' is called '\\xe9t\\xe9', since names in FITS are ASCII and not empty",
+    assert [w for w in written.warnings if "is called" in w][:2] == [
+        "column 1, which has no name, is called 'col1', since FITS names are ASCII, not empty, of up to 68 characters",
+        "'été' is called '\\xe9t\\xe9', since FITS names are ASCII, not empty, of up to 68 characters",
     ]
+
+
+def test_text_behind_a_nul_is_kept(tmp_path: Path) -> None:
+    """For a text of FITS ends there; NULs at its end are padding."""
+    pq.write_table(pa.table({"row": [0, 1], "text": ["a\0b\0", "c\0"]}), tmp_path / "t.parquet")
+    written = copied(tmp_path / "t.parquet", tmp_path / "out", SHORT, form="fits")
+    assert Table.read(written[0])["text"].tolist() == [r"a\x00b", "c"]
+    assert "'text': characters beyond ASCII are written as backslash escapes" in written.warnings
 
 
 def test_no_two_columns_get_one_name() -> None:
