@@ -76,6 +76,10 @@ def simple(array: pa.Array, element: pa.DataType) -> pa.Array:
     return ascii_text(array)
 
 
+LONGEST_NAME = 68
+"""Characters of a name, each quote counted twice, that fit into one card: of longer ones astropy reads no table."""
+
+
 def ascii_text(array: pa.Array) -> pa.Array:
     """Return text or bytes as ASCII, other characters, and NUL before its end, escaped with a backslash."""
     text = decoded(array).cast(pa.string())
@@ -125,6 +129,11 @@ class FitsField:
         if field.is_text and not column.width:
             raise CatalogError(
                 f"'{column.name}' is text of unknown width, which FITS has to know; give NewColumn(width=...)"
+            )
+        if len(column.name) > LONGEST_NAME:
+            raise CatalogError(
+                f"got the new column '{column.name}', expected a name of {LONGEST_NAME} characters at most for FITS; "
+                "choose a shorter name of the class, or a shorter prefix, or write Parquet"
             )
         if field.element not in CODES:
             known = ", ".join(str(t) for t in CODES)

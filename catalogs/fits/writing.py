@@ -25,7 +25,7 @@ from catalogs.catalog.new_columns import Provenance, check_names
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, Table, record_type
-from catalogs.fits.fields import FitsField, Stored
+from catalogs.fits.fields import LONGEST_NAME, FitsField, Stored
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.astropy_header import (
     SERIALIZED,
@@ -325,10 +325,6 @@ def _sink(temporary: Path, *, zipped: bool) -> Iterator[IO[bytes]]:
 
 
 # A new file of one binary table, from Arrow batches.
-
-
-LONGEST_NAME = 68
-"""Characters of a name, each quote counted twice, that fit into one card: of longer ones astropy reads no table."""
 
 
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:

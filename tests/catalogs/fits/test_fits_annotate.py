@@ -142,6 +142,7 @@ def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
             "got the text 'élan', expected at most 9 characters, all ASCII",
         ),
         (NewColumn("a", pa.date32()), "x", r"'a' is date32\[day\]; FITS columns are added as bool"),
+        (NewColumn("a" * 69, pa.int32()), "x", "expected a name of 68 characters at most for FITS"),
     ],
 )
 def test_what_fits_cannot_hold(tmp_path: Path, column: NewColumn, value: str, message: str) -> None:
