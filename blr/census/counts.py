@@ -206,7 +206,8 @@ def _refusal(
     return (
         f"some objects are unlike every labelled one: {100 * unlike:.1f} % of the target are farther from the "
         f"labels than {100 * EXPECTED:.0f} % of these are from each other ({errors:.1f} standard errors too many); "
-        "label some of them (OUT_OF_DOMAIN), which may be of a class without labels, and train again, or audit"
+        "label some of the outliers that `blr review` lists, which may be of a class without labels, and train again, "
+        "or audit"
     )
 
 

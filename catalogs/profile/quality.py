@@ -418,8 +418,6 @@ def bookkeeping(profile: Profile, name: str) -> bool:
 # Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
 # `catalogs.arrays` and the cells of `catalogs.sky.positions`, outliers and leaks in the sample.
 
-SAME_PLACE = 1.0
-"""Arcseconds within which two rows are one object, or two in the same place."""
 FAR = 10.0
 """Distance of an outlier from the middle, in half the range between the quartiles."""
 MOST = 30
@@ -484,7 +482,7 @@ def quality(
 
     `places` are the columns of the position, right ascension first, and their unit.
     """
-    neighbours, without, out_of_range = NeighbourCounter(SAME_PLACE), 0, 0
+    neighbours, without, out_of_range = NeighbourCounter(), 0, 0
 
     def count_places(batch: pa.RecordBatch) -> None:
         nonlocal without, out_of_range
@@ -492,10 +490,9 @@ def quality(
         ra, dec, unit = places
         values = batch_values(batch, [ra, dec])
         place = positions(values[ra], values[dec], unit)
-        known = np.isfinite(place.ra)
-        without += int((~known).sum())
+        without += int(np.isnan(place.ra).sum())
         out_of_range += place.out_of_range
-        neighbours.add(place.ra[known], place.dec[known])
+        neighbours.add(place.ra, place.dec)
 
     also = None if places is None else count_places
     seen = profile(catalog, limit=limit, choice=choice, also=also)

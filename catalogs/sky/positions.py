@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
@@ -13,7 +12,17 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from catalogs.arrays import FULL, hashed, holds_text, is_real, is_text, name_words, numbers_of, words_of
+from catalogs.arrays import (
+    FULL,
+    hashed,
+    holds_text,
+    is_real,
+    is_text,
+    name_words,
+    numbers_of,
+    row_hashes,
+    words_of,
+)
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
@@ -35,19 +44,17 @@ def survey_links(ra: float, dec: float) -> dict[str, str]:
     }
 
 
-# Space around the unit sphere is divided into cubic cells, so that the poles and 0h need no special treatment.  An
-# object belongs to the cell that it is in.  It is also a guest in each other cell that is nearer than the radius, so
-# that a pair across an edge is found.  Only the cells with the smallest hashes are kept, fewer of them whenever there
-# are too many objects, but each with all of its objects: so the kept cells are a random sample of the sky ("distinct
-# sampling", Gibbons 2001, VLDB, of places). Shapes: n rows, P places.
+# Space around the unit sphere is divided into cubic cells, so that the poles and 0h need no special treatment.  Only
+# the cells with the smallest hashes are kept, fewer of them whenever there are too many objects, but each with all of
+# its objects: so the kept cells are a random sample of the sky ("distinct sampling", Gibbons 2001, VLDB, of places).
+# One pair in a hundred lies across an edge, and may lose an object with the cell beside.  Shapes: n rows, P places.
 
 Floats = NDArray[np.float64]
-Hashes = NDArray[np.uint64]
 
 CAPACITY = 200_000
 """Most places that are kept; they take 10 MB."""
 CELLS = 60.0
-"""Size of a cell in radii, so that few objects are guests anywhere."""
+"""Size of a cell in radii, so that few pairs lie across an edge."""
 
 
 class NeighbourCounter:
@@ -58,67 +65,39 @@ class NeighbourCounter:
         self.halvings = 0
         self._chord = 2 * np.sin(np.radians(radius / 3600) / 2)
         self._place: Floats = np.empty((0, 3))
-        self._key: Hashes = np.empty(0, dtype=np.uint64)  # hash of place and cell together
-        self._cell: Hashes = np.empty(0, dtype=np.uint64)
+        # Hashes of the places, and of the cells that they are in.
+        self._key, self._cell = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._owned: NDArray[np.bool_] = np.empty(0, dtype=bool)
 
     def add(self, ra: Floats, dec: Floats) -> None:
-        """Count rows (n,), positions in degrees, all known."""
-        place = _directions(ra, dec)
-        size = CELLS * self._chord
-        own = np.floor(place / size).astype(np.int64)
-        ends = [np.floor((place + side * self._chord) / size).astype(np.int64) for side in (-1, 1)]
-        self._keep(place, own, owned=True)
-        for corner in product((0, 1), repeat=3):  # as guests, unless an earlier corner is in the same cell
-            cell = np.stack([ends[side][:, axis] for axis, side in enumerate(corner)], axis=1)
-            other = (cell != own).any(axis=1)
-            for axis, side in enumerate(corner):
-                # Where the cube does not cross an edge along an axis, the upper corner is in the lower one's cell.
-                other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
-            if other.any():
-                self._keep(place[other], cell[other], owned=False)
+        """Count rows (n,), positions in degrees; those that are NaN are left out."""
+        known = np.isfinite(ra)
+        place = _directions(ra[known], dec[known])
+        cell = row_hashes(map(hashed, np.floor(place / (CELLS * self._chord)).T))
+        kept = cell <= FULL >> self.halvings
+        key = np.concatenate([self._key, row_hashes(map(hashed, place[kept].T))])
+        rows = np.concatenate([self._rows, np.ones(kept.sum(), dtype=np.int64)])
+        self._key, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(self._key)).astype(np.int64)
+        self._place = np.concatenate([self._place, place[kept]])[first]
+        self._cell = np.concatenate([self._cell, cell[kept]])[first]
         while len(self._key) > self.capacity:
             self.halvings += 1
             kept = self._cell <= FULL >> self.halvings
-            self._place, self._key, self._cell = self._place[kept], self._key[kept], self._cell[kept]
-            self._rows, self._owned = self._rows[kept], self._owned[kept]
-
-    def _keep(self, place: Floats, cell: Any, *, owned: bool) -> None:
-        hashes = _combined(*(hashed(cell[:, axis]) for axis in range(3)))
-        kept = hashes <= FULL >> self.halvings
-        place, hashes = place[kept], hashes[kept]
-        key = _combined(*(hashed(place[:, axis]) for axis in range(3)), hashes)
-        joined = np.concatenate([self._key, key])
-        distinct_keys, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
-        rows = np.concatenate([self._rows, np.ones(len(key), dtype=np.int64)])
-        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(distinct_keys)).astype(np.int64)
-        self._key = distinct_keys
-        self._place = np.concatenate([self._place, place])[first]
-        self._cell = np.concatenate([self._cell, hashes])[first]
-        self._owned = np.concatenate([self._owned, np.full(len(key), owned)])[first]
+            self._place, self._key = self._place[kept], self._key[kept]
+            self._cell, self._rows = self._cell[kept], self._rows[kept]
 
     @property
     def near_another(self) -> int:
         """Number of rows with another row within the radius or at the same place."""
-        if not self._owned.any():
+        if not len(self._place):
             return 0
-        # Each place is in the tree once, whatever its cells, and is its own nearest neighbour: so the second nearest
-        # counts.
-        places = np.unique(self._place, axis=0)
-        distance, _ = scipy.spatial.KDTree(places).query(
-            self._place[self._owned], k=2, distance_upper_bound=self._chord * (1 + 1e-12)
+        # Each place is in the tree once, and is its own nearest neighbour: so the second nearest counts.
+        distance, _ = scipy.spatial.KDTree(self._place).query(
+            self._place, k=2, distance_upper_bound=self._chord * (1 + 1e-12)
         )
-        near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows[self._owned] > 1)
-        return int(self._rows[self._owned][near].sum()) << self.halvings
-
-
-def _combined(*hashes: Hashes) -> Hashes:
-    """Return one hash (n,) that depends on several hashes and their order."""
-    total = hashes[0]
-    for other in hashes[1:]:
-        total = hashed(total * np.uint64(0x9E3779B97F4A7C15) + other)
-    return total
+        near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows > 1)
+        return int(self._rows[near].sum()) << self.halvings
 
 
 # The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers are

@@ -75,7 +75,6 @@ def run_reprocess(
 
 
 def _show_classified(result: ClassificationResult) -> None:
-    from flows.reports.catalogue_page import trusted_in_part
     from flows.reports.counts import census_tables, class_count_table, flag_table, set_tables, trouble_table
 
     if result.summary:
@@ -83,8 +82,6 @@ def _show_classified(result: ClassificationResult) -> None:
         print_tables(class_count_table(*counts), flag_table(*counts), *set_tables(*counts))
         if result.status != "trial" and result.summary.census is not None:
             print_tables(*census_tables(result.summary.census).values())
-        if in_part := trusted_in_part(result.summary):
-            say(f"Can I use it? {in_part}")
     if result.status != "trial" and (result.quarantined or result.deferred):
         print_tables(trouble_table(result))
     _say_release(result)
@@ -102,9 +99,10 @@ def _show_reprocessed(result: ReleaseResult) -> None:
 
 def _say_release(result: ClassificationResult) -> None:
     """Say what became of a run, where its outputs are, and what is odd."""
+    from flows.reports.catalogue_page import use_lines
     from flows.reports.counts import classification_message
 
-    say(classification_message(result))
+    say(*use_lines(result), classification_message(result))
     if result.status == "trial":
         return
     places = (result.out, result.report, result.published if result.status != "planned" else None)

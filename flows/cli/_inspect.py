@@ -26,9 +26,9 @@ def run_inspect(
     if isinstance(result, inspection.CatalogueSummary):
         show(result, partial(_show_catalogue, table=table), json=json, kind="catalogue")
     else:
-        from flows.cli._models import show_model
+        from flows.cli._models import show_trained
 
-        show(result, show_model, json=json, kind="model")
+        show(result, partial(show_trained, verbose=True), json=json, kind="model")
 
 
 def run_init(request: InitRequest, *, json: bool) -> None:
@@ -69,15 +69,12 @@ def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> N
         for c in shown
     ]
     print_table("Columns", (*keys, "missing", "remarks"), rows)
-    for wrong in result.wrong_checksums:
-        say(f"Wrong checksum: {wrong}")
-    for identifier in result.identifiers:
-        say(f"Suspected identifier: {identifier['column'] or repr('')} ({identifier['why']})")
+    say(*(f"Wrong checksum: {wrong}" for wrong in result.wrong_checksums))
+    say(*(f"Suspected identifier: {i['column'] or repr('')} ({i['why']})" for i in result.identifiers))
     if result.commented_out:
         say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")
     _show_position(result.position)
-    for group in result.duplicate_columns:
-        say(f"Columns that are equal in every row: {', '.join(group)}")
+    say(*(f"Columns that are equal in every row: {', '.join(group)}" for group in result.duplicate_columns))
     if result.label is not None:
         _show_label(result.label)
     label = "COLUMN" if result.label is None else result.label.column
@@ -91,9 +88,7 @@ def _show_position(place: inspection.PositionSummary | None) -> None:
         return
     unit = place.unit or "an unreadable unit"
     where = ", ".join(place.columns) if place.ra is None else f"{place.ra}, {place.dec}, in {unit}"
-    say(f"Position: {where}")
-    for remark in place.remarks:
-        say(f"  {remark}")
+    say(f"Position: {where}", *(f"  {remark}" for remark in place.remarks))
 
 
 def _show_label(label: inspection.LabelSummary) -> None:
@@ -113,8 +108,7 @@ def _show_label(label: inspection.LabelSummary) -> None:
     if leaks:
         columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
         print_table("What gives the class away", columns, leaks)
-    for name, presence in label.presence.items():
-        say(f"Selection-like: {name} is {presence}")
+    say(*(f"Selection-like: {name} is {presence}" for name, presence in label.presence.items()))
     if label.bookkeeping:
         say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
 

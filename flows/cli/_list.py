@@ -68,9 +68,7 @@ def show_models(listing: ModelListing) -> None:
         return
     columns = ("name", "version", "trained (UTC)", "log loss, 95%", "skill", "verdict", "")
     print_table(f"Models in {listing.store}", columns, rows)
-    for m in listing.models:
-        if m.rejected:
-            say(f"{m.model}: {m.rejected}")
+    say(*(f"{m.model}: {m.rejected}" for m in listing.models if m.rejected))
 
 
 def _loss(model: ListedModel) -> str:

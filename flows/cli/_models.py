@@ -99,11 +99,6 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
 
 
-def show_model(model: ModelDescription) -> None:
-    """Show a stored model with its tables."""
-    show_trained(model, verbose=True)
-
-
 def _show_plan(plan: TrainingPlan) -> None:
     say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
@@ -117,7 +112,8 @@ def run_show(*, reference: str, store: Path, json: bool) -> None:
     place = Store.named(store)
     model = place.load(reference)
     history = tuple(place.history(model.name))
-    show(replace(place.described(model, "stored"), history=history), show_model, json=json)
+    stored = replace(place.described(model, "stored"), history=history)
+    show(stored, partial(show_trained, verbose=True), json=json)
 
 
 def run_promote(

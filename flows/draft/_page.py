@@ -79,7 +79,7 @@ def _told(chosen: Chosen) -> Iterator[str]:
     for name, gain in islice(chosen.informative.items(), MOST_NAMED):
         yield f"Left out, but tells {gain:.0%} of the class: {name} ({chosen.left_out[name][1]})"
     if len(chosen.informative) > MOST_NAMED:
-        yield f"Left out, but tell of the class: {len(chosen.informative) - MOST_NAMED} more columns"
+        yield f"Left out, but tell of the class: {counted(len(chosen.informative) - MOST_NAMED, 'column')} more"
     for name, suspect in islice(chosen.suspects.items(), MOST_NAMED):
         yield f"Suspect, kept: {name}, {suspect}"
     if len(chosen.suspects) > MOST_NAMED:

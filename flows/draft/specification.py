@@ -23,11 +23,11 @@ from catalogs.column_names import column_names, using, with_names_of
 from catalogs.errors import brief
 from catalogs.files import atomic_path
 from catalogs.formats import TableChoice
-from catalogs.profile import split
+from catalogs.profile import quality, split
 from catalogs.profile.columns import Profile, as_numbers, shares_of_one, suspected_texts, uneven_presence
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
-from catalogs.sky.positions import positions
+from catalogs.sky.positions import NeighbourCounter, positions
 from flows.draft import _page as page
 from flows.draft import inspection
 from flows.draft._columns import choose_columns, quoted
@@ -251,41 +251,45 @@ TOLD_APART = 0.9
 """Share of the rows that differ from each other in these columns, from which there are enough of them."""
 
 
-def _options(
-    seen: Profile, label: str, place: PositionSummary | None
-) -> Iterator[tuple[Split, NDArray[np.uint64]]]:
-    """Yield the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
-    few_places: list[tuple[Split, NDArray[np.uint64]]] = []
+Way = tuple[Split, NDArray[np.uint64]]
+"""A way to split, and the keys (n,) of the chosen rows that it goes by."""
+
+
+def _options(seen: Profile, label: str, place: PositionSummary | None) -> Iterator[Way]:
+    """Yield the ways to split, the best first."""
+    ways: list[Way] = []
+    few_places: list[Way] = []
     repeating, named = repeating_column(seen), naming_column(seen)
     if repeating is not None and repeating != label:
         distinct, known = seen.columns[repeating].distinct.estimate, seen.columns[repeating].distinct.n
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
         is_id = named is None or repeating == "id"
-        option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
-        yield option, split.name_keys([seen.chosen[repeating]])
+        by = Split("id", remark, repeating) if is_id else Split(repeating, remark)
+        ways.append((by, split.name_keys([seen.chosen[repeating]])))
     if named is not None:
-        yield Split("id", identifier=named), split.name_keys([seen.chosen[named]])
-    better = named is not None or (repeating is not None and repeating != label)
+        ways.append((Split("id", identifier=named), split.name_keys([seen.chosen[named]])))
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
-        remark = "no column names the objects, so neighbours on the sky stay together"
+        neighbours = NeighbourCounter()
+        neighbours.add(sky.ra, sky.dec)
+        shared = named is not None and neighbours.near_another > quality.FEW_REPEATS * len(sky.ra)
+        why = "rows share a place" if shared else "no column names the objects"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         order, shares = split.split_by_pixels(pixels, HELD_OUT)
-        by_pixels = Split("healpix", remark, order=order), split.healpix_keys(pixels, order)
-        if split.is_about(shares[order], HELD_OUT):
-            better = True
-            yield by_pixels
-        else:
-            few_places.append(by_pixels)
+        by = Split("healpix", f"{why}, so neighbours on the sky stay together", order=order)
+        found = ways if split.is_about(shares[order], HELD_OUT) else few_places
+        # Names of rows that share a place tell no objects apart.
+        found.insert(len(found) - shared, (by, split.healpix_keys(pixels, order)))
+    yield from ways
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
-    if not others and not better and not few_places:
+    if not others and not ways and not few_places:
         raise TrainingError(
             "got no column with one number or text in each row beside the label, expected columns that describe the "
             "objects; name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
         )
     if others:
-        remark = "of many values" if better else "no column names the objects, and none says where they are"
+        remark = "of many values" if ways else "no column names the objects, and none says where they are"
         names: list[str] = []
         keys = np.empty(0, np.uint64)
         for column in sorted(others, key=lambda c: -c.distinct.estimate)[:MOST_OF_SPLIT]:

@@ -203,6 +203,7 @@ class LabelSummary:
     weighted: int = 0
     weighted_as: float | None = None
     answered: int = 0  # objects that reviews have an answer to, whether the catalogue has them or not
+    doubled: int = 0  # objects within an arcsecond of another one, which is left out with other rows
 
 
 UNDECIDED = "?"

@@ -15,6 +15,7 @@ import numpy as np
 from blr.calibration import share_interval
 from blr.trust.verdict import Trust
 from catalogs.errors import brief, counted
+from catalogs.profile.quality import FEW_REPEATS
 from flows.models.description import (
     TOLD_APART,
     UNDECIDED,
@@ -134,6 +135,9 @@ def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
     )
 
 
+USE: Final = "Can I use it?"
+
+
 def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     """Return whether to use a model, from the answers to the questions: computed, calibrated, more known, holds."""
     levels = {answer.level for answer in answers}
@@ -144,7 +148,7 @@ def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     alone = computed.level == "bad" and "bad" not in (known.level, holds.level)
     refused = "Its classes, yes; its probabilities, not yet" if alone else "No"
     short = {"good": good, "care": f"Yes, with care: {reasons}.", "bad": f"{refused}: {reasons}."}[level]
-    return Answer(question="Can I use it?", short=short, level=level)
+    return Answer(question=USE, short=short, level=level)
 
 
 FEWEST_MARKS: Final = 3
@@ -286,16 +290,9 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
 
 def _holds(training: TrainingDescription) -> Answer:
     shift = training.shift
-    leaks = {columns: words for q in training.quality for columns, words in leak_words(q).items()}
-    findings = [Finding(what=plain_end(sentence)) for sentence in likeness_words(shift)]
-    reasons = []
-    if leaks:
-        reasons.append(f"features may give the class away ({'; '.join(leaks)})")
-        what = f"The features use {'; and '.join(leaks.values())}"
-        advice = (
-            "Leave such a column out, unless it is measured alike, and without the class, for all objects."
-        )
-        findings.append(Finding(what=what, level="care", advice=advice))
+    known = [*_known_before(training)]
+    findings = [*(Finding(what=plain_end(sentence)) for sentence in likeness_words(shift)), *known]
+    reasons = [finding.short for finding in known]
     target, told_apart = shift.target, shift.auc_low is not None and shift.auc_low > TOLD_APART
     if target is None:
         short = "Not known: the training compared no catalogue to classify; name one under [target] that can be read."
@@ -322,6 +319,26 @@ def _holds(training: TrainingDescription) -> Answer:
         findings=tuple(findings),
         reason="; ".join(reasons),
     )
+
+
+def _known_before(training: TrainingDescription) -> Iterator[Finding]:
+    """Yield how the model may have known the classes of the objects that judge it; each is a reason for care."""
+    leaks = {columns: words for q in training.quality for columns, words in leak_words(q).items()}
+    if leaks:
+        yield Finding(
+            what=f"The features use {'; and '.join(leaks.values())}",
+            level="care",
+            advice="Leave such a column out, unless it is measured alike, and without the class, for all objects.",
+            short=f"features may give the class away ({'; '.join(leaks)})",
+        )
+    if training.labels.doubled > FEW_REPEATS * (training.n_training + training.n_held_out):
+        yield Finding(
+            what=f"{training.labels.doubled:,} labelled objects lie within an arcsecond of another one: if they are "
+            "the same, the model has learnt the labels that judge it",
+            level="care",
+            advice='Keep the rows of an object together, as by = "healpix" under [split] does, and train again.',
+            short="some labelled objects may be there several times",
+        )
 
 
 def _odd(model: ModelDescription) -> Iterator[Finding]:

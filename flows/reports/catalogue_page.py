@@ -25,9 +25,12 @@ from flows.plots.axes import CLASSES, new_axes, new_panels, readable_feature
 from flows.plots.pictures import plot_class_fractions, plot_feature, plot_flagged, plot_sky
 from flows.reports._html import TOP, Picture, drawn, linked, made_words, render_page
 from flows.reports.answers import (
+    MUCH_FLAGGED,
+    USE,
     Answer,
     Finding,
     Level,
+    answer_lines,
     begun_small,
     beyond_finding,
     judged_answers,
@@ -47,10 +50,7 @@ from flows.reports.counts import (
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
 from flows.reports.report_table import ReportTable, class_words, named
-from flows.runs.results import Counts, SkyCounts, Summary, drifted
-
-UNLIKE = 0.01
-"""Share of objects out of the domain from which a catalogue is called unlike the training set."""
+from flows.runs.results import ClassificationResult, SkyCounts, Summary, drifted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +102,13 @@ def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
     return (use, *four, _counts(found), _odd(report), look_at)
 
 
-def trusted_in_part(found: Counts) -> str:
-    """Return for which large part of a catalogue no model of these labels can be trusted, and what to do; or ''."""
-    beyond = beyond_finding(found)
-    return "" if beyond is None else f"{beyond.short}. {beyond.advice}"
+def use_lines(result: ClassificationResult) -> list[str]:
+    """Return whether to use a classification, by its report; of a trial, for which large part of it not."""
+    beyond = None if result.summary is None else beyond_finding(result.summary)
+    report = None if result.status == "trial" else stored_report(result.out)
+    short = "" if beyond is None else f"{beyond.short}."
+    use = Answer(question=USE, short=short) if report is None else classification_answers(report)[0]
+    return answer_lines([replace(use, findings=() if beyond is None else (beyond,))]) if use.short else []
 
 
 def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
@@ -125,8 +128,10 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
         reason = f"these objects are unlike the training set in {', '.join(odd_features)}"
         advice = "Compare units and sentinels; else train with this catalogue as [target]"
         findings.append(Finding(what=advice, level="care"))
-    elif share > UNLIKE:
+    elif share > MUCH_FLAGGED:
         reason = f"{share:.1%} of these objects are unlike the training set (OUT_OF_DOMAIN)"
+    elif found.census is not None and found.census.contradicted:
+        reason = "a test of the census tells these objects from the labelled ones"
     good = f"Yes: no feature drifted, and {share:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
     return Answer(
         question=question,
@@ -194,15 +199,22 @@ REPORT_KEPT = (
 )
 
 
+def stored_report(folder: Path) -> ClassificationReport | None:
+    """Return what the report of a folder shows; None where that is not stored, or by another version."""
+    check_links(folder / SHOWN, folder)
+    try:
+        return read_document(ClassificationReport, folder / SHOWN)
+    except (OSError, DocumentError):
+        return None
+
+
 def rewrite_census(folder: Path, census: Census) -> Path | None:
     """Write the report of a folder again, with another census; return where it is.
 
     None where its content is not stored, or by another version: such a report is not changed.
     """
-    check_links(folder / SHOWN, folder)
-    try:
-        report = read_document(ClassificationReport, folder / SHOWN)
-    except (OSError, DocumentError):
+    report = stored_report(folder)
+    if report is None:
         return None
     summary = report.summary.with_census(census)
     write_classification(replace(report, summary=summary, made=made_now()), folder)

@@ -30,7 +30,7 @@ from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
-from catalogs.sky.positions import PositionUnit, positions
+from catalogs.sky.positions import NeighbourCounter, PositionUnit, positions
 from flows.engines.engine import Engine, LostError, current_engine
 from flows.errors import EngineError, SpecificationError, TrainingError
 from flows.features.reader import (
@@ -444,7 +444,7 @@ def gather(
         class_share=tuple((counts.weight / counts.weight.sum()).tolist()),
         unlabelled=unlabelled,
         unknown_labels=dict(unknown.most_common(MOST_LABELS)),
-        labels=_label_summary(source, repeated),
+        labels=_label_summary(source, repeated, _doubled(rows)),
         split=split,
         states=missing,
         features=_features(specification, rows, counts, catalogs[0]),
@@ -467,7 +467,16 @@ MOST_LABELS = 20
 """Most labels in no class that are reported, the most frequent ones."""
 
 
-def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
+def _doubled(rows: TrainingRows) -> int:
+    """Return how many objects in memory are at the place of one that the split does not keep with them."""
+    if rows.position is None or rows.group is None:
+        return 0
+    neighbours = NeighbourCounter()
+    neighbours.add(*rows.position[np.unique(rows.group, return_index=True)[1]].T)
+    return neighbours.near_another
+
+
+def _label_summary(source: LabelSource, repeated: Conflicts | None, doubled: int) -> LabelSummary:
     """Return how many labels came from tables and reviews, and which objects have labels that differ."""
     reviews, weights = source.reviews, np.array([*source.reviews.weights.values()])
     table = source.by_place if source.by_id is None else source.by_id
@@ -480,6 +489,7 @@ def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSumm
         shared=0 if source.taken is None else int(np.count_nonzero(source.taken > 1)),
         reviewed=source.n_reviewed,
         answered=len(reviews.answers),
+        doubled=doubled,
         repeated=None if repeated is None else repeated[0],
         repeating=None if repeated is None else repeated[1],
         disputed=len(reviews.votes),

@@ -133,8 +133,9 @@ def test_a_dry_run_says_whether_there_is_work(release: Release, capsys: pytest.C
     assert f"0 of {len(PARTS)} files would be annotated. By morphology@" in said()
     assert run([*command[:-1], "--direct"]) == 0
     idle = capsys.readouterr().out
-    assert idle.startswith(f"Nothing to do: {len(PARTS)} files, ")
-    assert (idle.count("\n"), "+0.0" in idle) == (2, False)
+    assert idle.startswith("Can I use it? Yes: the probabilities are computed rightly")
+    assert f"\nNothing to do: {len(PARTS)} files, " in idle
+    assert (idle.count("\n"), "+0.0" in idle) == (3, False)
     release.write(PARTS[0], seed=9)
     assert f"1 of {len(PARTS)} files would be annotated" in said()
 

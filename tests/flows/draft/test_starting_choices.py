@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.errors import TrainingError
+from flows.reports.answers import training_answers
 from tests.flows.starting import checked, gathered, start_of
 from tests.flows.verbs import train
 
@@ -438,3 +440,25 @@ def test_what_rows_without_a_label_lack_is_left_out(tmp_path: Path) -> None:
     start = started(tmp_path, columns, "CLASS")
     for name in ("REDSHIFT", "CZ_KMS"):
         assert start.left_out[name] == "rows without a label lack it, and they are to be classified"
+
+
+def test_rows_that_share_a_place_do_not_judge_each_other(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 2))
+    columns = {"row": np.arange(400), "ra": rng.uniform(0, 60, 200).repeat(2), "w": X[:, 0].repeat(2)}
+    columns |= {"dec": rng.uniform(-9, 9, 200).repeat(2), "x": X[:, 1].repeat(2)}
+    columns["kind"] = np.where(X[:, 0] + rng.normal(size=200) > 0, "A", "B").repeat(2)
+    text = started(tmp_path, columns).text.partition("[[candidate]]")[0]
+    remark = "  # rows share a place, so neighbours on the sky stay together"
+    assert f'by = "healpix"{remark}' in text
+    by_name = re.sub(r'by = "healpix".*\nhealpix_order.*', 'by = "id"', text)
+    answers = []
+    for one in (text, by_name):
+        (tmp_path / "spec.toml").write_text(one)
+        answers.append(training_answers(train(tmp_path / "spec.toml", tmp_path / "models")))
+    apart, together = answers
+    assert apart[0].short.startswith("Yes: its probabilities")
+    assert together[0].short == "Yes, with care: some labelled objects may be there several times."
+    assert (
+        together[4].findings[0].what.startswith("400 labelled objects lie within an arcsecond of another one")
+    )

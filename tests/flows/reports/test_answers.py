@@ -15,12 +15,20 @@ from blr.census.results import Census, ClassCensus, SelectionCensus
 from catalogs.profile.quality import Quality, SuspectedLeak
 from flows.models.description import ComparedTarget, ModelDescription, TargetShift
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.catalogue_page import ClassificationReport, classification_answers, trusted_in_part
+from flows.reports.catalogue_page import ClassificationReport, classification_answers, use_lines
 from flows.reports.counts import census_table, first_words
 from flows.reports.data import Made, NotableObject, ReportNotes
 from flows.reports.report_table import named
 from flows.reports.tables import TERMS, class_tables
-from flows.runs.results import ClassEstimate, Counts, FeatureDrift, FlagCount, ShiftRecord, Summary
+from flows.runs.results import (
+    ClassEstimate,
+    ClassificationTrial,
+    Counts,
+    FeatureDrift,
+    FlagCount,
+    ShiftRecord,
+    Summary,
+)
 from tests.flows.reports.test_report import changed, make_model, page_of, verdict
 from tests.flows.verbs import classify
 
@@ -319,6 +327,11 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     assert quality.level == "care"
     assert quality.findings[0].what == "The counts are not known: they do not look alike"
     assert census_table(census).rows[0][1:5] == ("–", "–", "–", "–")
+    use, *_, holds = classification_answers(classified(summary(census=replace(census, contradicted=True))))[
+        :5
+    ]
+    assert use.short == "Yes, with care: a test of the census tells these objects from the labelled ones."
+    assert holds.level == "care"
 
 
 def flagged(**shares: float) -> dict[str, FlagCount]:
@@ -346,9 +359,12 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
     first = "Not for 90% of the objects: they are beyond the range of the labelled objects (BEYOND_LABELS)."
     assert trust.short.startswith(f"{first} For the others: {says}")
     assert trust.level == "bad"
-    assert trusted_in_part(found).startswith(first)
+    trial = ClassificationTrial(status="trial", model="morphology@1", summary=found, rows=())
+    line, advice = use_lines(trial)
+    assert line == f"Can I use it? {first}"
+    assert "Label some of them and train again" in advice
     few = replace(found, flags=flagged(OUT_OF_DOMAIN=0.1, BEYOND_LABELS=0.19))
-    assert trusted_in_part(few) == ""
+    assert use_lines(replace(trial, summary=few)) == []
     assert "Not for" not in classification_answers(classified(few))[0].short
     skilless = classified(found, trust=verdict("green", known="red"))
     assert classification_answers(skilless)[0].short.startswith("No: it is not known")
