@@ -32,6 +32,16 @@ ZERO_POINT: Mapping[str, float] = MappingProxyType(
 """AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
 
 
+SPELLINGS: Mapping[str, Sequence[str]] = {
+    "nanomaggy": ("nanomaggy", "nanomaggies", "nmgy", "nmaggy"),
+    "nJy": ("njy", "nanojy", "nanojansky"),
+    "uJy": ("ujy", "microjy", "microjansky", "\u00b5jy", "\u03bcjy"),  # the micro sign, the Greek letter
+    "mJy": ("mjy", "millijy"),
+    "Jy": ("jy", "janskys"),
+}
+"""Units of flux, as catalogues write them in small letters."""
+FLUX_UNITS = {spelling: unit for unit, some in SPELLINGS.items() for spelling in some}
+
 EXTINCTION: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "decam": MappingProxyType({"u": 3.995, "g": 3.214, "r": 2.165, "i": 1.592, "z": 1.211, "Y": 1.064}),
@@ -57,6 +67,13 @@ Sentinel = float | str | tuple[float, float]
 """A number or a text that stands for no value, or a closed range of such numbers; '>' and '<' for all limits."""
 
 Array = np.ndarray[Any, Any]
+
+
+def flux_unit(written: str | None) -> str | None:
+    """Return the unit of flux that a catalogue writes, or None for an unknown one."""
+    text = (written or "").strip()
+    # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
+    return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
 
 
 def magnitude(flux: ArrayLike, zero_point: float = ZERO_POINT["nanomaggy"]) -> Floats:

@@ -18,6 +18,7 @@ from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
 from flows.classification.execution import Task, execute, here
 from flows.classification.scoring import Scorer, settled
+from flows.engines.engine import chosen_engine
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
     Source,
@@ -31,7 +32,7 @@ from flows.inputs.source import (
 )
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.request import ClassifyRequest, ReprocessRequest, chosen_engine
+from flows.request import ClassifyRequest, ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging, output_folder, published_at
@@ -102,7 +103,8 @@ def _classified(
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    engine = chosen_engine(request.engine, stated, request.threads or default_threads())
+    threads = request.threads or default_threads()
+    engine = chosen_engine(request.engine, settings.run.engine, settings.base_folder, threads)
     with (
         fetching(folder, resumable=resumable) as bring,
         closing(engine),
@@ -141,7 +143,8 @@ def _reprocessed(
     settings, asked = settled(loaded, wanted), census_asked(loaded, wanted)
     staging = Staging.of(folder, loaded.label, specification_hash(settings))
     work = Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)
-    engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
+    threads = request.threads or default_threads()
+    engine = chosen_engine(request.engine, wanted.run.engine, wanted.base_folder, threads)
     with (
         fetching(folder, resumable=not dry_run) as bring,
         closing(engine),

@@ -1,6 +1,6 @@
 """The command line: `blr train`, `blr classify` and the others, and how what is typed becomes a request.
 
-What a command needs, its own request too, is imported when it is called: `blr --help` is quick and imports no Prefect.
+What a command needs is imported when it is called: `blr --help` is quick and imports no Prefect.
 Annotations are evaluated here, as in the modules of requests: a command reads them.
 """
 
@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.errors import UsageError
-from flows.runs.parameters import LIMIT, STORE, TABLE, Parameter, option, request_fields
+from flows.request import LIMIT, STORE, TABLE, Parameter, option, request_fields
 from flows.runs.progress import terminable, write_error
 
 INTERRUPTED = 130

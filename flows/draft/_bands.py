@@ -22,7 +22,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.quality import about_a_flux, about_an_error, is_magnitude
 from catalogs.sky import photometry
-from flows.features.columns import flux_unit
+from catalogs.sky.photometry import flux_unit
 
 MISSING = 0.2
 """Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""

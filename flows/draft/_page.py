@@ -15,12 +15,12 @@ from catalogs.errors import brief, counted
 from catalogs.formats import all_suffixes
 from catalogs.profile import quality
 from catalogs.profile.columns import Profile, suspected_texts
+from catalogs.sky.photometry import flux_unit
 from flows.documents import template
 from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import vector_name
 from flows.draft.inspection import MOST_CLASSES, StartingClasses
-from flows.features.columns import flux_unit
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import toml_text
 

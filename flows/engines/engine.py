@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from flows.errors import EngineError, UsageError
+from flows.runs.references import check_scheduler
 
 if TYPE_CHECKING:
     from flows.engines._dask import DaskEngine
@@ -148,3 +149,23 @@ def named_engine(text: str, threads: int, *, key: str, base: Path = Path()) -> E
             "pip install 'galaxyblr[dask]'"
         ) from error
     return DaskEngine(name)
+
+
+def chosen_engine(asked: str | None, stated: str | None, base: str, threads: int) -> Engine:
+    """Return the engine that is `asked` for, else the one that a specification has `stated`, or threads.
+
+    Paths of the specification start at its folder `base`.
+
+    Raises
+    ------
+    UsageError
+        If a text names no engine, or one that this machine's settings do not allow.
+    EngineError
+        If the engine needs Dask, which is not installed.
+    """
+    key, text, folder = "engine", asked, Path()
+    if asked is None and stated is not None:
+        key, text, folder = "run.engine", stated, Path(base)
+    engine = named_engine("threads" if text is None else text, threads, key=key, base=folder)
+    check_scheduler(engine.name, key=key)
+    return engine

@@ -23,29 +23,12 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.sky import photometry
-from catalogs.sky.photometry import ZERO_POINT, State, floats, states
+from catalogs.sky.photometry import ZERO_POINT, State, floats, flux_unit, states
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
-SPELLINGS: Final = {
-    "nanomaggy": ("nanomaggy", "nanomaggies", "nmgy", "nmaggy"),
-    "nJy": ("njy", "nanojy", "nanojansky"),
-    "uJy": ("ujy", "microjy", "microjansky", "\u00b5jy", "\u03bcjy"),  # the micro sign, the Greek letter
-    "mJy": ("mjy", "millijy"),
-    "Jy": ("jy", "janskys"),
-}
-"""Units of flux, as catalogues write them in small letters."""
-FLUX_UNITS: Final = {spelling: unit for unit, some in SPELLINGS.items() for spelling in some}
-
 Units = Mapping[str, str | None]
 """Units of columns, by our names."""
-
-
-def flux_unit(written: str | None) -> str | None:
-    """Return the unit of flux that a catalogue writes, or None for an unknown one."""
-    text = (written or "").strip()
-    # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
-    return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
 
 
 def unit_of_band(

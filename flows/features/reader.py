@@ -33,10 +33,10 @@ from catalogs.formats import TableChoice
 from catalogs.profile import split
 from catalogs.profile.columns import measured
 from catalogs.sky import photometry
-from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
+from catalogs.sky.photometry import ZERO_POINT, State, floats, flux_unit, unit_factor
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError
-from flows.features.columns import OurColumns, flux_unit
+from flows.features.columns import OurColumns
 from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels, listed
 from flows.specification.specification import Specification
 

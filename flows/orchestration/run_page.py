@@ -44,8 +44,8 @@ from flows.errors import FlowError, Interrupted, UsageError
 from flows.orchestration.settings import words_of
 from flows.reports.counts import classification_message, release_words, run_tables, status_table
 from flows.reports.report_table import ReportTable
+from flows.request import request_fields
 from flows.runs.manifest import read_status
-from flows.runs.parameters import request_fields
 from flows.runs.progress import LineListener, Listener, listening, tell
 from flows.runs.references import name_and_version
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary

@@ -40,7 +40,7 @@ from catalogs.errors import counted
 from catalogs.files import atomic_write_text, scratch_folder, sweep
 from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
-from flows.engines.engine import ThreadEngine, current_engine, working_on
+from flows.engines.engine import ThreadEngine, chosen_engine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.reader import split_columns, training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
@@ -66,7 +66,7 @@ from flows.reports.data import (
 )
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card, render_report
-from flows.request import TrainRequest, chosen_engine
+from flows.request import TrainRequest
 from flows.runs.lock import exclusive
 from flows.runs.progress import stop_points, tell
 from flows.specification.specification import Specification
@@ -219,7 +219,8 @@ Step = Callable[[Callable[..., Any]], Callable[..., Any]]
 def train(request: TrainRequest, *, step: Step = lambda function: function) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
     wanted = read_specification(request.specification)
-    engine = chosen_engine(request.engine, wanted, request.threads or default_threads())
+    threads = request.threads or default_threads()
+    engine = chosen_engine(request.engine, wanted.run.engine, wanted.base_folder, threads)
     store = Store.named(request.store)
     with closing(engine), working_on(engine):
         if request.limit is None:
@@ -232,7 +233,7 @@ def train(request: TrainRequest, *, step: Step = lambda function: function) -> M
 def plan(request: TrainRequest) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
     wanted = read_specification(request.specification)
-    chosen_engine(request.engine, wanted, 1)  # a wrong one is an error now
+    chosen_engine(request.engine, wanted.run.engine, wanted.base_folder, 1)  # a wrong one is an error now
     return ingest(wanted, Store.named(request.store), limit=request.limit, dry_run=True)[0]
 
 

@@ -24,9 +24,9 @@ from flows.request import (
     ReprocessRequest,
     ReviewRequest,
     TrainRequest,
+    request_fields,
 )
 from flows.review import review
-from flows.runs.parameters import request_fields
 from flows.train import train
 
 FLOWS = {

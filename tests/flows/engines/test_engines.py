@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engines._dask import LARGEST, Waiting
-from flows.engines.engine import FAN_IN, ThreadEngine, named_engine, tree_sum
+from flows.engines.engine import FAN_IN, ThreadEngine, chosen_engine, named_engine, tree_sum
 from flows.errors import EngineError, SpecificationError, UsageError
-from flows.request import chosen_engine
 from flows.specification.specification import specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
@@ -83,9 +82,9 @@ def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
     stated = parse_specification(
         make.specification + '\n[run]\nengine = "at/s.json"\n', source="s", base_folder="/x"
     )
-    assert chosen_engine(None, stated, 3).name == "/x/at/s.json"
-    assert chosen_engine("local:2", stated, 3).name == "local:2"
-    assert chosen_engine(None, plain, 3) == chosen_engine(None, None, 3) == ThreadEngine(3)
+    assert chosen_engine(None, stated.run.engine, stated.base_folder, 3).name == "/x/at/s.json"
+    assert chosen_engine("local:2", stated.run.engine, stated.base_folder, 3).name == "local:2"
+    assert chosen_engine(None, plain.run.engine, plain.base_folder, 3) == ThreadEngine(3)
     assert specification_hash(stated) == specification_hash(plain), "where is not what"
     assert "engine" not in specification_toml(stated), "a model names no scheduler"
     with pytest.raises(SpecificationError, match=r"run\.engine"):
@@ -94,10 +93,10 @@ def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
 
 def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", "/data:tcp://scheduler:8786")
-    assert chosen_engine("tcp://scheduler:8786", None, 1).is_remote
+    assert chosen_engine("tcp://scheduler:8786", None, ".", 1).is_remote
     for text in ("tcp://elsewhere:8786", "/elsewhere/scheduler.json"):
         with pytest.raises(UsageError, match="engine: got"):
-            chosen_engine(text, None, 1)
+            chosen_engine(text, None, ".", 1)
 
 
 def test_without_dask_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

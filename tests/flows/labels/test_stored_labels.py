@@ -18,9 +18,9 @@ from sklearn.metrics import log_loss
 import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
-from catalogs.sky.photometry import ZERO_POINT, unit_factor
+from catalogs.sky.photometry import ZERO_POINT, flux_unit, unit_factor
 from flows.errors import SpecificationError, TrainingError
-from flows.features.columns import OurColumns, flux_unit
+from flows.features.columns import OurColumns
 from flows.features.reader import conversions, training_reader
 from flows.labels.reader import plain_number, read_reviews
 from flows.labels.source import LabelNames, LabelPlaces, place_conflicts
