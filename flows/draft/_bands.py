@@ -26,11 +26,9 @@ from catalogs.sky.photometry import flux_unit
 
 MISSING = 0.2
 """Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""
-RARE = 0.5
-"""Share of missing values that a remark tells."""
+RARE = 0.5  # share of missing values that a remark tells
 FEWEST_BANDS = 3
-ALIKE, FEWEST_ROWS = 0.8, 50
-"""Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
+ALIKE, FEWEST_ROWS = 0.8, 50  # correlation of the magnitudes in neighbouring bands, and rows that it takes
 
 
 COLOUR = "colour"
@@ -150,8 +148,7 @@ def _nearest(names: Sequence[str], band: str | None) -> str:
     return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))
 
 
-MOSTLY = 0.9
-"""Share of positive values from which what is called a flux is taken for one."""
+MOSTLY = 0.9  # share of positive values from which what is called a flux is taken for one
 
 
 def magnitudes_of(flux: Column, error: str | None, rows: Mapping[str, Floats]) -> Floats:

@@ -60,8 +60,7 @@ def _values(evidence: Evidence, name: str) -> Floats:
     return whole
 
 
-FEWEST_ROWS = 5
-"""Rows with a value, and without one, below which its presence is not tested."""
+FEWEST_ROWS = 5  # rows with a value, and without one, below which its presence is not tested
 REMEDY = "Leave it out if values are missing in the target for other reasons"
 SAME = 0.8
 """Share of the rows lacking either of two values that lack both, from which one feature stands for both."""
@@ -120,15 +119,12 @@ def _gain(missing: Mask, classes: NDArray[np.object_]) -> float:
 
 
 FOLDS = 5
-MOST_ROWS = 2000
-"""Bound on the work: a look takes seconds."""
+MOST_ROWS = 2000  # bound on the work: a look takes seconds
 MOST_GROUPED, WORK = 10_000, 4_000_000
 """Rows that tell which classes are alike, and these times features and classes: rare classes need many."""
 MOST_SUSPECTS = 6
-PRECISION = 0.3
-"""Of the weights of standardised features: weak, and enough for classes that are separable."""
-WIDEST = 8.0
-"""Standard deviations at which features are clipped, so that one odd value does not decide."""
+PRECISION = 0.3  # of the weights of standardised features: weak, and enough for classes that are separable
+WIDEST = 8.0  # standard deviations at which features are clipped, so that one odd value does not decide
 
 
 def quick_loss(features: Sequence[Floats], labels: NDArray[Any]) -> float | None:
@@ -189,14 +185,11 @@ MOST_FEATURES, MOST_WEIGHTS = 100, 600
 """Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
 APPARENT = "apparent brightness: it shows, to the census too, where a target is deeper than the labels"
 ABSOLUTE = "absolute magnitude: it contains the distance"
-BRIGHTEST = -5.0
-"""Brightest plausible median of apparent magnitudes, in mag."""
-FEWEST_VALUES = 0.1
-"""Share of the rows that a feature needs values in."""
+BRIGHTEST = -5.0  # brightest plausible median of apparent magnitudes, in mag
+FEWEST_VALUES = 0.1  # share of the rows that a feature needs values in
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
-TELLS = 0.05
-"""Share of the information on the class from which a column that is left out is named."""
+TELLS = 0.05  # share of the information on the class from which a column that is left out is named
 KINDS = frozenset({"texts", "flags and codes", "others' answers"})
 ALIKE, CALLED_ALIKE = 0.5, 0.6
 """Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""

@@ -34,13 +34,10 @@ DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""
 FOLLOWS = 0.5
 """Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
-FEWEST_ROWS = 20
-"""Rows with both values below which nothing is said of the order of two columns."""
-FEW_MARKS = 0.1
-"""Share of the values of an error that may be marks for none."""
+FEWEST_ROWS = 20  # rows with both values below which nothing is said of the order of two columns
+FEW_MARKS = 0.1  # share of the values of an error that may be marks for none
 OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
-STAGES = (-12.0, 14.0)
-"""Numerical Hubble stages, and marks a little beyond."""
+STAGES = (-12.0, 14.0)  # numerical Hubble stages, and marks a little beyond
 MOST_REDDENING = 60.0
 
 
@@ -204,8 +201,7 @@ def _without_error_words(name: str) -> set[str]:
     return ways - {"", "".join(parts)}
 
 
-MISSING = 0.9
-"""Share of missing values from which a column is left out."""
+MISSING = 0.9  # share of missing values from which a column is left out
 COMPARABLE = 0.1
 """Share of a class's rows in which a column is measured, from which it can be compared with other classes'."""
 TURNED, BELOW = 100.0, -20.0

@@ -177,8 +177,7 @@ class StartedSpecification:
 RADIANS = 2 * np.pi
 HOURS = 24
 
-MOST_LABELS = 40
-"""Labels that are counted by name, the most frequent first."""
+MOST_LABELS = 40  # labels that are counted by name, the most frequent first
 
 
 def inspect_file(
@@ -386,25 +385,20 @@ def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
     return gone
 
 
-MOST_CLASSES = 40
-"""Most classes of a first training: a column with more values hardly holds classes."""
-FEWEST = 5
-"""Rows of a class, where the labels have many spellings."""
+MOST_CLASSES = 40  # most classes of a first training: a column with more values hardly holds classes
+FEWEST = 5  # rows of a class, where the labels have many spellings
 FEW_DIFFERENT, FEWEST_OF_FEW = 10, 2
 """Different labels up to which all are meant as classes, and the rows of such a class: folds need two."""
 RARE_SHARE = 0.01
 """Share of the labels that may be left out as rare: three of 100 labels are a class, three of 10,000 may be a slip."""
 MEANT_ROWS, MEANT_SHARE = 5, 0.05
 """Rows of each of two spellings, and share of the rarer in the more frequent, from which case may be meant."""
-LONGEST_NAME = 64
-"""Of a class: it is part of columns' names."""
+LONGEST_NAME = 64  # of a class: it is part of columns' names
 MOSTLY_NUMBERS, FEWEST_OF_A_SIGN = 0.9, 3
 """Share of labels that are numbers, and different ones of either sign, from which they are in order and no codes."""
 MOST_CODES = 40
-MOST_NUMBERED = 8
-"""Different numbers up to which labels are codes, in whatever order."""
-FEWEST_BELOW = 0.1
-"""Share of the rows on either side of a cut."""
+MOST_NUMBERED = 8  # different numbers up to which labels are codes, in whatever order
+FEWEST_BELOW = 0.1  # share of the rows on either side of a cut
 
 
 @dataclass(frozen=True)

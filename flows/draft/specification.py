@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.arrays import Floats
-from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
+from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, Element, annotated_names
 from catalogs.column_names import column_names, using, with_names_of
-from catalogs.errors import brief
+from catalogs.errors import brief, counted
 from catalogs.files import atomic_path
-from catalogs.formats import TableChoice
+from catalogs.formats import TableChoice, all_suffixes
 from catalogs.profile import quality, split
 from catalogs.profile.columns import Profile, as_numbers, shares_of_one, suspected_texts, uneven_presence
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
-from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
+from catalogs.sky.photometry import flux_unit
 from catalogs.sky.positions import NeighbourCounter, positions
-from flows.draft import _page as page
+from flows.documents import template
 from flows.draft import inspection
-from flows.draft._columns import choose_columns, quoted
-from flows.draft._exclusions import Evidence, on_the_sky, reason_against, reason_against_copy, same_order
-from flows.draft._page import Split
-from flows.draft.inspection import LONGEST_NAME, PositionSummary, StartedSpecification, StartingClasses
+from flows.draft._bands import is_inverse_variance
+from flows.draft._columns import Chosen, choose_columns, quoted
+from flows.draft._exclusions import (
+    Evidence,
+    on_the_sky,
+    reason_against,
+    reason_against_copy,
+    same_order,
+    vector_name,
+)
+from flows.draft.inspection import (
+    LONGEST_NAME,
+    MOST_CLASSES,
+    PositionSummary,
+    StartedSpecification,
+    StartingClasses,
+)
 from flows.errors import OutputFolderError, TrainingError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, resolve_one
@@ -41,21 +56,19 @@ from flows.labels.reader import found_leaks, without_sentinels
 from flows.labels.source import RARE
 from flows.request import InitRequest
 from flows.runs.references import check_no_secret
-from flows.specification.toml_file import parse_specification
+from flows.specification.specification import Candidate
+from flows.specification.toml_file import parse_specification, toml_text
 
 SAME_ORDER = 0.9995
 """Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
 MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
 
 
-FEWEST = 2
-"""Least number of sampled rows of each class on each side of the best split."""
-MOST_TOLD = 4
-"""Columns that an error names."""
+FEWEST = 2  # least number of sampled rows of each class on each side of the best split
+MOST_TOLD = 4  # columns that an error names
 FEW_OTHERS = 0.01
 """Share of the rows without a label that have a value, beside that of labelled rows, below which it came with them."""
-COLUMNS_FILE = "blr-columns.toml"
-"""A team's names of columns, beside the specification that is written."""
+COLUMNS_FILE = "blr-columns.toml"  # a team's names of columns, beside the specification that is written
 
 
 def start_file(request: InitRequest) -> StartedSpecification:
@@ -70,21 +83,16 @@ def start_file(request: InitRequest) -> StartedSpecification:
         columns = folder / COLUMNS_FILE
     names = column_names() if columns is None else with_names_of(columns)
     source = resolve_one(request.file)
-    check_no_secret(
-        [request.file], kept="since a specification is kept in models", remedy="fetch the file first"
-    )
+    kept, remedy = "since a specification is kept in models", "fetch the file first"
+    check_no_secret([request.file], kept=kept, remedy=remedy)
+    url = source.url if isinstance(source, RemoteSource) else None
     with (
         nullcontext() if out is None else atomic_path(out) as temporary,
         using(names),
         opened_together(source, TableChoice(request.table, (request.label,))) as catalog,
     ):
         start = starting_specification(
-            catalog,
-            request.label,
-            folder=folder,
-            limit=request.limit,
-            table=request.table,
-            url=source.url if isinstance(source, RemoteSource) else None,
+            catalog, request.label, folder=folder, limit=request.limit, table=request.table, url=url
         )
         if temporary is not None:
             temporary.write_text(start.text, encoding="utf-8")
@@ -135,11 +143,10 @@ def starting_specification(
             "[features] of your own, or join these labels to the table with the measurements by table = { ... } under "
             "[label]"
         )
-    unlabelled = counts[""] + sum(classes.doubtful.values())
-    summary = tuple(page.summary_lines(seen, label, chosen, classes, notes, unlabelled))
     path = url or Path(os.path.relpath(catalog.path.resolve(), folder.resolve())).as_posix()
-    more = {"summary": summary, "path": path, "table": table, "place": place, "unlabelled": unlabelled}
-    text = page.page_text(catalog, seen, label, chosen, classes, by, notes, more)
+    unlabelled = counts[""] + sum(classes.doubtful.values())
+    more = {"path": path, "table": table, "place": place, "unlabelled": unlabelled}
+    summary, text = _written(catalog, seen, label, chosen, classes, by, notes, more)
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
         status="printed",
@@ -147,7 +154,7 @@ def starting_specification(
         columns_file=None,
         text=text,
         classes=classes.rows,
-        groups=page.alike_groups(chosen, classes),
+        groups=_alike_groups(chosen, classes),
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=left_out,
         suspects=chosen.suspects,
@@ -170,18 +177,15 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
 
 def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
     leaks, gains = found_leaks(catalog, seen, label, labels)
-    numbers = [
-        name
-        for name, c in seen.columns.items()
-        if name != label and (c.is_number or suspected_texts(seen, name))
-    ]
+    others = ((name, c) for name, c in seen.columns.items() if name != label)
+    numbers = [name for name, c in others if c.is_number or suspected_texts(seen, name)]
     rows = {name: as_numbers(without_sentinels(seen, name))[labels != ""] for name in numbers}
     numbered = label_numbers(seen.chosen[label][labels != ""])
     evidence = Evidence(
         label=label,
         rows=rows,
         classes=labels[labels != ""],
-        identifiers=[name for name, _ in suspected_identifiers(seen)],
+        identifiers=[name for name, _ in quality.suspected_identifiers(seen)],
         ours=annotated_names(catalog.metadata),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
         derived=inspection.leaking_column(leaks),
@@ -196,7 +200,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     against = {name: reason_against(seen, name, evidence) for name in seen.columns if name != label}
     usable = [name for name in numbers if against[name] is None]
     # Magnitudes first, so that fluxes are copies of them.
-    usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
+    usable.sort(key=lambda name: not quality.about_a_magnitude(seen.columns[name].column))
     # A column that orders the rows as an earlier one does, which has values in nearly all of its rows.
     distinct: dict[str, Floats] = {}
     for name in usable[:MOST_COMPARED]:
@@ -213,18 +217,14 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
 def _of_labelled_rows(seen: Profile, label: str, numbers: Sequence[str]) -> set[str]:
     """Return the columns that hardly any row without a label has, in a file of many such rows."""
     known, every = plain_texts(seen.sample[label]) != "", replace(seen, chosen=seen.sample)
-    if not (~known).sum() > page.LEAST_OF_TARGET * known.sum():
+    if not (~known).sum() > LEAST_OF_TARGET * known.sum():
         return set()
     present = {name: np.isfinite(as_numbers(without_sentinels(every, name))) for name in numbers}
     return {name for name, x in present.items() if x[~known].mean() < FEW_OTHERS * x[known].mean()}
 
 
 def _split(
-    seen: Profile,
-    label: str,
-    labels: Any,
-    place: PositionSummary | None,
-    classes: StartingClasses,
+    seen: Profile, label: str, labels: Any, place: PositionSummary | None, classes: StartingClasses
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     tried: list[tuple[int, Split, set[str]]] = []
@@ -245,10 +245,18 @@ def _split(
     return option, classes.without(untaught)
 
 
-MOST_OF_SPLIT = 4
-"""Columns whose values together tell rows apart, where no column names the objects."""
+MOST_OF_SPLIT = 4  # columns whose values together tell rows apart, where no column names the objects
 TOLD_APART = 0.9
 """Share of the rows that differ from each other in these columns, from which there are enough of them."""
+
+
+class Split(NamedTuple):
+    """What [split] says: by 'id', by columns, or by pixels of an order; `identifier` is catalog.id if that splits."""
+
+    by: str | Sequence[str]
+    remark: str = ""
+    identifier: str | None = None
+    order: int | None = None
 
 
 Way = tuple[Split, NDArray[np.uint64]]
@@ -259,7 +267,7 @@ def _options(seen: Profile, label: str, place: PositionSummary | None) -> Iterat
     """Yield the ways to split, the best first."""
     ways: list[Way] = []
     few_places: list[Way] = []
-    repeating, named = repeating_column(seen), naming_column(seen)
+    repeating, named = quality.repeating_column(seen), quality.naming_column(seen)
     if repeating is not None and repeating != label:
         distinct, known = seen.columns[repeating].distinct.estimate, seen.columns[repeating].distinct.n
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
@@ -299,3 +307,122 @@ def _options(seen: Profile, label: str, place: PositionSummary | None) -> Iterat
                 break
         yield Split(names[0] if len(names) == 1 else names, remark), keys
     yield from few_places
+
+
+# The text of the file: TOML with comments that say what was found.
+
+
+def _toml_mark(value: float | str) -> str:
+    """Return a mark of a missing value as TOML has it."""
+    return toml_text(value) if isinstance(value, str) else repr(value)
+
+
+def _line(text: str) -> str:
+    """Return a text that is safe in a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+MOST_NAMED = 6  # labels that a line names, and suspects
+LEAST_OF_TARGET = 0.5  # rows without a label for each labelled row, from which a file is the target too
+
+
+def _alike_groups(chosen: Chosen, classes: StartingClasses) -> dict[str, tuple[str, ...]]:
+    """Return groups of classes that are alike, by name, as the spellings of their labels; rare classes stay alone."""
+    known = {name for some in chosen.groups.values() for name in some}
+    groups = chosen.groups | {c: [c] for c in classes.kept if chosen.groups and c not in known}
+    return {name: tuple(text for c in some for text in classes.kept[c]) for name, some in groups.items()}
+
+
+def _written(
+    catalog: Catalog,
+    seen: Profile,
+    label: str,
+    chosen: Chosen,
+    classes: StartingClasses,
+    split: Split,
+    other: Mapping[str, str],
+    more: Mapping[str, Any],
+) -> tuple[tuple[str, ...], str]:
+    """Return the summary of what is left out and what is suspect, and the text of the file, which begins with it.
+
+    `other` are columns of which no number a row can be taken.  `more` are further values of the templates, by their
+    names there: the `path` or URL of the catalogue, its `table`, the `place`, and the number of `unlabelled` rows.
+    """
+    name, n_rows, dropped = catalog.path.name, classes.n_rows, classes.dropped
+    ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
+    bare = {text: n for text, n in dropped.items() if text in classes.bare}
+    many = f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
+    kinds = Counter(kind for _, kind in chosen.left_out.values()) + Counter({"no number a row": len(other)})
+    candidates = map(Candidate.stated, default_candidates(n_rows, len(chosen.features), len(classes.kept)))
+    about = {
+        "file": name,
+        "name": (stem or "survey")[:60],
+        "seen": seen,
+        "label": label,
+        "chosen": chosen,
+        "classes": classes,
+        "split": split,
+        "most": MOST_NAMED,
+        "labels_left_out": (
+            (
+                "",
+                {text: n for text, n in dropped.items() if text not in bare},
+                many * (len(classes.kept) == MOST_CLASSES),
+            ),
+            ("", bare, ": hardly any of these rows has a feature"),
+            (" of doubt", classes.doubtful, ""),
+        ),
+        "n_labelled": n_rows + sum(dropped.values()) + sum(classes.doubtful.values()),
+        "kinds": kinds.most_common(),
+        "n_columns": sum(c != label for c in seen.columns) + len(other),
+        "identifiers": quality.suspected_identifiers(seen),
+        "identifier": split.identifier or quality.naming_column(seen) or quality.repeating_column(seen),
+        "sentinels": [*_sentinels(seen, label)],
+        "groups": _alike_groups(chosen, classes),
+        "held_out": 0 if n_rows < HELD_OUT_FROM else HELD_OUT,
+        "left_out": _left_out(seen, chosen) | dict(other),
+        "candidates": [
+            (c.basis.model_dump(exclude_defaults=True, mode="json"), c.transform) for c in candidates
+        ],
+        "is_target": more["unlabelled"] > LEAST_OF_TARGET * n_rows,
+        **more,
+    }
+    filters = {"line": _line, "toml": toml_text, "json": json.dumps, "quoted": quoted, "spelt": _spelt}
+    filters |= {"brief": lambda text: repr(brief(text)), "flux_unit": lambda unit: str(flux_unit(unit))}
+    filters |= {"error_key": lambda error: "inverse_variance" if is_inverse_variance(error) else "error"}
+    summary = template("specification-summary.txt.j2", **filters).render(about).splitlines()
+    return tuple(summary), template("specification.toml.j2", **filters).render(about, summary=summary)
+
+
+def _spelt(spellings: Mapping[str, int]) -> str:
+    """Return what is said of several spellings of a class."""
+    each = ", ".join(f"{toml_text(text)} {n:,}" for text, n in spellings.items())
+    return f" ({each}): upper and lower case alone do not make a class" if len(spellings) > 1 else ""
+
+
+def _sentinels(seen: Profile, label: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the columns with marks of missing values, the marks as TOML has them, and what was seen of them."""
+    marks = {n: quality.suspected_sentinels(seen, n) for n in seen.columns if n != label}
+    texts = {n: suspected_texts(seen, n) for n in seen.columns if n != label}
+    marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
+    for vector in sorted({e.vector for e in marked if isinstance(e, Element) and marks[e]}):
+        elements = (e for e in marked if isinstance(e, Element) and e.vector == vector)
+        those_of = [s for e in elements for s in marks[e]]
+        values = ", ".join(map(_toml_mark, sorted({s.value for s in those_of}, key=str)))
+        yield vector, values, f"{sum(s.count for s in those_of):,} elements"
+    for name in (n for n in marked if not isinstance(n, Element)):
+        values = ", ".join([*map(toml_text, texts[name]), *(_toml_mark(s.value) for s in marks[name])])
+        a_limit, a_text = "a limit, better as not_detected", "a text among numbers"
+        why = [f"{t}: {n:,} rows, {a_limit if t[0] in '<>' else a_text}" for t, n in texts[name].items()]
+        why += [f"{s.value}: {counted(s.count, 'row')}, {s.why}" for s in marks[name]]
+        yield name, values, "; ".join(why)
+
+
+def _left_out(seen: Profile, chosen: Chosen) -> dict[str, str]:
+    """Return the reasons by column; a vector's name stands once where all of its elements have the same one."""
+    texts = {name: text for name, (text, _) in chosen.left_out.items()}
+    of_vector: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
+    return {vector_name(n) if of_vector[vector_name(n)] == {text} else n: text for n, text in texts.items()}
