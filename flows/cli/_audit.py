@@ -74,16 +74,12 @@ def _show_sets(sets: AuditedSets) -> None:
         (name, f"{c['least']:.4g}", f"{c['rows']:,}", f"{c['effective']:.1f}", f"{100 * c['spread']:.1f} %")
         for name, c in sets["classes"].items()
     ]
-    print_table(
-        f"Prediction sets by the audit, {100 * sets['level']:g} % of each class",
-        ("class", "from p", "answers", "count as", "± of the share"),
-        rows,
-    )
+    columns = ("class", "from p", "answers", "count as", "± of the share")
+    print_table(f"Prediction sets by the audit, {100 * sets['level']:g} % of each class", columns, rows)
     keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets["classes"]}  # of TOML
     stated = ", ".join(f"{keys[name]} = {c['least']:.9g}" for name, c in sets["classes"].items())
-    say(
-        "To write them into copies, classify again with this model and these class shares, and this specification:"
-    )
+    again = "classify again with this model and these class shares, and this specification"
+    say(f"To write them into copies, {again}:")
     say(f"[output]\nsets = {sets['level']:g}\nset_thresholds = {{ {stated} }}")
 
 

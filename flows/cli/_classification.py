@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,10 @@ import typer
 from catalogs.errors import counted
 from flows.cli._printing import (
     files_words,
+    flow_or_work,
     formatted,
     print_table,
     print_tables,
-    run_flow,
-    runs_as_flow,
     say,
     say_next,
     show,
@@ -38,40 +38,31 @@ if TYPE_CHECKING:
     from flows.runs.manifest import FolderStatus
     from flows.runs.results import CensusResult, MappedFraction, MapResult
 
-PARTLY = 3
-"""Exit status of a run that quarantined some of its files."""
+PARTLY = 3  # exit status of a run that quarantined some of its files
 TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike the training set"}
 """Flags whose objects a person should look at, in words."""
 
 
-def run_classify(
-    request: ClassifyRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool
+def run_annotation(
+    request: ClassifyRequest | ReprocessRequest,
+    *,
+    dry_run: bool,
+    prefect: bool | None,
+    json: bool,
+    quiet: bool,
 ) -> None:
-    """Classify, as a flow where Prefect is wanted."""
-    from flows.classification.steps import classify
-    from flows.runs.references import check_parameters
-
-    began = time.monotonic()
-    with shown_progress(quiet=quiet):
-        if as_flow := not dry_run and runs_as_flow(prefect):
-            check_parameters(request.catalogues)
-        result = run_flow("classify", request) if as_flow else classify(request, dry_run=dry_run)
-    _end(result, time.monotonic() - began, request.store, _show_classified, json=json)
-
-
-def run_reprocess(
-    request: ReprocessRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool
-) -> None:
-    """Reprocess, as a flow where Prefect is wanted."""
-    from flows.classification.steps import reprocess
+    """Classify or reprocess, as a flow where Prefect is wanted."""
+    from flows.classification import steps
     from flows.specification.toml_file import read_specification
 
-    request = replace(request, specification=read_specification(request.specification))
-    began = time.monotonic()
-    with shown_progress(quiet=quiet):
-        as_flow = not dry_run and runs_as_flow(prefect)
-        result = run_flow("reprocess", request) if as_flow else reprocess(request, dry_run=dry_run)
-    _end(result, time.monotonic() - began, request.store, _show_reprocessed, json=json)
+    name = "classify"
+    people: Callable[[Any], None] = _show_classified
+    if isinstance(request, ReprocessRequest):
+        name, people = "reprocess", _show_reprocessed
+        request = replace(request, specification=read_specification(request.specification))
+    began, work = time.monotonic(), partial(getattr(steps, name), dry_run=dry_run)
+    result = flow_or_work(name, work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
+    _end(result, time.monotonic() - began, request.store, people, json=json)
 
 
 def _show_classified(result: ClassificationResult) -> None:
@@ -152,13 +143,10 @@ def _show_status(status: FolderStatus) -> None:
 
 def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
     """Review, as a flow where Prefect is wanted."""
-    from flows.reviews import selection
+    from flows.reviews.selection import review
 
-    with shown_progress(quiet=False):
-        if not dry_run and runs_as_flow(prefect):
-            result = run_flow("review", request)
-        else:
-            result = selection.review(request, dry_run=dry_run)
+    work = partial(review, dry_run=dry_run)
+    result = flow_or_work("review", work, request, dry_run=dry_run, prefect=prefect, quiet=False)
     show(result, show_reviewed, json=json)
 
 

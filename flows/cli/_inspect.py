@@ -13,8 +13,7 @@ from flows.cli._printing import print_table, say, say_next, show, shown_progress
 from flows.draft import inspection
 from flows.request import InitRequest
 
-MOST_CLASSES = 12
-"""Classes that a line names."""
+MOST_CLASSES = 12  # classes that a line names
 
 
 def run_inspect(
@@ -53,21 +52,15 @@ def _show_started(result: inspection.StartedSpecification) -> None:
 
 
 def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> None:
-    say(
-        f"{result.path}: {result.format}, {counted(result.n_rows, 'row')}, {counted(len(result.columns), 'column')}"
-    )
+    size = f"{counted(result.n_rows, 'row')}, {counted(len(result.columns), 'column')}"
+    say(f"{result.path}: {result.format}, {size}")
     if result.n_seen < result.n_rows:
         say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown = [c for column in result.columns for c in (column, *column.elements)]
-    rows = [
-        (
-            *(_cell(getattr(c, key, None)) for key in keys),
-            "" if c.missing is None else f"{c.missing:.1%}",
-            _remark(c, result.files),
-        )
-        for c in shown
-    ]
+    rows = []
+    for c in (c for column in result.columns for c in (column, *column.elements)):
+        missing = "" if c.missing is None else f"{c.missing:.1%}"
+        rows.append((*(_cell(getattr(c, key, None)) for key in keys), missing, _remark(c, result.files)))
     print_table("Columns", (*keys, "missing", "remarks"), rows)
     say(*(f"Wrong checksum: {wrong}" for wrong in result.wrong_checksums))
     say(*(f"Suspected identifier: {i['column'] or repr('')} ({i['why']})" for i in result.identifiers))
@@ -122,9 +115,8 @@ def _kind(leak: Leak) -> str:
 def _remark(column: inspection.ColumnSummary, files: int) -> str:
     marks = [f"absent in {column.absent:,} of {files:,} files"] if column.absent else []
     marks += [f"{_cell(s.value)} in {s.count:,} rows: a mark for 'no value'?" for s in column.sentinels]
-    marks += [
-        f"'{text}' in {n:,} rows among numbers: a mark for 'no value'?" for text, n in column.texts.items()
-    ]
+    texts = (f"'{text}' in {n:,} rows among numbers" for text, n in column.texts.items())
+    marks += [f"{said}: a mark for 'no value'?" for said in texts]
     marks += [column.not_numbers] if column.not_numbers else []
     return "; ".join((["constant"] if column.constant else []) + marks)
 

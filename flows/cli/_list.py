@@ -51,18 +51,11 @@ def _listed(store: Store, stored: StoredModel) -> ListedModel:
 def show_models(listing: ModelListing) -> None:
     """Show what is in a store."""
     skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
-    rows = [
-        (
-            m.name,
-            m.version,
-            "–" if m.trained is None else m.trained[:16].replace("T", " "),
-            _loss(m),
-            skill[m.has_skill],
-            m.trust or "–",
-            "champion" if m.champion else "rejected" if m.rejected else "",
-        )
-        for m in listing.models
-    ]
+    rows = []
+    for m in listing.models:
+        trained = "–" if m.trained is None else m.trained[:16].replace("T", " ")
+        standing = "champion" if m.champion else "rejected" if m.rejected else ""
+        rows.append((m.name, m.version, trained, _loss(m), skill[m.has_skill], m.trust or "–", standing))
     if not rows:
         say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
         return

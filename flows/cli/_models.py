@@ -13,10 +13,10 @@ from typing import Any
 from catalogs.remote.urls import is_remote
 from flows.cli._printing import (
     connect_or_start,
+    flow_or_work,
     print_table,
     print_tables,
     run_flow,
-    runs_as_flow,
     say,
     say_next,
     show,
@@ -45,13 +45,8 @@ def run_train(
 
     typed, wanted = request, read_specification(request.specification)  # a wrong one is an error at once
     request = replace(typed, specification=wanted)
-    with shown_progress(quiet=quiet):
-        if dry_run:
-            result: TrainingResult = training.plan(request)
-        elif runs_as_flow(prefect):
-            result = run_flow("train", request)
-        else:
-            result = training.train(request)
+    work: Callable[[TrainRequest], TrainingResult] = training.plan if dry_run else training.train
+    result = flow_or_work("train", work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
     show(result, partial(show_trained, verbose=verbose), json=json)
     if not json and not isinstance(result, TrainingPlan) and result.path:
         _say_next(typed, wanted, result)

@@ -27,6 +27,7 @@ from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
 from flows.runs.progress import LineListener, Listener, listening, speed, tell, write_error
+from flows.runs.references import check_parameters
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -52,12 +53,7 @@ def print_tables(*tables: ReportTable) -> None:
 
 
 def print_table(
-    title: str,
-    columns: tuple[str, ...],
-    rows: Iterable[tuple[str, ...]],
-    *,
-    note: str = "",
-    remark: str = "",
+    title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, note: str = "", remark: str = ""
 ) -> None:
     """Print a table of texts on standard output, with what stands above and below it."""
     print_tables(ReportTable(title=title, columns=columns, rows=tuple(rows), note=note, remark=remark))
@@ -179,6 +175,14 @@ def runs_as_flow(prefect: bool | None) -> bool:  # noqa: FBT001  the switch --pr
     return False
 
 
+def flow_or_work(
+    name: str, work: Callable[[Any], Any], request: Any, *, dry_run: bool, prefect: bool | None, quiet: bool
+) -> Any:
+    """Do the work of a request, and show its progress: as the flow of that name where Prefect is wanted."""
+    with shown_progress(quiet=quiet):
+        return run_flow(name, request) if not dry_run and runs_as_flow(prefect) else work(request)
+
+
 def connect_or_start() -> None:
     """Give Prefect its environment, with the server that is configured or running, or with one for this process."""
     line = connect(console_level="CRITICAL")
@@ -190,7 +194,8 @@ def connect_or_start() -> None:
 
 
 def run_flow(name: str, request: Any) -> Any:
-    """Run a request as the flow of that name."""
+    """Run a request as the flow of that name; UsageError where a parameter, which Prefect keeps, has a secret."""
+    check_parameters(getattr(request, "catalogues", ()))
     return getattr(import_module(f"flows.{name}"), name)(**vars(request))
 
 

@@ -74,10 +74,7 @@ def schema_of(name: str) -> dict[str, Any]:
     if name in KINDS:
         schema["properties"] = {"kind": {"const": KINDS[name]}, **schema["properties"]}
         schema["required"] = ["kind", *schema["required"]]
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"blr/{name}-{VERSION}",
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"blr/{name}-{VERSION}"}
     return head | schema
 
 

@@ -9,6 +9,7 @@ Annotations are evaluated here, as in the modules of requests: a command reads t
 import gc
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,99 +26,55 @@ from flows.runs.progress import terminable, write_error
 
 INTERRUPTED = 130
 
+HELP = {
+    "demo": "Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies.",
+    "status": "List the files of a release: which are current, stale or quarantined, since when and why.",
+    "inspect": "Say what a file holds: a catalogue's columns and what looks odd in them, or a model.",
+    "models list": "List the models of a store, the champion of each name marked.",
+    "models show": "Show a model: its candidates, how good it is, where it came from.",
+    "release verify": "Verify the folder of a release by itself: every byte, and who signed it.",
+    "serve": "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
+    "ui": "Show runs and their results: Prefect's pages of the database in which `blr` keeps them.",
+    "deployments automate": "Alert the team when a scheduled run failed, is late, or released nothing for days.",
+    "schema": "Print the JSON Schema of what a command prints with --json, or of a file that it leaves.",
+}
+"""What commands do that make no request."""
+VERBS_TABLE = """
+demo | _models.run_demonstration | | out prefect json quiet
+train | _models.run_train | TrainRequest | dry_run prefect json quiet verbose
+classify | _classification.run_annotation | ClassifyRequest | dry_run prefect json quiet
+reprocess | _classification.run_annotation | ReprocessRequest | dry_run prefect json quiet
+status | _classification.run_status | | folder json
+review | _classification.run_review | ReviewRequest | dry_run prefect json
+explain | _classification.run_explain | ExplainRequest | json
+audit draw | reviews.audit_draw.draw_audit then _audit.show_drawn | AuditDrawRequest | dry_run json
+audit estimate | reviews.audit_estimate.estimate_audit then _audit.show_audit | AuditEstimateRequest | dry_run json
+map | classification.sky_maps.make_map then _classification.show_map | MapRequest | dry_run json
+census | classification.census_taking.take_census then _classification.show_census | CensusRequest | dry_run json
+inspect | _inspect.run_inspect | | inspected label limit table json
+init | _inspect.run_init | InitRequest | json
+models list | _list.run_list | | store json
+models show | _models.run_show | | reference store json
+models promote | _models.run_promote | PromoteRequest | if_better reject undo dry_run json
+release draft | release.draft.draft then _release.show_state | DraftRequest | json
+release check | release.record.check then _release.show_checked failing stops | ReleaseRequest | json
+release sign | release.record.sign then _release.show_state | SignRequest | json
+release publish | release.record.publish then _release.show_state | PublishRequest | json
+release rollback | release.record.rollback then _release.show_state | RollbackRequest | json
+release patch | release.draft.patch then _release.show_state | PatchRequest | json
+release verify | release.record.verify then _release.show_verified failing faults | | release key json
+release replay | release.replay.replay_file then _release.show_replayed failing not agrees | ReplayRequest | json
+serve | _serve.run_serve | | file n_runs port
+ui | _serve.run_ui | | opened port
+deployments automate | _serve.run_automate | | notify idle_days dry_run json
+schema | _schemas.run_schema | | name
+"""
 VERBS = {
-    "demo": (
-        "_models.run_demonstration",
-        "Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies.",
-        "out prefect json quiet",
-    ),
-    "train": ("_models.run_train", "TrainRequest", "dry_run prefect json quiet verbose"),
-    "classify": ("_classification.run_classify", "ClassifyRequest", "dry_run prefect json quiet"),
-    "reprocess": ("_classification.run_reprocess", "ReprocessRequest", "dry_run prefect json quiet"),
-    "status": (
-        "_classification.run_status",
-        "List the files of a release: which are current, stale or quarantined, since when and why.",
-        "folder json",
-    ),
-    "review": ("_classification.run_review", "ReviewRequest", "dry_run prefect json"),
-    "explain": ("_classification.run_explain", "ExplainRequest", "json"),
-    "audit draw": (
-        "reviews.audit_draw.draw_audit then _audit.show_drawn",
-        "AuditDrawRequest",
-        "dry_run json",
-    ),
-    "audit estimate": (
-        "reviews.audit_estimate.estimate_audit then _audit.show_audit",
-        "AuditEstimateRequest",
-        "dry_run json",
-    ),
-    "map": ("classification.sky_maps.make_map then _classification.show_map", "MapRequest", "dry_run json"),
-    "census": (
-        "classification.census_taking.take_census then _classification.show_census",
-        "CensusRequest",
-        "dry_run json",
-    ),
-    "inspect": (
-        "_inspect.run_inspect",
-        "Say what a file holds: a catalogue's columns and what looks odd in them, or a model.",
-        "inspected label limit table json",
-    ),
-    "init": ("_inspect.run_init", "InitRequest", "json"),
-    "models list": (
-        "_list.run_list",
-        "List the models of a store, the champion of each name marked.",
-        "store json",
-    ),
-    "models show": (
-        "_models.run_show",
-        "Show a model: its candidates, how good it is, where it came from.",
-        "reference store json",
-    ),
-    "models promote": ("_models.run_promote", "PromoteRequest", "if_better reject undo dry_run json"),
-    "release draft": ("release.draft.draft then _release.show_state", "DraftRequest", "json"),
-    "release check": (
-        "release.record.check then _release.show_checked failing stops",
-        "ReleaseRequest",
-        "json",
-    ),
-    "release sign": ("release.record.sign then _release.show_state", "SignRequest", "json"),
-    "release publish": ("release.record.publish then _release.show_state", "PublishRequest", "json"),
-    "release rollback": ("release.record.rollback then _release.show_state", "RollbackRequest", "json"),
-    "release patch": ("release.draft.patch then _release.show_state", "PatchRequest", "json"),
-    "release verify": (
-        "release.record.verify then _release.show_verified failing faults",
-        "Verify the folder of a release by itself: every byte, and who signed it.",
-        "release key json",
-    ),
-    "release replay": (
-        "release.replay.replay_file then _release.show_replayed failing not agrees",
-        "ReplayRequest",
-        "json",
-    ),
-    "serve": (
-        "_serve.run_serve",
-        "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
-        "file n_runs port",
-    ),
-    "ui": (
-        "_serve.run_ui",
-        "Show runs and their results: Prefect's pages of the database in which `blr` keeps them.",
-        "opened port",
-    ),
-    "deployments automate": (
-        "_serve.run_automate",
-        "Alert the team when a scheduled run failed, is late, or released nothing for days.",
-        "notify idle_days dry_run json",
-    ),
-    "schema": (
-        "_schemas.run_schema",
-        "Print the JSON Schema of what a command prints with --json, or of a file that it leaves.",
-        "name",
-    ),
+    name: (run, request or HELP[name], options)
+    for name, run, request, options in (re.split(r" *\| *", row) for row in VERBS_TABLE.strip().splitlines())
 }
 """What runs each command, its request, or its help without one, and its further options, as of `verb`."""
-WITHOUT_SCIPY = "_inspect.", "_list.", "_serve."
-"""Modules of the commands that compute nothing with SciPy."""
+WITHOUT_SCIPY = "_inspect.", "_list.", "_serve."  # modules of the commands that compute nothing with SciPy
 GROUPS = {
     "models": "The models of a store.",
     "audit": "Counts, purity and completeness from objects that people look at.",
@@ -357,8 +314,7 @@ def deployments_text(context: typer.Context, out: OutFile = None) -> None:
 # Both would lie in the same folder, where whichever was installed last has overwritten files of the other.
 
 PACKAGES = ("blr", "catalogs", "flows")
-OURS = Path(__file__).resolve().parent.parent.parent
-"""The folder that our three packages lie in."""
+OURS = Path(__file__).resolve().parent.parent.parent  # the folder that our three packages lie in
 
 
 def check_packages() -> None:
