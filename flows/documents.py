@@ -6,7 +6,7 @@ the order of the class; a tuple becomes an array, and `None` becomes null.
 Files of older and newer versions stay readable.  A field of a dataclass that holds its default is not written, and a
 missing key is read as the default.  A key that the type does not have is ignored.
 
-Pages and texts for people are templates of Jinja in `flows/templates`.
+Pages and texts for people are templates of Jinja in `flows/templates`, where tables of words lie too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -158,10 +159,20 @@ def template(name: str, **filters: Callable[[Any], str]) -> Any:
     return environment.get_template(name)
 
 
+@cache
+def word_table(name: str) -> Mapping[str, Any]:
+    """Return a table of ours in TOML of what is said in pages, lists and checks."""
+    return tomllib.loads(_text(name))
+
+
+def _text(name: str) -> str:
+    return resources.files("flows").joinpath("templates", name).read_text(encoding="utf-8")
+
+
 def script(name: str) -> dict[str, Any]:
     """Return a script of ours for a page's template, and its hash for the page's policy, which allows no other."""
     from markupsafe import Markup  # noqa: PLC0415 -- only pages need it
 
-    text = resources.files("flows").joinpath("templates", name).read_text(encoding="utf-8")
+    text = _text(name)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"script": Markup(text), "script_hash": f"sha256-{digest}"}  # noqa: S704  our own file

@@ -56,13 +56,7 @@ CONTROL_BATCHES = 8  # batches of which rows are kept for negative controls
 
 
 def check_release(
-    opened: Opened,
-    last: Opened | None,
-    *,
-    name: str,
-    promised: Contract,
-    seed: int,
-    truth: Truth | None,
+    opened: Opened, last: Opened | None, *, name: str, promised: Contract, seed: int, truth: Truth | None
 ) -> tuple[Checked, Profile, Mapping[str, str]]:
     """Check a release against its contract, its inputs, its model and the last release.
 

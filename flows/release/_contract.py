@@ -21,7 +21,7 @@ from catalogs.formats import open_annotated
 from catalogs.metadata.fits_cards import metadata_of
 from catalogs.profile.columns import ColumnRange
 from flows.classification.scoring import Scorer, flag_names, provenance
-from flows.documents import read_document
+from flows.documents import read_document, word_table
 from flows.errors import DocumentError
 from flows.models.model import Model, read_model
 from flows.models.row_files import ROWS_FILE
@@ -41,45 +41,8 @@ ROOM = 0.5  # part of a range's width by which values may exceed the last releas
 LEAST_KNOWN = 500  # values that make a range a limit: the extremes of fewer move far
 TEXTS = {"string", "large_string", "string_view"}  # they differ only in how Arrow keeps them
 
-EVERY_ROW = "{rows:,} rows in {files}: "
-CHECKS: Mapping[str, tuple[str, str]] = {
-    "contract": ("contract", "it is as it follows from model, inputs and last release"),
-    "checksums": ("conservation", "{files} with the bytes that were written"),
-    "partitions": ("contract", "{files}, as the manifest lists"),
-    "input columns": ("conservation", EVERY_ROW + "input columns are those of the inputs, bit for bit"),
-    "rows": ("conservation", EVERY_ROW + "as many in each file as in its input"),
-    "probabilities": ("contract", EVERY_ROW + "they lie between 0 and 1, and sum to one"),
-    "class names": ("contract", EVERY_ROW + "every class is one of the model's"),
-    "classes": ("contract", EVERY_ROW + "each is that of the largest probability"),
-    "flags": ("contract", EVERY_ROW + "they are those of the probabilities and of the features"),
-    "ranges": ("contract", EVERY_ROW + "all values lie in the ranges of the contract"),
-    "metadata": ("contract", EVERY_ROW + "they describe the contents"),
-    "versions": ("contract", EVERY_ROW + "one version of the code made all files"),
-    "model": ("contract", EVERY_ROW + "every row names the model"),
-    **dict.fromkeys(
-        ("columns", "types", "units", "ucds", "descriptions", "nulls"),
-        ("contract", EVERY_ROW + "the same in all files"),
-    ),
-    "replay": ("replay", "{n:,} rows scored again by {model}, to rounding"),
-    "identifiers": ("conservation", "{n:,} identifiers, each once"),
-    "identifiers of the inputs": ("conservation", "{n:,} identifiers are the same"),
-    "companion": ("conservation", "{n:,} identifiers are the same, each once"),
-    "summaries": ("contract", "counts of classes and flags are those of the rows"),
-    "positions": ("differences", "every object of the last release is where it was"),
-    "objects": ("differences", "all of the {n:,} objects of the last release are here"),
-    "class changes": ("differences", "{changed:,} of {n:,} objects have another class ({share:.2%})"),
-    "flag changes": ("differences", "no field gained or lost flags beyond the others"),
-    "values": ("differences", "{columns} columns of {n:,} objects agree with the last release"),
-    "missing values": ("differences", "no field lacks values that the last release had"),
-    "new objects": ("differences", "{n:,} new objects of the sample are like the last release's"),
-    "negative controls": ("negative controls", "confident classes without a flag: {rates}"),
-    "class shares": ("differences", "they are like the last release's, in all and by HEALPix cell"),
-    "truth": ("truth", "{n:,} objects whose class is known agree with the release"),
-    "calibration": ("truth", ""),
-    "patch": ("contract", "{n:,} listed rows change ({names}), no other does"),
-}
-"""All checks: their kind, and what is said of one that passes.  Each companion has a check, `companion FILE`."""
-ROW_CHECKS = tuple(name for name, (_, words) in CHECKS.items() if words.startswith(EVERY_ROW))
+CHECKS = word_table("checks.toml")  # by name, the kind of a check, and what is said of one that passes
+ROW_CHECKS = tuple(name for name, (_, said) in CHECKS.items() if said.startswith("{rows:,} rows"))
 
 
 def check_of(name: str, verdict: Verdict, found: str, **where: Any) -> Check:
@@ -100,8 +63,8 @@ class Findings:
     def ran(self, *names: str, **numbers: Any) -> None:
         """Note that checks were made; their numbers are said of those that pass."""
         for name in names:
-            _, words = CHECKS["companion" if name.startswith("companion ") else name]
-            self.done.setdefault(name, check_of(name, "pass", words.format(**numbers)))
+            _, said = CHECKS["companion" if name.startswith("companion ") else name]
+            self.done.setdefault(name, check_of(name, "pass", said.format(**numbers)))
 
     def add(self, verdict: Verdict, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
         """Note a finding with its file, field, number, limit, and the limit's source.

@@ -24,13 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
@@ -108,8 +103,11 @@ class Signature:
 
     def with_key(self, path: Path) -> Signature:
         """Return the signature with Ed25519's, of a private key in PEM."""
-        private = read_key(path, partial(load_pem_private_key, password=None), Ed25519PrivateKey)
-        public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        private = read_key(
+            path, partial(serialization.load_pem_private_key, password=None), Ed25519PrivateKey
+        )
+        form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        public = private.public_key().public_bytes(*form)
         signature = replace(self, public_key=public.decode())
         return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
 
@@ -123,7 +121,7 @@ class Signature:
             yield "it is not signed with a key"
         if self.signature:
             try:
-                public = load_pem_public_key(self.public_key.encode())
+                public = serialization.load_pem_public_key(self.public_key.encode())
                 if not isinstance(public, Ed25519PublicKey):
                     yield "its public key is not Ed25519's"
                 elif key is not None and key.public_bytes_raw() != public.public_bytes_raw():
@@ -383,13 +381,9 @@ def check(request: ReleaseRequest) -> Checked:
         if request.truth is not None:
             path = check_inside(request.truth, key="--truth")
             truth = Truth.read(path, contract.id or "", request.truth_column, contract.classes)
+        promised = derived_contract(opened, last, companions=record.companions, id_column=contract.id)
         checked, profile, sums = check_release(
-            opened,
-            last,
-            name=series.name,
-            promised=derived_contract(opened, last, companions=record.companions, id_column=contract.id),
-            seed=request.seed,
-            truth=truth,
+            opened, last, name=series.name, promised=promised, seed=request.seed, truth=truth
         )
         return write_checks(opened, checked, profile, last, sums)
 
@@ -486,25 +480,20 @@ def publish(request: PublishRequest) -> ReleaseState:
         for path in release_files(folder):
             path.chmod(0o444)
             flush_to_disk(path)
+        key = version if series.store is None else f"{version}-{signature.digest[:12]}"
+        about = {"digest": signature.digest, "who": request.by or signature.who}
         published = ReleaseEvent(
-            what="published",
-            version=version,
-            digest=signature.digest,
-            folder=version if series.store is None else f"{version}-{signature.digest[:12]}",
-            who=request.by or signature.who,
-            when=utc_now(),
-            why=signature.why,
+            what="published", version=version, folder=key, when=utc_now(), why=signature.why, **about
         )
-        final = series.folder / published.folder
-        series.upload(folder, published.folder)
+        final = series.folder / key
+        series.upload(folder, key)
         if series.store is None and folder == draft:
             draft.rename(final)
             flush_to_disk(series.folder)
         series.commit(log, before, published)
         if series.store is not None:  # not before: whoever comes second keeps a draft
             draft.rename(final)
-    about = {"digest": signature.digest, "latest": version, "who": published.who}
-    return series.state(version, "published", final, **about)
+    return series.state(version, "published", final, latest=version, **about)
 
 
 def rollback(request: RollbackRequest) -> ReleaseState:
@@ -540,7 +529,7 @@ def verify(release: Path, *, key: Path | None = None) -> Verified:
     """Verify the folder of a release by itself: every byte is as it was checked, and was signed, by `key` if given."""
     folder = published_folder(release)
     digest, faults = digest_of(folder), changed_files(folder)
-    public = None if key is None else read_key(key, load_pem_public_key, Ed25519PublicKey)
+    public = None if key is None else read_key(key, serialization.load_pem_public_key, Ed25519PublicKey)
     try:
         signature = read_document(Signature, folder / SIGNATURE)
     except (FileNotFoundError, DocumentError):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from catalogs.sky.positions import survey_links
-from flows.documents import script, template
+from flows.documents import script, template, word_table
 from flows.models.description import ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
 from flows.plots.pictures import (
@@ -39,12 +39,12 @@ from flows.reports.data import (
 
 MOST_ROWS: Final = 6
 """Rows of a confusion matrix on the first screen; a larger one gives way to a picture of so many pairs of classes."""
-MOST_GROWN: Final = 30
-"""Rows of a confusion matrix from which it grows no more."""
-TOP: Final = {"width": 4.2, "height": 1.75}
-"""Size of a picture on the first screen, in inches."""
-WIDE: Final = {"width": 10.4, "height": 3.8}
-"""Size of a picture across the page, in inches."""
+MOST_GROWN: Final = 30  # rows of a confusion matrix from which it grows no more
+TOP: Final = {"width": 4.2, "height": 1.75}  # size of a picture on the first screen, in inches
+WIDE: Final = {"width": 10.4, "height": 3.8}  # size of a picture across the page, in inches
+
+
+SIDES: Final[tuple[Literal["completeness", "purity"], ...]] = ("completeness", "purity")
 
 
 class Picture(TypedDict):
@@ -56,10 +56,12 @@ class Picture(TypedDict):
     wide: bool
 
 
-def drawn(axes: SvgAxes, title: str, caption: str, *, wide: bool = False) -> Picture:
-    """Return the drawing on some axes as a picture."""
+def drawn(axes: SvgAxes, kind: str, **told: object) -> Picture:
+    """Return the drawing on some axes as a picture of a kind, whose title and caption have these words."""
     image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
-    return Picture(title=title, image=image, caption=caption, wide=wide)
+    of_kind = word_table("pictures.toml")[kind]
+    title, caption = (of_kind[key].format_map(told) for key in ("title", "caption"))
+    return Picture(title=title, image=image, caption=caption, wide=of_kind.get("wide", False))
 
 
 def training_pictures(
@@ -67,48 +69,28 @@ def training_pictures(
 ) -> Iterator[Picture]:
     """Yield the pictures of a model; some are of arrays that only its training has."""
     metrics = model.metrics
-    bins, counts = metrics.reliability, np.asarray(metrics.confusion)
+    bins, counts, judged_by = metrics.reliability, np.asarray(metrics.confusion), metrics.judged_by
     seen = ([b[key] for b in bins] for key in ("predicted", "observed", "low", "high"))
-    yield drawn(
-        plot_reliability(new_axes(**TOP), *seen, label=metrics.reliability_of),
-        "Reliability",
-        f"Of {metrics.judged_by} objects that were given a probability, the share that have the class, with "
-        "90 % intervals. On the dashed line the two are equal.",
-    )
+    axes = plot_reliability(new_axes(**TOP), *seen, label=metrics.reliability_of)
+    yield drawn(axes, "reliability", judged_by=judged_by)
     if len(model.classes) > MOST_ROWS:
-        yield _overlap(model, counts)
+        off = counts - np.diag(np.diag(counts))
+        order = np.argsort(-off, axis=None, kind="stable")[:MOST_ROWS]
+        pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
+        names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
+        share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
+        axes = plot_shares(new_axes(**TOP), names, share, label="share taken for the other")
+        yield drawn(axes, "overlap", judged_by=judged_by, n_classes=len(model.classes))
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
-    yield drawn(
-        plot_confusion(new_axes(TOP["width"], height), counts, model.classes),
-        "Confusion matrix",
-        f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go.",
-    )
+    axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
+    yield drawn(axes, "confusion", judged_by=judged_by)
     if stored is not None:
         yield from _by_class(model, stored, counts)
     if boundary is not None:
         yield _boundary(model, boundary)
     if metrics.accuracy < 1:  # else there are no errors to catch
-        yield drawn(
-            plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"]),
-            "Errors caught by review",
-            f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
-            "further above the dotted line, the more errors a reviewer finds in the same time.",
-            wide=True,
-        )
-
-
-def _overlap(model: ModelDescription, counts: NDArray[np.int64]) -> Picture:
-    off = counts - np.diag(np.diag(counts))
-    order = np.argsort(-off, axis=None, kind="stable")[:MOST_ROWS]
-    pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
-    names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
-    share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
-    return drawn(
-        plot_shares(new_axes(**TOP), names, share, label="share taken for the other"),
-        "Where classes overlap",
-        f"Which share of a class's {model.metrics.judged_by} objects is taken for another class: the pairs with most "
-        f"objects. The matrix of all {len(model.classes)} classes stands below.",
-    )
+        axes = plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"])
+        yield drawn(axes, "errors", judged_by=judged_by)
 
 
 def _by_class(
@@ -118,44 +100,27 @@ def _by_class(
     shown = sorted(np.argsort(-confusion.sum(axis=1), kind="stable")[: len(CLASSES)].tolist())
     names = [model.classes[k] for k in shown]
     which = f" The {len(shown)} most frequent classes." if len(shown) < len(model.classes) else ""
-    left, right = new_panels(2, columns=2, **WIDE)
-    plot_threshold_curves(
-        left, stored["threshold"], stored["completeness"][shown], names, what="completeness"
-    )
-    plot_threshold_curves(right, stored["threshold"], stored["purity"][shown], names, what="purity")
-    yield drawn(
-        left,
-        "Completeness and purity against threshold",
-        "Taking only objects whose probability of the class is at least this: the share of the class that is found "
-        f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}",
-        wide=True,
-    )
-    magnitude, plane = stored["magnitude_name"], "distance from the Galactic plane |b| (deg)"
-    kinds = {
-        "magnitude": ("magnitude", readable_feature(magnitude, magnitude, "mag")[0], "faint objects"),
-        "latitude": ("galactic latitude", plane, "objects near the plane"),
+    sides = new_panels(2, columns=2, **WIDE)
+    for axes, what, share in zip(sides, SIDES, (stored["completeness"], stored["purity"]), strict=True):
+        plot_threshold_curves(axes, stored["threshold"], share[shown], names, what=what)
+    yield drawn(sides[0], "thresholds", which=which)
+    labels = {
+        "magnitude": readable_feature(stored["magnitude_name"], stored["magnitude_name"], "mag")[0],
+        "latitude": "distance from the Galactic plane |b| (deg)",
     }
     for key, (centres, counts) in stored["binned"].items():
-        name, label, where = kinds[key]
-        left, right = new_panels(2, columns=2, **WIDE)
-        plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
-        plot_binned_share(right, centres, counts[:, :, shown], names, what="purity", label=label)
-        yield drawn(
-            left,
-            f"Completeness and purity by {name}",
-            f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
-            f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}",
-            wide=True,
-        )
+        sides = new_panels(2, columns=2, **WIDE)
+        for axes, what in zip(sides, SIDES, strict=True):
+            plot_binned_share(axes, centres, counts[:, :, shown], names, what=what, label=labels[key])
+        yield drawn(sides[0], key, label=labels[key], which=which)
 
 
 def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
     units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
+    axes, names = new_axes(width=8.2, height=4.8), (picture["x_name"], picture["y_name"])
     (x, short_x, inverse_x), (y, short_y, inverse_y) = (
-        readable_feature(name, *units.get(name, ("", None)))
-        for name in (picture["x_name"], picture["y_name"])
+        readable_feature(name, *units.get(name, ("", None))) for name in names
     )
-    axes = new_axes(width=8.2, height=4.8)
     points = (picture["point_x"], picture["point_y"], picture["point_class"])
     plot_contours(axes, picture["x"], picture["y"], picture["moderated"], classes=model.classes)
     plot_objects(axes, *points, model.classes, names=(x, y))
@@ -163,13 +128,7 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         axes.set_xticks(*rescaled_ticks(picture["x"][0], picture["x"][-1], inverse_x))
     if inverse_y is not None:
         axes.set_yticks(*rescaled_ticks(picture["y"][0], picture["y"][-1], inverse_y))
-    return drawn(
-        axes,
-        "Where the classes meet",
-        f"Labelled objects over {short_x} and {short_y}, the two features that tell most. The deeper the shade, the "
-        "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
-        wide=True,
-    )
+    return drawn(axes, "boundary", x=short_x, y=short_y)
 
 
 def render_page(**content: Any) -> str:

@@ -16,13 +16,7 @@ from blr.calibration import share_interval
 from blr.trust.verdict import Trust
 from catalogs.errors import brief, counted
 from catalogs.profile.quality import FEW_REPEATS
-from flows.models.description import (
-    TOLD_APART,
-    UNDECIDED,
-    Metrics,
-    ModelDescription,
-    TrainingDescription,
-)
+from flows.models.description import TOLD_APART, UNDECIDED, Metrics, ModelDescription, TrainingDescription
 from flows.reports.data import NotableObject, leak_words, likeness_words
 from flows.reports.report_table import ReportTable
 from flows.runs.results import Counts, Summary, drifted
@@ -37,8 +31,7 @@ def share_words(count: int, n: int, *, interval_only: bool = False) -> str:
 
 Level = Literal["good", "care", "bad", "plain"]
 
-MUCH_FLAGGED: Final = 0.01
-"""Share of objects unlike the training set from which a report warns of them."""
+MUCH_FLAGGED: Final = 0.01  # share of objects unlike the training set from which a report warns of them
 MUCH_UNLIKE: Final = 0.2
 """Share of objects beyond what the labels cover, from which trust is refused for them before anything else is said."""
 
@@ -84,12 +77,10 @@ def judged_answers(metrics: Metrics, trust: Trust, most: float) -> Iterator[Answ
 
     `most` is the share of the most frequent class.
     """
-    for name, question in (
-        ("computed", "Are its probabilities computed rightly?"),
-        ("calibrated", "Does 70 % mean 70 %?"),
-    ):
+    asked = {"computed": "Are its probabilities computed rightly?", "calibrated": "Does 70 % mean 70 %?"}
+    for name, question in asked.items():
         found = trust.answer(name)
-        advice, flagged = found.advice[:1].upper() + found.advice[1:], ""
+        advice, flagged = begun_large(found.advice), ""
         if name == "computed" and found.colour == "red":
             flagged = " Objects for which it may matter carry the flag UNTRUSTED_MODEL."
         yield Answer(
@@ -118,21 +109,19 @@ def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
         beside = f"; a logistic regression removes {1 - simple / base:.0%}"
     gain = 1 - metrics.log_loss / base
     doubt = f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}".replace("-", "−")
-    findings = [
-        Finding(what=doubt if gain > 0 else f"It adds {-gain:.0%} to the doubt that class shares leave")
-    ]
-    if not skilled:
-        advice = "Do not classify with it. Add labels, or features that tell the classes apart"
-        findings.append(Finding(what=advice, level="bad"))
-    right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
-    return Answer(
-        question="Does it know more than the class shares?",
-        short=f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {metrics.judged_objects} ({right} at "
-        f"95 %); always naming the most frequent class would be right for {most:.1%}.",
-        level=level,
-        findings=tuple(findings),
-        reason=reason,
+    added = f"It adds {-gain:.0%} to the doubt that class shares leave"
+    advice = "Do not classify with it. Add labels, or features that tell the classes apart"
+    findings = (
+        Finding(what=doubt if gain > 0 else added),
+        *[Finding(what=advice, level="bad")] * (not skilled),
     )
+    right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
+    short = (
+        f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {metrics.judged_objects} ({right} at 95 %); "
+        f"always naming the most frequent class would be right for {most:.1%}."
+    )
+    question = "Does it know more than the class shares?"
+    return Answer(question=question, short=short, level=level, findings=findings, reason=reason)
 
 
 USE: Final = "Can I use it?"
@@ -151,8 +140,7 @@ def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     return Answer(question=USE, short=short, level=level)
 
 
-FEWEST_MARKS: Final = 3
-"""Rows with the same number from which it is suspected to stand for no value."""
+FEWEST_MARKS: Final = 3  # rows with the same number from which it is suspected to stand for no value
 MOST_MARKS: Final = 4
 UNLIKE: Final = {
     "OUT_OF_DOMAIN": ("unlike the training set", "Look at them before using their classes."),
@@ -172,13 +160,11 @@ def beyond_finding(found: Counts) -> Finding | None:
     if flag is None or flag["share"] < MUCH_UNLIKE:
         return None
     words, left = UNLIKE[name][0], found.n_rows - flag["count"]
-    return Finding(
-        what=f"{flag['count']:,} of {counted(found.n_rows, 'object')} are {words}, where the labels say little",
-        level="bad",
-        advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
-        f"{counted(left, 'object')} {'is' if left == 1 else 'are'} left.",
-        short=f"Not for {flag['share']:.0%} of the objects: they are {words} ({name})",
-    )
+    what = f"{flag['count']:,} of {counted(found.n_rows, 'object')} are {words}, where the labels say little"
+    rest = f"Without them (flag {name}) {counted(left, 'object')} {'is' if left == 1 else 'are'} left."
+    advice = f"Label some of them and train again, or audit the output. {rest}"
+    short = f"Not for {flag['share']:.0%} of the objects: they are {words} ({name})"
+    return Finding(what=what, level="bad", advice=advice, short=short)
 
 
 def suspected_marks(found: Counts) -> Iterator[Finding]:
@@ -186,12 +172,10 @@ def suspected_marks(found: Counts) -> Iterator[Finding]:
     marks = {mark: n for mark, n in found.marks.items() if n >= FEWEST_MARKS}
     if marks:
         said = ", ".join(f"{mark} in {n:,}" for mark, n in [*marks.items()][:MOST_MARKS])
-        yield Finding(
-            what=f"A mark for 'no value'? {said} of the objects that are unlike the labelled ones",
-            level="care",
-            advice="If so, state it under [target.sentinels] and classify again.",
-            short=f"suspected marks for 'no value' ({', '.join([*marks][:MOST_MARKS])})",
-        )
+        what = f"A mark for 'no value'? {said} of the objects that are unlike the labelled ones"
+        advice = "If so, state it under [target.sentinels] and classify again."
+        short = f"suspected marks for 'no value' ({', '.join([*marks][:MOST_MARKS])})"
+        yield Finding(what=what, level="care", advice=advice, short=short)
 
 
 def strange_findings(found: Summary) -> Iterator[Finding]:
@@ -199,45 +183,36 @@ def strange_findings(found: Summary) -> Iterator[Finding]:
     for name, (words, advice) in UNLIKE.items():
         flag = found.flags.get(name)
         if flag is not None and flag["count"]:
-            yield Finding(
-                what=f"{flag['count']:,} of {counted(found.n_rows, 'object')} ({flag['share']:.1%}) are {words} "
-                f"({name})",
-                level="care" if flag["share"] > MUCH_FLAGGED else "plain",
-                advice=advice,
-                short=f"objects {words.partition(',')[0]} ({flag['share']:.1%})",
-            )
+            share, level = f"{flag['share']:.1%}", CARE[flag["share"] > MUCH_FLAGGED]
+            what = f"{flag['count']:,} of {counted(found.n_rows, 'object')} ({share}) are {words} ({name})"
+            short = f"objects {words.partition(',')[0]} ({share})"
+            yield Finding(what=what, level=level, advice=advice, short=short)
     yield from suspected_marks(found)
     odd = drifted(found.drift)
     if odd:
         said = "; ".join(f"{name} ({found.drift[name].words})" for name in odd)
-        yield Finding(
-            what=f"Features distributed unlike the training's: {said}",
-            level="care",
-            short=f"drifted features ({len(odd)})",
-        )
+        what = f"Features distributed unlike the training's: {said}"
+        yield Finding(what=what, level="care", short=f"drifted features ({len(odd)})")
     never = {name: c["expected"] for name, c in found.classes.items() if not c["assigned"]}
     if never and found.n_rows:
         expected = ", ".join(f"{name} ({n:,.0f} expected)" for name, n in never.items())
-        yield Finding(
-            what=f"No object is assigned to {expected}",
-            level="care",
-            advice="Count such a class by its probabilities, not by assigned objects.",
-            short=f"classes never assigned ({len(never)})",
-        )
+        what, advice = f"No object is assigned to {expected}", f"{BY_PROBABILITIES}."
+        yield Finding(what=what, level="care", advice=advice, short=f"classes never assigned ({len(never)})")
+
+
+BY_PROBABILITIES: Final = "Count such a class by its probabilities, not by assigned objects"
+
+CARE: Final[Mapping[bool, Level]] = {True: "care", False: "plain"}
 
 
 def odd_answer(findings: Sequence[Finding], nothing: str) -> Answer:
     """Return what needs a look, named in a sentence; without any finding the sentence is `nothing`."""
     worth = dict.fromkeys(f.clause for f in findings if f.level in ("care", "bad"))
     short = f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
-    if worth:
-        short = f"Look at: {', '.join(worth)}."
-    return Answer(
-        question="What is new or odd?",
-        short=short if findings else nothing,
-        level="care" if worth else "good",
-        findings=tuple(findings),
-    )
+    if worth or not findings:
+        short = f"Look at: {', '.join(worth)}." if worth else nothing
+    level: Level = "care" if worth else "good"
+    return Answer(question="What is new or odd?", short=short, level=level, findings=tuple(findings))
 
 
 MOST_LABELS: Final = 5
@@ -256,13 +231,17 @@ def begun_small(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
+def begun_large(text: str) -> str:
+    """Return a clause as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def plain_end(text: str) -> str:
     """Return a sentence without its full stop."""
     return text.rstrip(" .")
 
 
-MOST_SUSPECTS: Final = 2
-"""Suspects that are named, in the order of the catalogue's columns."""
+MOST_SUSPECTS: Final = 2  # suspects that are named, in the order of the catalogue's columns
 MOST_LINES: Final = 10
 
 
@@ -279,11 +258,8 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
         named += "features cannot tell."
     elif model.metrics.accuracy == 1:
         named = "Nothing: each object is assigned to the class of its label."
-    look = Answer(
-        question="What should I look at?",
-        short=named,
-        findings=tuple(Finding(what=f"First {one['name']}: {one['why']}") for one in objects[:1]),
-    )
+    first = tuple(Finding(what=f"First {one['name']}: {one['why']}") for one in objects[:1])
+    look = Answer(question="What should I look at?", short=named, findings=first)
     odd = odd_answer(tuple(_odd(model)), "Nothing was left out, and every class is assigned.")
     return (use_answer(four, good), *four, odd, look)
 
@@ -312,25 +288,21 @@ def _holds(training: TrainingDescription) -> Answer:
         more = f", and {left} more" if left > 0 else ""
         short += f" Suspects: {', '.join(suspects[:MOST_SUSPECTS])}{more}."
         short += " Leave out what the objects to classify lack or measure otherwise."
-    return Answer(
-        question="Does it hold for the objects to classify?",
-        short=short,
-        level="care" if reasons else "plain" if target is None else "good",
-        findings=tuple(findings),
-        reason="; ".join(reasons),
-    )
+    level: Level = "care" if reasons else "plain" if target is None else "good"
+    question, reason = "Does it hold for the objects to classify?", "; ".join(reasons)
+    return Answer(question=question, short=short, level=level, findings=tuple(findings), reason=reason)
 
 
 def _known_before(training: TrainingDescription) -> Iterator[Finding]:
     """Yield how the model may have known the classes of the objects that judge it; each is a reason for care."""
     leaks = {columns: words for q in training.quality for columns, words in leak_words(q).items()}
     if leaks:
-        yield Finding(
-            what=f"The features use {'; and '.join(leaks.values())}",
-            level="care",
-            advice="Leave such a column out, unless it is measured alike, and without the class, for all objects.",
-            short=f"features may give the class away ({'; '.join(leaks)})",
+        what = f"The features use {'; and '.join(leaks.values())}"
+        short = f"features may give the class away ({'; '.join(leaks)})"
+        advice = (
+            "Leave such a column out, unless it is measured alike, and without the class, for all objects."
         )
+        yield Finding(what=what, level="care", advice=advice, short=short)
     if training.labels.doubled > FEW_REPEATS * (training.n_training + training.n_held_out):
         yield Finding(
             what=f"{training.labels.doubled:,} labelled objects lie within an arcsecond of another one: if they are "
@@ -346,30 +318,28 @@ def _odd(model: ModelDescription) -> Iterator[Finding]:
     left = model.training
     if left.other_labels:
         n = sum(left.other_labels.values())
-        yield Finding(
-            what=f"{_without(n, 'a label that belongs to no class')}: {first_labels(left.other_labels)}",
-            level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
-            advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
-            short=f"labels of no class ({counted(n, 'object')})",
+        what = f"{_without(n, 'a label that belongs to no class')}: {first_labels(left.other_labels)}"
+        level, said = CARE[n > MUCH_FLAGGED * max(1, left.n_selected)], counted(n, "object")
+        advice = (
+            "Give them a class under [label] classes; where they say 'not known', list them under exclude."
         )
+        yield Finding(what=what, level=level, advice=advice, short=f"labels of no class ({said})")
     n = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)
     if n:
         yield Finding(what=_without(n, "no label"), short=f"objects without a label ({n:,})")
     n = left.n_read - left.n_selected
     if n > 0:
-        what = f"{n:,} rows are outside catalog.where"
-        yield Finding(what=what, short=f"rows outside the selection ({n:,})")
+        yield Finding(
+            what=f"{n:,} rows are outside catalog.where", short=f"rows outside the selection ({n:,})"
+        )
     yield from _care(model)
     counts = np.asarray(model.metrics.confusion)
     sums = zip(model.classes, counts.sum(axis=1), counts.sum(axis=0), strict=True)
     never = [name for name, n, assigned in sums if n and not assigned]
     if never:
-        yield Finding(
-            what=f"No {model.metrics.judged_by} object is assigned to {', '.join(never)}",
-            level="care",
-            advice="Count such a class by its probabilities, not by assigned objects; or merge it with another.",
-            short=f"classes never assigned ({len(never)})",
-        )
+        what = f"No {model.metrics.judged_by} object is assigned to {', '.join(never)}"
+        advice = f"{BY_PROBABILITIES}; or merge it with another."
+        yield Finding(what=what, level="care", advice=advice, short=f"classes never assigned ({len(never)})")
 
 
 def _without(n: int, what: str) -> str:
@@ -382,29 +352,22 @@ def _care(model: ModelDescription) -> Iterator[Finding]:
     labels, quality, judged = model.training.labels, model.training.quality, model.metrics.judged_by
     repeated, n_rows = sum(q.repeated_rows for q in quality), sum(q.n_rows for q in quality)
     if repeated:
-        yield Finding(
-            what=f"Rows that are in the catalogue twice: {repeated:,} of {n_rows:,}",
-            level="care" if repeated > MUCH_FLAGGED * n_rows else "plain",
-            advice="Remove them: they count twice, and rows that are left out are known by their doubles.",
-            short=f"repeated rows ({repeated:,})",
-        )
+        what = f"Rows that are in the catalogue twice: {repeated:,} of {n_rows:,}"
+        level, short = CARE[repeated > MUCH_FLAGGED * n_rows], f"repeated rows ({repeated:,})"
+        advice = "Remove them: they count twice, and rows that are left out are known by their doubles."
+        yield Finding(what=what, level=level, advice=advice, short=short)
     if labels.conflicts:
         in_conflict = f"labels in conflict ({counted(labels.conflicts, 'object')})"
         yield Finding(what=f"Left out: {in_conflict}", level="care", short=in_conflict)
     if labels.disputed:
-        yield Finding(
-            what=f"Objects whose reviewers differ, so that they count as votes: {labels.disputed:,}",
-            level="care",
-            advice="Look at them together; the remarks name them.",
-            short=f"reviewers who differ ({labels.disputed:,} objects)",
-        )
+        what = f"Objects whose reviewers differ, so that they count as votes: {labels.disputed:,}"
+        advice = "Look at them together; the remarks name them."
+        short = f"reviewers who differ ({labels.disputed:,} objects)"
+        yield Finding(what=what, level="care", advice=advice, short=short)
     n = model.metrics.n_unclassified
     if n:
-        yield Finding(
-            what=f"{n:,} {judged} objects have no feature measured: they get the class shares as probabilities",
-            level="care",
-            short=f"objects without any feature ({n:,})",
-        )
+        what = f"{n:,} {judged} objects have no feature measured: they get the class shares as probabilities"
+        yield Finding(what=what, level="care", short=f"objects without any feature ({n:,})")
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:

@@ -114,13 +114,9 @@ def use_lines(result: ClassificationResult) -> list[str]:
 def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     question = "Does it hold for these objects?"
     if found.n_rows and not found.n_classified:
-        return Answer(
-            question=question,
-            short="No: no object has a class, since no feature is measured or all are outside the selection "
-            "(UNCLASSIFIABLE).",
-            level="bad",
-            reason="none of these objects has a class",
-        )
+        why = "since no feature is measured or all are outside the selection (UNCLASSIFIABLE)"
+        short, reason = f"No: no object has a class, {why}.", "none of these objects has a class"
+        return Answer(question=question, short=short, level="bad", reason=reason)
     beyond, flag = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN")
     share = 0.0 if flag is None else flag["share"]
     findings, reason = [] if beyond is None else [beyond], ""
@@ -133,13 +129,9 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     elif found.census is not None and found.census.contradicted:
         reason = "a test of the census tells these objects from the labelled ones"
     good = f"Yes: no feature drifted, and {share:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
-    return Answer(
-        question=question,
-        short=f"With care: {reason}." if reason else good,
-        level="care" if reason else "good",
-        findings=tuple(findings),
-        reason=reason,
-    )
+    level: Level = "care" if reason else "good"
+    short = f"With care: {reason}." if reason else good
+    return Answer(question=question, short=short, level=level, findings=tuple(findings), reason=reason)
 
 
 def _counts(found: Summary) -> Answer:
@@ -155,12 +147,10 @@ def _counts(found: Summary) -> Answer:
             for name, c in found.classes.items()
         )
         said += "." if census is None else ", by sums of probabilities; the true counts are not known."
-    return Answer(
-        question="How many of each class?",
-        short=f"{found.n_classified:,} of {counted(found.n_rows, 'object')} {are} classified: {said}",
-        level="plain" if known or census is None else "care",
-        findings=() if census is None else tuple(census_findings(census)),
-    )
+    short = f"{found.n_classified:,} of {counted(found.n_rows, 'object')} {are} classified: {said}"
+    level: Level = "plain" if known or census is None else "care"
+    findings = () if census is None else tuple(census_findings(census))
+    return Answer(question="How many of each class?", short=short, level=level, findings=findings)
 
 
 def _odd(report: ClassificationReport) -> Answer:
@@ -230,10 +220,11 @@ def render_classification(report: ClassificationReport) -> str:
         # The answer above the census says what it rests on.
         census = census_tables(found.census)
         classes = (replace(census.pop("census"), note=""), *census.values(), *classes)
+    files = () if report.files is None else (report.files,)
     groups = {
         "Flags": [flag_table(name, found)],
         "Prediction sets": set_tables(name, found),
-        "Files": [] if report.files is None else [report.files],
+        "Files": files,
     }
     examples = [example_table(example) for example in report.examples]
     examples[:-1] = [replace(table, note="") for table in examples[:-1]]
@@ -253,8 +244,7 @@ def render_classification(report: ClassificationReport) -> str:
     )
 
 
-MOST_PANELS: Final = 6
-"""Features whose distributions are drawn."""
+MOST_PANELS: Final = 6  # features whose distributions are drawn
 Units = Mapping[str, tuple[str, str | None]]
 
 
@@ -286,15 +276,9 @@ def _fractions(found: Summary, n: float, label_shares: Mapping[str, float]) -> P
         bars = "Bars are the counts of the classes, with 95 % intervals"
     assigned = [c["assigned"] / n for c in classes]
     labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
-    axes = plot_class_fractions(
-        new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
-    )
-    return drawn(
-        axes,
-        "How many of each class",
-        f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
-        "and circles differ, use the bars: circles favour the frequent classes.",
-    )
+    more = {"interval": interval, "labelled": labelled}
+    axes = plot_class_fractions(new_axes(**TOP), names, assigned, shares, known, **more)
+    return drawn(axes, "fractions", bars=bars, grey="; grey bars are the labels" if labelled else "")
 
 
 def _sky(sky: SkyCounts) -> Picture:
@@ -302,12 +286,7 @@ def _sky(sky: SkyCounts) -> Picture:
     look = {"title": "share that needs a look", "colour": CLASSES[3]}
     axes = plot_sky(new_axes(**TOP), sky["pixels"], share, order=sky["order"], percent=True, **look)
     axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
-    return drawn(
-        axes,
-        "What needs a look, on the sky",
-        "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
-        "stands out is a problem of the data more often than of the sky.",
-    )
+    return drawn(axes, "sky")
 
 
 def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
@@ -315,12 +294,7 @@ def _flagged(flagged: FlaggedByInput, units: Units) -> Picture:
     label, short, inverse = readable_feature(flagged["name"], *units.get(flagged["name"], ("", None)))
     edges = flagged["edges"] if inverse is None else inverse(np.asarray(flagged["edges"]))
     axes = plot_flagged(new_axes(**TOP), edges, flagged["n"], flagged["flagged"], name=label)
-    return drawn(
-        axes,
-        f"What needs a look, by {short}",
-        "The share of objects whose flags ask for a look, with 95 % intervals; dashed: of all. Each bar spans a "
-        "tenth of the labelled objects or more; paler: beyond the labelled objects, or without a value.",
-    )
+    return drawn(axes, "flagged", short=short)
 
 
 def _features(name: str, features: Sequence[FeatureComparison], units: Units) -> Picture:
@@ -331,13 +305,8 @@ def _features(name: str, features: Sequence[FeatureComparison], units: Units) ->
         counts, ends = (feature["training"], feature["target"]), (feature["low"], feature["high"])
         plot_feature(axes, feature["edges"], *counts, ends=ends, name=label, inverse=inverse)
     left = len(features) - len(shown)
-    return drawn(
-        panels[0],
-        "Features: training against target",
-        f"Grey: the labelled objects; blue: {name}. Where blue rises where there is no grey, the labels "
-        f"say nothing.{f' {left} more features are not shown.' if left else ''}",
-        wide=True,
-    )
+    rest = f" {left} more features are not shown." if left else ""
+    return drawn(panels[0], "features", name=name, rest=rest)
 
 
 class ClassProbabilities(TypedDict):
@@ -431,8 +400,7 @@ class ClassExample(TypedDict):
     nearest: tuple[LikeObject, ...]
 
 
-MOST_FEATURES = 8
-"""Features in the table of an example."""
+MOST_FEATURES = 8  # features in the table of an example
 
 
 def example_table(example: ClassExample) -> ReportTable:
@@ -440,16 +408,17 @@ def example_table(example: ClassExample) -> ReportTable:
     (of, against), (p, q) = example["classes"], example["probabilities"]
     left = len(example["contributions"]) - MOST_FEATURES
     like = ", ".join(f"{o['identifier'] or 'one without a name'} ({o['name']})" for o in example["nearest"])
+    note = (
+        "What a feature adds to the logarithm of the class's probability over the runner-up's; +1 makes it 2.7 times "
+        "as large, and ± is the uncertainty of the fit. "
+    )
     return ReportTable(
         title=f"Why {example['identifier']} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
         columns=("feature", "value", "usual", f"speaks for {of}"),
         rows=tuple(map(contribution_row, example["contributions"][:MOST_FEATURES])),
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
-        note="What a feature adds to the logarithm of the class's probability over the runner-up's; +1 makes it "
-        "2.7 times as large, and ± is the uncertainty of the fit. "
-        + (f"{left} more features say less. " if left > 0 else "")
-        + "`blr explain` says more.",
+        note=note + (f"{left} more features say less. " if left > 0 else "") + "`blr explain` says more.",
     )
 
 
@@ -495,8 +464,7 @@ def logit_sentence(explained: Explanation) -> str:
     )
 
 
-CONTRIBUTION = "contribution to the logit, nats"
-"""Column of the contributions."""
+CONTRIBUTION = "contribution to the logit, nats"  # column of the contributions
 OF_CONTRIBUTIONS = (
     "Contributions are parts of the logit, no probabilities; ± is one standard deviation of the weights."
 )

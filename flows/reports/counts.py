@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source, count_changes
 from catalogs.errors import counted
-from flows.reports.answers import Finding, Level, begun_small, first_labels, plain_end
+from flows.reports.answers import Finding, Level, begun_large, begun_small, first_labels, plain_end
 from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
 from flows.runs.manifest import FolderStatus
 from flows.runs.results import (
@@ -48,15 +48,12 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
             values = (None,) * 3 if moved is None else (moved.change, moved.low, moved.high)
             row += [fixed(value, 0, "+") for value in values]
         rows.append(row)
-    reasons = (f"{text[:1].upper()}{text[1:]}" for *_, text, _ in _reasons(census))
+    reasons = (begun_large(text) for *_, text, _ in _reasons(census))
     said = " ".join(f"{words}." for words in (*reasons, *_other_label_words(census)))
-    return ReportTable.of(
-        "Census",
-        f"class | > objects | > 95 % from | > 95 % to {'| > by label' * by_label} | > share | source"
-        f"{'' if changes is None else ' | > change | > change from | > change to'}",
-        rows,
-        note=f"Of {counted(census.n_rows, 'object')} with probabilities. {said}",
-    )
+    columns = f"class | > objects | > 95 % from | > 95 % to {'| > by label' * by_label} | > share | source"
+    columns += "" if changes is None else " | > change | > change from | > change to"
+    note = f"Of {counted(census.n_rows, 'object')} with probabilities. {said}"
+    return ReportTable.of("Census", columns, rows, note=note)
 
 
 def _other_label_words(census: Census) -> Iterator[str]:
@@ -114,7 +111,7 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
             + [percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))]
             for one, name, c in cells
         ),
-        note=f"{binned.reason[:1].upper()}{binned.reason[1:]}.",
+        note=f"{begun_large(binned.reason)}.",
     )
     selections = ReportTable.of(
         f"Purity and completeness by {binned.by}",
@@ -245,10 +242,8 @@ def release_words(result: ReleaseResult) -> str:
     return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
 
 
-MOST_LISTED = 1000
-"""Most files in the table of their states."""
-MOST_TROUBLES = 200
-"""Files named in a table; the manifest lists all."""
+MOST_LISTED = 1000  # most files in the table of their states
+MOST_TROUBLES = 200  # files named in a table; the manifest lists all
 
 
 def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
@@ -289,14 +284,14 @@ def class_count_table(where: str, counts: Counts, before: Summary | None = None)
                     in_errors = moved / error if error > 0 else None
             row += [fixed(last, 1), fixed(moved, 1, "+"), fixed(in_errors, 1, "+")]
         rows.append(row)
+    columns = "class | > assigned | > expected | > ±"
+    columns += "" if before is None else " | > last expected | > change | > change / ±"
     error_of = "with the error from each object's uncertainty and from the weights that all share"
+    if counts.no_error:
+        error_of = f"without an error: {counts.no_error}"
+    said = f"Assigned: by the largest probability. Expected: sum of probabilities, {error_of}."
     return ReportTable.of(
-        f"Classes in {where}",
-        "class | > assigned | > expected | > ±"
-        + ("" if before is None else " | > last expected | > change | > change / ±"),
-        rows,
-        note=f"{counted(counts.n_rows, 'object')}. Assigned: by the largest probability. "
-        f"Expected: sum of probabilities, {f'without an error: {counts.no_error}' if counts.no_error else error_of}.",
+        f"Classes in {where}", columns, rows, note=f"{counted(counts.n_rows, 'object')}. {said}"
     )
 
 
@@ -313,13 +308,10 @@ def flag_table(where: str, counts: Counts, before: Summary | None = None) -> Rep
             change = None if last is None else 100 * (flag["share"] - last["share"])
             row += [percent(None if last is None else last["share"]), fixed(change, 2, "+")]
         rows.append(row)
-    return ReportTable.of(
-        f"Flags in {where}",
-        "> bit | flag | meaning | > objects | > share"
-        + ("" if before is None else " | > last share | > change, points"),
-        rows,
-        note=f"No object has {', '.join(never)}." if never else "",
-    )
+    columns = "> bit | flag | meaning | > objects | > share"
+    columns += "" if before is None else " | > last share | > change, points"
+    note = f"No object has {', '.join(never)}." if never else ""
+    return ReportTable.of(f"Flags in {where}", columns, rows, note=note)
 
 
 def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
@@ -330,13 +322,11 @@ def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
         missing = (percent(one.missing), fixed(100 * one.missing_change, 1, "+"))
         index = (fixed(one.index, 3), fixed(one.expected_index, 3))
         rows.append((name, *index, *moved, *missing, "yes" if one.has_drifted else ""))
+    columns = "feature | > stability index | > by chance | > mean shift, sd | > sd ratio | > missing "
+    what = "The index is the divergence of the tenths of the training rows"
+    note = f"{what}; more than {DRIFTED} above chance is called drift."
     return ReportTable.of(
-        "Features against the training set",
-        "feature | > stability index | > by chance | > mean shift, sd | > sd ratio | > missing | > missing, change"
-        " | drift",
-        rows,
-        note="The index is the divergence of the tenths of the training rows; more than "
-        f"{DRIFTED} above chance is called drift.",
+        "Features against the training set", f"{columns} | > missing, change | drift", rows, note=note
     )
 
 
@@ -374,17 +364,13 @@ def status_table(status: FolderStatus) -> ReportTable:
     """Return the state of each file of a release, since when and why; the files in trouble come first."""
     counts = ", ".join(f"{n:,} {state}" for state, n in status.counts.items() if n)
     stale = status.counts["stale"]
-    left = len(status.files) - MOST_LISTED
+    left, shown = len(status.files) - MOST_LISTED, status.files[:MOST_LISTED]
+    rows = ((f["name"], f["state"], f["since"][:16].replace("T", " "), f["why"]) for f in shown)
+    note = f"{counts or 'no file'}. "
+    note += f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else ""
+    note += f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""
     return ReportTable.of(
-        f"Files of release {status.release}",
-        "file | state | since (UTC) | why",
-        (
-            (f["name"], f["state"], f["since"][:16].replace("T", " "), f["why"])
-            for f in status.files[:MOST_LISTED]
-        ),
-        note=f"{counts or 'no file'}. "
-        + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
-        + (f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""),
+        f"Files of release {status.release}", "file | state | since (UTC) | why", rows, note=note
     )
 
 
@@ -401,11 +387,7 @@ def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
         least = "0" if c["least"] is None else f"{c['least']:.3g}"
         counts = (f"{c['count']:,}", f"{c['rows']:,}", least, percent(c["spread"]))
         rows.append((str(c["bit"]), name, *counts, c.get("remark", "")))
-    table = ReportTable.of(
-        f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
-        "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark",
-        rows,
-        note=f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and "
-        f"{full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
-    )
-    return (table,)
+    title = f"Prediction sets in {catalogue}, {percent(sets.level)} of each class"
+    columns = "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark"
+    note = f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and {full:,} full."
+    return (ReportTable.of(title, columns, rows, note=f"{note} {begun_large(sets.reason)}."),)

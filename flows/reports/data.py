@@ -125,8 +125,7 @@ class FlaggedByInput(TypedDict):
 
 NODES: Final = (41, 31)
 MOST_POINTS: Final = 800
-FEWEST_VALUES: Final = 10
-"""Different values of a feature that make a good axis."""
+FEWEST_VALUES: Final = 10  # different values of a feature that make a good axis
 MARGIN: Final = 0.3
 """Share by which the picture is wider than the bulk of the data: it shows how confidence decreases outside."""
 
@@ -190,10 +189,8 @@ def separation(X: Floats, missing: Mask, labels: Places) -> Floats:
     return share
 
 
-FEW = 0.05
-"""Share of effective rows below which weights rest on a handful of objects."""
-SHOWN = 8
-"""Most names that a sentence lists."""
+FEW = 0.05  # share of effective rows below which weights rest on a handful of objects
+SHOWN = 8  # most names that a sentence lists
 MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
 
 

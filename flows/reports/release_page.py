@@ -118,16 +118,14 @@ def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
         if was.get("rows", 0) >= 5:
             shares = ((one.get(name, 0) / one["rows"] for one in (now, was)) for name in profile.classes)
             change[cell] = max(abs(a - b) for a, b in shares)
-    odd = "Fields that differ from their neighbours deserve a look."
-    largest = "The largest change of any class's share since the last release."
-    for of, caption, words, title, colour in (
-        (flagged, "Where objects have flags", odd, "Share of objects with a flag", CLASSES[0]),
-        (change, "Where class shares changed", largest, "Change of class shares", CLASSES[1]),
+    for of, kind, title, colour in (
+        (flagged, "release_flags", "Share of objects with a flag", CLASSES[0]),
+        (change, "release_changes", "Change of class shares", CLASSES[1]),
     ):
         if of:
             axes, pixels, values = new_axes(5.2, 2.8), [int(cell) for cell in of], [*of.values()]
             plot_sky(axes, pixels, values, order=CELL_ORDER, title=title, colour=colour, percent=True)
-            yield drawn(axes, caption, words)
+            yield drawn(axes, kind)
 
 
 def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:

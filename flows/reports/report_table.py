@@ -83,8 +83,7 @@ def class_words(name: str) -> str:
     return name if any(c.isalpha() for c in name) else f"class {name}"
 
 
-MOST_NAMED = 6
-"""Classes that a sentence names one by one."""
+MOST_NAMED = 6  # classes that a sentence names one by one
 
 
 def named(classes: Sequence[str]) -> str:
@@ -100,8 +99,7 @@ def named(classes: Sequence[str]) -> str:
 BOLD = Style(bold=True)
 LEAST_TEXT = 12
 """Smallest width of a column of texts, in cells of the terminal, unless all of its texts are shorter."""
-LONGEST_WORD = 32
-"""Longest word, such as a file's name, that fits into a column without a break."""
+LONGEST_WORD = 32  # longest word, such as a file's name, that fits into a column without a break
 
 
 def _drawn(

@@ -14,7 +14,7 @@ import numpy as np
 
 from catalogs.errors import counted
 from catalogs.profile.split import SplitSummary
-from flows.documents import template
+from flows.documents import template, word_table
 from flows.models.description import ModelDescription
 from flows.models.model import Model
 from flows.models.promotion import Comparison, PromotionResult, gain_words, losses_words
@@ -51,15 +51,17 @@ def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         spellings = ", ".join(toml_text(text) for k in places for text in model.spellings[k])
         line = f"{toml_text(name)} = [{spellings}]"
         rows.append((", ".join(group), f"{n:,}", percent(wrong / max(n, 1)), line))
-    table = ReportTable.of(
-        "Classes that could be one",
-        "classes | > objects | > assigned to another of them | line for the specification",
-        rows,
-        remark=alike_words(found, model.classes, "The features", "the model"),
-        note="Two classes are joined if the features know less than a tenth of what tells them apart, those that "
-        "lose least first. To use the groups, put the lines in the place of [label.classes] and train again.",
+    columns = "classes | > objects | > assigned to another of them | line for the specification"
+    remark = alike_words(found, model.classes, "The features", "the model")
+    note = (
+        "Two classes are joined if the features know less than a tenth of what tells them apart, those that lose least "
+        "first. To use the groups, put the lines in the place of [label.classes] and train again."
     )
-    return (table,) if rows else ()
+    return (
+        (ReportTable.of("Classes that could be one", columns, rows, remark=remark, note=note),)
+        if rows
+        else ()
+    )
 
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
@@ -91,22 +93,9 @@ def term_table(model: ModelDescription) -> ReportTable:
     answered = {one.says for one in model.trust.answers}
     reasons = "; ".join(plain_end(reason) for reason in model.trust.reasons if reason not in answered)
     remark = f"The verdict rests on: {reasons}." if reasons else ""
-    return ReportTable.of("Words of this section", "word | meaning", TERMS, remark=remark)
-
-
-TERMS = (
-    ("nat", "unit of information: 1 nat is a factor of 2.718 in probability"),
-    ("evidence", "how probable the labels are under a candidate, averaged over all its weights"),
-    ("Occam factor", "the part of the evidence that a candidate pays for its freedom"),
-    ("BIC", "a rough estimate of the evidence, from the best weights and their number"),
-    ("approximation", "the Gaussian that stands for what the labels leave open about the weights"),
-    ("shift norm", "how far the mean weights are from the best ones, in standard deviations; small is good"),
-    ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
-    ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
-    ("slope", "of calibration: 1 where probabilities are those seen, below 1 too sure, above 1 too cautious"),
-    ("M, effective parameters", "number of functions, and how many of their weights the labels determine"),
-)
-"""Words that only statisticians use, and what they mean."""
+    return ReportTable.of(
+        "Words of this section", "word | meaning", word_table("terms.toml").items(), remark=remark
+    )
 
 
 def report_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
@@ -149,13 +138,9 @@ def feature_table(model: ModelDescription) -> ReportTable:
         ends = (f["minimum"], f["median"], f["maximum"])
         numbers = (f"{v:.4g}".replace("-", "−") if math.isfinite(v) else "–" for v in ends)
         rows.append((f["name"], f["expression"], f["unit"] or "", percent(f["missing"]), *numbers))
-    return ReportTable.of(
-        "Features",
-        "feature | expression | unit | > missing | > minimum | > median | > maximum",
-        rows,
-        note="Where a value is missing, training takes what the other features lead to expect, and prediction "
-        "averages over all that it may be.",
-    )
+    columns = "feature | expression | unit | > missing | > minimum | > median | > maximum"
+    instead = "training takes what the other features lead to expect, and prediction averages over all that it may be"
+    return ReportTable.of("Features", columns, rows, note=f"Where a value is missing, {instead}.")
 
 
 def candidate_table(model: ModelDescription) -> ReportTable:
@@ -229,26 +214,21 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         (name, f"{n:,}", percent(n / total), share_words(right, n), f"{given:,}", share_words(right, given))
         for name, right, n, given in sums
     ]
-    table = ReportTable.of(
-        "By class",
-        "class | > objects | > share | > completeness | > assigned | > purity",
-        rows,
-        note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "
-        "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have "
-        "the class's share as both.",
+    note = (
+        f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is assigned to "
+        "it. Purity: share of those assigned that are of the class. Guesses by class shares alone have the class's "
+        "share as both."
     )
-    return (table, *grouping_tables(model))
+    columns = "class | > objects | > share | > completeness | > assigned | > purity"
+    return (ReportTable.of("By class", columns, rows, note=note), *grouping_tables(model))
 
 
 def review_table(model: ModelDescription) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    reviews = model.metrics.reviews
-    return ReportTable.of(
-        "Errors caught by review",
-        "> least certain reviewed | > errors found | > in random order",
-        ((percent(r["share"], 0), percent(r["moderated"]), percent(r["random"])) for r in reviews),
-        note=f"Share of the {model.metrics.judged_by} objects' errors among those reviewed.",
-    )
+    metrics, columns = model.metrics, "> least certain reviewed | > errors found | > in random order"
+    rows = ((percent(r["share"], 0), percent(r["moderated"]), percent(r["random"])) for r in metrics.reviews)
+    note = f"Share of the {metrics.judged_by} objects' errors among those reviewed."
+    return ReportTable.of("Errors caught by review", columns, rows, note=note)
 
 
 def to_markdown(table: ReportTable) -> str:
@@ -258,13 +238,9 @@ def to_markdown(table: ReportTable) -> str:
 
 def markdown_report(model: ModelDescription, objects: Sequence[NotableObject] = ()) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    text = template("report.md.j2", literal=literal).render(
-        model=model,
-        answers=training_answers(model, objects),
-        tables=map(to_markdown, report_tables(model)),
-        remarks=training_remarks(model.training),
-    )
-    return str(text).rstrip("\n")
+    answers, tables = training_answers(model, objects), map(to_markdown, report_tables(model))
+    about = {"answers": answers, "tables": tables, "remarks": training_remarks(model.training)}
+    return str(template("report.md.j2", literal=literal).render(about, model=model)).rstrip("\n")
 
 
 def literal(text: str) -> str:
@@ -284,13 +260,11 @@ def _verdict(model: ModelDescription, i: int) -> str:
 
 def model_card(model: Model, described: ModelDescription, objects: Sequence[NotableObject]) -> str:
     """Return the card of a model: its report in Markdown, its specification, and what went into it."""
+    report, settings = markdown_report(described, objects), specification_toml(model.specification)
+    about: dict[str, object] = {"model": model, "described": described, "report": report}
     return str(
         template("card.md.j2", literal=literal).render(
-            model=model,
-            described=described,
-            report=markdown_report(described, objects),
-            specification=specification_toml(model.specification),
-            provenance=provenance(described),
+            about, specification=settings, provenance=provenance(described)
         )
     )
 
@@ -434,9 +408,6 @@ def _release_table(change: SampledChange) -> ReportTable:
         for t in change["transitions"][:20]
     ]
     rows += [(f"cannot be classified by both: {trouble}", "", "") for trouble in change["troubles"][:5]]
-    return ReportTable.of(
-        f"In the last release, {change['release']} in {change['folder']}",
-        "what | > objects |",
-        rows,
-        note=f"The first rows of {change['files']:,} of {change['n_files']:,} files; nothing was written.",
-    )
+    title = f"In the last release, {change['release']} in {change['folder']}"
+    note = f"The first rows of {change['files']:,} of {change['n_files']:,} files; nothing was written."
+    return ReportTable.of(title, "what | > objects |", rows, note=note)

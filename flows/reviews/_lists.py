@@ -30,7 +30,7 @@ from catalogs.files import atomic_write_text
 from catalogs.formats import open_annotated
 from catalogs.metadata.votable_fields import field_xml
 from catalogs.sky.positions import PositionUnit, positions, survey_links
-from flows.documents import script, template
+from flows.documents import script, template, word_table
 from flows.errors import UsageError
 from flows.labels.reader import MARK, harmless, list_hash, list_mark, require_exact
 from flows.runs.manifest import Manifest, identifier_column, is_labelled
@@ -38,46 +38,11 @@ from flows.runs.manifest import Manifest, identifier_column, is_labelled
 REVIEW: Final = "review"
 AUDIT_LIST: Final = "audit"
 OUTLIERS: Final = "outliers"
-FIRST: Final = ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")
-COLUMNS: Final = {
-    REVIEW: (*FIRST, "mutual_info", "flags", "flag_names", "how", "weight"),
-    OUTLIERS: (*FIRST, "flags", "flag_names", "novelty", "distance", "nearest_class"),
-    # Without the model's class, with which people agree too often.
-    AUDIT_LIST: ("ra", "dec", "stratum", "inclusion_probability", "weight"),
-}
-"""Columns of each list, by its name, between the object's name and the answer; positions are in degrees."""
-KINDS: Final = {"flags": pa.int64(), "stratum": pa.int64()} | dict.fromkeys(
-    ("class_given", "runner_up", "flag_names", "how", "nearest_class"), pa.string()
-)
-"""Types of the columns; others are numbers."""
+LISTS: Final = word_table("lists.toml")
 AUDIT_TITLE: Final = "Audit of {}"  # of the list of a model's audit
 DIGITS: Final = frozenset("0123456789")
-NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
-"""Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
 ListedObject = dict[str, Any]
 """One row: `name`, and the columns of its list."""
-MEANINGS: Final = {
-    "ra": "right ascension, degrees",
-    "dec": "declination, degrees",
-    "class_given": "class of the largest moderated probability",
-    "p_max": "the largest moderated probability",
-    "runner_up": "class of the second largest moderated probability",
-    "p_runner_up": "that probability",
-    "mutual_info": "epistemic part of the entropy, in nats",
-    "flags": "bits, as in the annotated catalogue",
-    "flag_names": "names of these bits",
-    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
-    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
-    "no label",
-    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
-    "objects",
-    "nearest_class": "class of the nearest labelled object",
-    "stratum": "place of the stratum in audit_design.json",
-    "inclusion_probability": "share of the objects of the stratum that were drawn",
-    "weight": "1 / (probability of being drawn): how many objects this one represents; 1 for top",
-    MARK: "list and object to which the answer belongs",
-    "label": "the answer, to be filled in",
-}
 
 
 def check_unanswered(folder: Path, name: str) -> None:
@@ -97,9 +62,9 @@ def write_list(
     name: str, rows: Sequence[ListedObject], folder: Path, identifier: str, classes: Sequence[str], title: str
 ) -> list[Path]:
     """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
-    columns = COLUMNS[name]
+    columns, kinds = LISTS[name]["columns"], LISTS["kinds"]
     key = "id" if identifier in {*columns, MARK, "label"} else identifier
-    labels = [*classes, *NO_CLASS[name]]
+    labels = [*classes, *LISTS[name]["no_class"]]
     # The key that chooses a label is its number or, where labels are digits, the digit itself.
     if any(label in DIGITS for label in labels):
         keys = [label if label in {*DIGITS, "?"} else "" for label in labels]
@@ -112,7 +77,8 @@ def write_list(
     paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
-    types = [pa.string(), *(KINDS.get(column, pa.float64()) for column in columns), pa.string(), pa.string()]
+    types = [pa.type_for_alias(kinds.get(column, "float64")) for column in columns]
+    types = [pa.string(), *types, pa.string(), pa.string()]
     atomic_write_text(paths[1], _votable(dict(zip(names, types, strict=True)), values))
     html = template(f"{name}.html.j2").render(
         script("labelling.js"),
@@ -138,7 +104,7 @@ def _votable(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[Any]]) 
         text = value.encode("utf-16-be", "replace")
         return struct.pack(">I", len(text) // 2) + text
 
-    described = (NewColumn(name, of, description=MEANINGS.get(name)) for name, of in columns.items())
+    described = (NewColumn(name, of, description=LISTS["meanings"].get(name)) for name, of in columns.items())
     fields = "".join(f"{field_xml(column, '')}\n" for column in described)
     no_nulls = bytes(-(-len(columns) // 8))
     cells = (no_nulls + b"".join(map(stored, row, columns.values())) for row in rows)
@@ -164,10 +130,8 @@ def _quoted(cell: str) -> str:
 
 
 SCORES = ("class", "mutual_info", "flags")
-MOST_KINDS = 20
-"""Most bins of an expression whose values are texts or conditions."""
-SAMPLED = 100_000
-"""Values from which the edges between bins of as many objects are estimated."""
+MOST_KINDS = 20  # most bins of an expression whose values are texts or conditions
+SAMPLED = 100_000  # values from which the edges between bins of as many objects are estimated
 
 
 class ObjectRows:
@@ -319,8 +283,7 @@ class ValueSample:
             )
 
 
-ALL: Final = Bins(("",))
-"""The one bin of all rows, where there is no expression."""
+ALL: Final = Bins(("",))  # the one bin of all rows, where there is no expression
 
 
 def bins_of(text: str, sample: ValueSample, n: int, edges: Sequence[float] | None) -> Bins:

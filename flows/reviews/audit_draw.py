@@ -98,8 +98,7 @@ class AuditDraw:
 
 # Two passes over the catalogues: one finds the strata, one draws.  Shapes: K classes, G levels, H strata, n rows.
 
-PER_STRATUM = 16
-"""Objects of a stratum on average, from which follows how many strata there are."""
+PER_STRATUM = 16  # objects of a stratum on average, from which follows how many strata there are
 MOST_STRATA = 16
 DrawnRow = tuple[str, float, float, tuple[float, ...]]
 """A drawn row: name, position, probabilities."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, NotRequired
+from typing import Any, Final, Literal, NotRequired
 
 import numpy as np
 from scipy.special import ndtri
@@ -136,12 +136,9 @@ class Audit:
     files: tuple[Path, ...]
 
 
-OTHER = -1
-"""The place of the answer "other": of no class of the model."""
-UNDECIDED = -2
-"""The place of an answer that says that nobody can tell."""
-COLUMNS = ("label", "class")
-"""Columns that may hold the answer."""
+OTHER = -1  # the place of the answer "other": of no class of the model
+UNDECIDED = -2  # the place of an answer that says that nobody can tell
+COLUMNS = ("label", "class")  # columns that may hold the answer
 SHOWN = 5
 
 
@@ -451,25 +448,16 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
             )
         count, pure, complete = c["count"], c["purity"], c["completeness"]
         if pure["value"] is not None and complete["value"] is not None:
-            assigned = SelectionQuality(
-                objects=c["assigned"],
-                purity=pure["value"],
-                purity_low=pure["low"],
-                purity_high=pure["high"],
-                completeness=complete["value"],
-                completeness_low=complete["low"],
-                completeness_high=complete["high"],
-            )
-        counted[name] = ClassCensus(
-            count=count["value"],
-            low=count["low"],
-            high=count["high"],
-            source="audit",
-            assumes=None,
-            reason=reason,
-            assigned=assigned,
-        )
+            ends = _named_ends("purity", pure) | _named_ends("completeness", complete)
+            assigned = SelectionQuality(objects=c["assigned"], **ends)
+        ends = {"count": count["value"], "low": count["low"], "high": count["high"]}
+        counted[name] = ClassCensus(**ends, source="audit", assumes=None, reason=reason, assigned=assigned)
     return Census(n_rows=design.n_rows, level=LEVEL, classes=counted)
+
+
+def _named_ends(name: str, found: AuditedInterval) -> dict[str, Any]:
+    """Return an estimate and the ends of its interval as a census names them."""
+    return {name: found["value"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
 
 
 def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest) -> Audit:

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 SEARCHED = 100_000
 """Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
-AT_ONCE = 1024
-"""Objects whose novelty is found together."""
-SPARE = 10
-"""Candidates for each outlier that is wanted: some are on the other list, or appear twice."""
+AT_ONCE = 1024  # objects whose novelty is found together
+SPARE = 10  # candidates for each outlier that is wanted: some are on the other list, or appear twice
 
 
 class OutlierSearch:
@@ -105,12 +103,9 @@ def apart(points: Floats, radius: float, most: int) -> Places:
     return np.array(chosen, dtype=np.intp)
 
 
-POOL, POOL_OF_ONE = 10_000, 20
-"""Objects in the pool: so many, or so many for each that is wanted."""
-NEAR = 0.05
-"""Distance of near-duplicates: that of two labelled objects, drawn at random, is 1."""
-LEAST_P = 1e-3
-"""Least probability of a class where probabilities are what objects are spread over."""
+POOL, POOL_OF_ONE = 10_000, 20  # objects in the pool: so many, or so many for each that is wanted
+NEAR = 0.05  # distance of near-duplicates: that of two labelled objects, drawn at random, is 1
+LEAST_P = 1e-3  # least probability of a class where probabilities are what objects are spread over
 NO_SPACE = (
     "spread over the probabilities only, and without a list of outliers, since the copies lack columns of the "
     'features; write full copies, not slim ones, with mode = "annotated" under [output], or name with --spec the '

@@ -11,13 +11,13 @@ from flows.classification import steps as reprocessing
 from flows.models import promotion
 from flows.request import ClassifyRequest, PromoteRequest, ReprocessRequest, ReviewRequest, TrainRequest
 from flows.reviews import selection
-from flows.reviews._lists import COLUMNS
+from flows.reviews._lists import LISTS
 from flows.training import steps as training
 
 
 def listed(name: str, *values: Any) -> dict[str, Any]:
     """Return a row of a list of objects, of its name and of the list's columns."""
-    return dict(zip(("name", *COLUMNS[name]), values, strict=True))
+    return dict(zip(("name", *LISTS[name]["columns"]), values, strict=True))
 
 
 def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:
