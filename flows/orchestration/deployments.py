@@ -33,20 +33,17 @@ from flows.errors import UsageError
 from flows.orchestration.run_page import QUARANTINED
 from flows.orchestration.settings import AutomationsResult, AutomationWork, deployments
 
-ENTRY = "deployed.py"
-"""The file that the entry points of our deployments name."""
+ENTRY = "deployed.py"  # the file that the entry points of our deployments name
 ONE_ALERT = timedelta(hours=1)
 """Time after the alert of a run that failed in which no other comes of it: a worker reports its process besides."""
 DAY = timedelta(hours=20)
 """Time after which a file that is still quarantined is reported again: runs of a daily schedule differ by minutes."""
-SILENCE = timedelta(minutes=9)
-"""Three heartbeats of a run, which sends one every three minutes."""
+SILENCE = timedelta(minutes=9)  # three heartbeats of a run, which sends one every three minutes
 ENDS = ("Completed", QUARANTINED, "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
 """States after which no heartbeat is to be expected; events bear the names of states, not their types."""
 MAKE_BLOCK = (
     "python -c \"from prefect.blocks.notifications import SlackWebhook as S; S(url=input()).save('{name}')\""
 )
-
 
 Alert = tuple[str, AutomationCore]
 """What it reports, in words, and the automation."""
@@ -171,14 +168,8 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, t
     ]
     if idle_days:
         said = f"'{label} has released nothing for {idle_days} days: no new input, or no run'"
-        idle = _trigger(
-            "blr.release.*",
-            ["blr.release.done"],
-            timedelta(days=idle_days),
-            each=False,
-            posture=Posture.Proactive,
-            match_related=related,
-        )
+        days, more = timedelta(days=idle_days), {"posture": Posture.Proactive, "match_related": related}
+        idle = _trigger("blr.release.*", ["blr.release.done"], days, each=False, **more)
         words = f"there was no release for {idle_days} days"
         alerts.append((f"blr: {label} releases nothing", words, idle, (said,)))
     return [_alert(name, tells, trigger, tell(name, parts)) for name, tells, trigger, parts in alerts]
@@ -188,13 +179,10 @@ def _of_all(tell: Tell) -> list[Alert]:
     quarantined = _trigger("blr.partition.*", ["blr.partition.quarantined"], DAY)
     beat, ends = "prefect.flow-run.heartbeat", (f"prefect.flow-run.{state}" for state in ENDS)
     silent = _trigger("prefect.flow-run.*", [beat, *ends], SILENCE, posture=Posture.Proactive, after={beat})
-    crash = ChangeFlowRunState(
-        state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
-    )
-    name, words = (
-        "blr: a file is quarantined",
-        "a file could not be annotated; again every day while that lasts",
-    )
+    quiet = "no heartbeat for nine minutes"
+    crash = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=quiet, force=False)
+    name = "blr: a file is quarantined"
+    words = "a file could not be annotated; again every day while that lasts"
     said = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
     ended = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
     return [

@@ -50,8 +50,7 @@ from flows.runs.progress import LineListener, Listener, listening, tell
 from flows.runs.references import name_and_version
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
 
-DIGITS = 4
-"""Digits of a version in the name of a run: as many as name it on the command line."""
+DIGITS = 4  # digits of a version in the name of a run: as many as name it on the command line
 
 
 def short_label(label: str) -> str:
@@ -82,13 +81,10 @@ Request = TypeVar("Request")
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=RunInput)
 
-BETWEEN_LOOKS = 10
-"""Seconds between looks for the answer, of a run that waits in its process."""
+BETWEEN_LOOKS = 10  # seconds between looks for the answer, of a run that waits in its process
 
-SHOWN = "blr-shown"
-"""Key under which the server keeps what a person is shown."""
-MOST_CHARACTERS = 200
-"""Length at which a name is cut; lists of runs show one line of it."""
+SHOWN = "blr-shown"  # key under which the server keeps what a person is shown
+MOST_CHARACTERS = 200  # length at which a name is cut; lists of runs show one line of it
 
 
 def run_name(
@@ -238,13 +234,8 @@ def flow_of(
         call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}
         lines = (f"    {field.name}: {parameter.words}" for field, parameter in fields)
         call.__doc__ = "\n".join([f"{inspect.getdoc(work)}\n\nArgs:", *lines])
-        made = flow(
-            name=work.__name__,
-            flow_run_name=run_name(request, words, work.__name__),
-            persist_result=True,
-            result_serializer=RESULTS,
-        )
-        return made(call)
+        name, called = work.__name__, run_name(request, words, work.__name__)
+        return flow(name=name, flow_run_name=called, persist_result=True, result_serializer=RESULTS)(call)
 
     return decorate
 
@@ -344,8 +335,7 @@ def page_of(path: Path) -> str:
     return path.as_uri()
 
 
-MOST_FILES = 50
-"""Most quarantined files that have an event each."""
+MOST_FILES = 50  # most quarantined files that have an event each
 
 
 def release_events(result: ReleaseResult) -> None:
@@ -391,10 +381,8 @@ def _emit(event: str, resource: str, payload: Mapping[str, object]) -> None:
 
 SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_UPDATES = 300.0, 5.0
 Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
-MOST_NOTES = 50
-"""Most notes of a run that are logged: a catalogue of a thousand files may have one for each."""
-MOST_LEFT_OUT = 10
-"""Most files that are named; the table of troubles has more, the manifest all."""
+MOST_NOTES = 50  # most notes of a run that are logged: a catalogue of a thousand files may have one for each
+MOST_LEFT_OUT = 10  # most files that are named; the table of troubles has more, the manifest all
 
 
 class _Log(LineListener):
@@ -476,8 +464,7 @@ def log_left_out(state: str, reasons: Mapping[str, str]) -> None:
         logger.warning("%s", f"{state}: {len(reasons) - MOST_LEFT_OUT:,} more files; the manifest lists them")
 
 
-MOST_BYTES = 100_000
-"""Prefect's database keeps artifacts for ever, and has no limit of its own."""
+MOST_BYTES = 100_000  # Prefect's database keeps artifacts for ever, and has no limit of its own
 
 
 def artifact_key(text: str) -> str:
@@ -515,12 +502,8 @@ def keep_link(key: str, path: Path, text: str) -> None:
     folder, else browsers open it on that machine alone.
     """
     there = path.resolve()
-    artifacts.create_link_artifact(
-        link=page_of(there),
-        link_text=text,
-        key=artifact_key(key),
-        description=f"{text}: {there} on {socket.gethostname()}",
-    )
+    said, key = f"{text}: {there} on {socket.gethostname()}", artifact_key(key)
+    artifacts.create_link_artifact(link=page_of(there), link_text=text, key=key, description=said)
 
 
 def keep_run(verb: str, result: Result) -> Result:

@@ -64,14 +64,12 @@ _WITH_PAGES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"
 
 _SERVER = Path(__file__).with_name("server.py")
 
-SERVER_LOG = "server.log"
-"""File in a home that holds what its server says."""
+SERVER_LOG = "server.log"  # file in a home that holds what its server says
 
 _PATIENCE = 240.0
 """Seconds that the server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
 
-_LONGEST_LOG = 1_000_000
-"""Bytes after which the server's log is begun anew."""
+_LONGEST_LOG = 1_000_000  # bytes after which the server's log is begun anew
 
 
 def prefect_home() -> Path:
@@ -265,8 +263,7 @@ def start_home_server(port: int | None, *, console_level: str = "WARNING") -> Ho
     return HomeServer(line, url, process)
 
 
-AT_WORK = "at-work"
-"""File of a home that all commands at work in it hold a shared lock on."""
+AT_WORK = "at-work"  # file of a home that all commands at work in it hold a shared lock on
 
 
 @cache
@@ -314,8 +311,7 @@ def _ask(
 
 FILE = "prefect.yaml"
 TEMPLATE = Path(__file__).parents[1] / FILE
-RELATIVE = "flows/deployed.py"
-"""The entry point as our own file has it: right in a checkout."""
+RELATIVE = "flows/deployed.py"  # the entry point as our own file has it: right in a checkout
 
 
 class AutomationWork(TypedDict):

@@ -57,10 +57,8 @@ DARK: Final = {
 
 
 LONGEST_TEXT: Final = 60
-NARROWEST_GAP: Final = 0.1
-"""Share of an axis between two ticks whose texts do not touch."""
-WIDEST_GAP: Final = 0.2
-"""Share of an axis between two ticks from which there is another one."""
+NARROWEST_GAP: Final = 0.1  # share of an axis between two ticks whose texts do not touch
+WIDEST_GAP: Final = 0.2  # share of an axis between two ticks from which there is another one
 
 
 def class_colour(k: int) -> str:
@@ -231,8 +229,7 @@ def png(image: NDArray[np.uint8]) -> bytes:
 INCH: Final = 100
 """Points of the picture in an inch, so that texts of 12 points have the size of the page's small print."""
 DASHES: Final = {"--": "6 4", ":": "1.5 3"}
-CLOSE: Final = 24
-"""Points between ticks below which their texts lean more."""
+CLOSE: Final = 24  # points between ticks below which their texts lean more
 ANCHORS: Final = {"left": "start", "center": "middle", "right": "end"}
 Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
 """From values to points of the picture."""

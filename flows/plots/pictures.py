@@ -23,14 +23,10 @@ from flows.plots.axes import (
     rescaled_ticks,
 )
 
-MOST_NUMBERS = 12
-"""Classes up to which each cell of a confusion matrix has its share."""
-MOST_NAMES = 40
-"""Classes up to which the rows of a confusion matrix have their names."""
-FEWEST = 5
-"""Fewest objects of a class in a bin whose share is drawn."""
-MOST_TICKS = 5
-"""Steps between the ticks of bins that are drawn equally wide."""
+MOST_NUMBERS = 12  # classes up to which each cell of a confusion matrix has its share
+MOST_NAMES = 40  # classes up to which the rows of a confusion matrix have their names
+FEWEST = 5  # fewest objects of a class in a bin whose share is drawn
+MOST_TICKS = 5  # steps between the ticks of bins that are drawn equally wide
 
 
 def plot_reliability(
@@ -47,8 +43,7 @@ def plot_reliability(
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=1)
     axes.vlines(predicted, low, high, colors=CLASSES[0])
     axes.plot(predicted, observed, "o", color=CLASSES[0])
-    label_axes(axes, label, "share seen")
-    return _percent_square(axes, "xy", min(least, 0.5))
+    return _named(axes, label, "share seen", shares="xy", low=min(least, 0.5))
 
 
 def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> SvgAxes:
@@ -66,8 +61,7 @@ def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> 
     names = [name[:16] for name in classes] if K <= MOST_NAMES else []
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(names)), names)
-    label_axes(axes, "assigned class", "true class")
-    return axes
+    return _named(axes, "assigned class", "true class")
 
 
 def plot_threshold_curves(
@@ -76,9 +70,7 @@ def plot_threshold_curves(
     """Draw completeness or purity (K, T) of the objects whose probability of a class is a threshold (T,) or more."""
     for k, values in enumerate(np.asarray(share, float)):
         axes.plot(threshold, values, color=class_colour(k), linewidth=1.8, label=_name(classes[k]))
-    label_axes(axes, "probability of the class, at least", what)
-    legend(axes)
-    return _percent_square(axes, "xy")
+    return _named(axes, "probability of the class, at least", what, marks=True, shares="xy")
 
 
 def plot_binned_share(
@@ -107,23 +99,24 @@ def plot_binned_share(
             share = n[2][some, k] / of[some, k]
             axes.plot(aside, share, "o-", color=class_colour(k), markersize=4, label=_name(name))
     axes.set(xlim=(middle[0] - 0.05 * span, middle[-1] + 0.05 * span))
-    label_axes(axes, label, what)
-    legend(axes)
-    return _percent_square(axes, "y")
+    return _named(axes, label, what, marks=True, shares="y")
 
 
 def plot_errors_caught(axes: SvgAxes, reviewed: ArrayLike, caught: ArrayLike) -> SvgAxes:
     """Draw the share of errors caught (n,) against the share reviewed (n,)."""
     axes.plot([0, 1], [0, 1], ":", color=MUTED, linewidth=1, label="in random order")
     axes.plot(reviewed, caught, color=CLASSES[0], linewidth=2, label="least certain first")
-    label_axes(axes, "share reviewed", "share of the errors caught")
-    legend(axes)
-    return _percent_square(axes, "xy")
+    return _named(axes, "share reviewed", "share of the errors caught", marks=True, shares="xy")
 
 
-def _percent_square(axes: SvgAxes, which: str, low: float = 0) -> SvgAxes:
-    """Let axes of shares go from `low` to 100 %, with room for marks at the ends."""
-    for axis in which:
+def _named(
+    axes: SvgAxes, x: str, y: str, *, marks: bool = False, shares: str = "", low: float = 0
+) -> SvgAxes:
+    """Name the axes, and the `marks` in a legend; axes of `shares` go from `low` to 100 %, with room at the ends."""
+    label_axes(axes, x, y)
+    if marks:
+        legend(axes)
+    for axis in shares:
         axes.set(**{f"{axis}lim": (low - 0.015, 1.015)})
         (axes.set_xticks if axis == "x" else axes.set_yticks)(*percent_ticks(low, 1))
     return axes
@@ -135,10 +128,8 @@ def _name(name: str) -> str:
 
 
 LEVELS = (0.3, 0.5, 0.7)
-FEW = 300
-"""Objects below which each has a larger mark."""
-DEEPEST = 0.35
-"""Opacity of the shade where a class is certain."""
+FEW = 300  # objects below which each has a larger mark
+DEEPEST = 0.35  # opacity of the shade where a class is certain
 
 
 def contour_lines(x: ArrayLike, y: ArrayLike, values: ArrayLike, level: float) -> Iterator[np.ndarray]:
@@ -206,9 +197,7 @@ def plot_objects(
         own = k == j
         colour, label = class_colour(j), _name(name)
         axes.plot(px[own], py[own], "o", color=colour, markersize=size, alpha=0.55, label=label)
-    legend(axes)
-    label_axes(axes, *names)
-    return axes
+    return _named(axes, *names, marks=True)
 
 
 def plot_class_fractions(
@@ -249,9 +238,7 @@ def plot_class_fractions(
     axes.set(xlim=(-0.6, len(classes) - 0.4), ylim=(0, top))
     axes.set_xticks(place, [name[:16] for name in classes])
     axes.set_yticks(*percent_ticks(0, top))
-    label_axes(axes, "", "share of the objects")
-    legend(axes)
-    return axes
+    return _named(axes, "", "share of the objects", marks=True)
 
 
 def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label: str) -> SvgAxes:
@@ -264,8 +251,7 @@ def plot_shares(axes: SvgAxes, names: Sequence[str], share: ArrayLike, *, label:
     axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
     axes.set_xticks(*percent_ticks(0, min(1.0, top)))
     axes.set_yticks(range(len(names)), names)
-    label_axes(axes, label, "")
-    return axes
+    return _named(axes, label, "")
 
 
 def plot_feature(
@@ -332,8 +318,7 @@ def plot_flagged(axes: SvgAxes, edges: ArrayLike, n: ArrayLike, flagged: ArrayLi
     axes.set(xlim=(ends[0] - 0.1, ends[1] + 0.1), ylim=(0, top))
     axes.set_xticks([*ticks], [*ticks.values()])
     axes.set_yticks(*percent_ticks(0, top, 4))
-    label_axes(axes, name, "share flagged")
-    return axes
+    return _named(axes, name, "share flagged")
 
 
 def _bar(left: float, right: float, top: float, bottom: float = 0) -> tuple[list[float], list[float]]:
@@ -342,8 +327,7 @@ def _bar(left: float, right: float, top: float, bottom: float = 0) -> tuple[list
 
 # Maps of the whole sky, of counts in HEALPix pixels (Gorski et al. 2005, doi:10.1086/427976).
 
-WIDTH, HEIGHT = 360, 180
-"""Points of the map: about one for each of the page's."""
+WIDTH, HEIGHT = 360, 180  # points of the map: about one for each of the page's
 STEPS: Final = 30
 
 
