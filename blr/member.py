@@ -38,7 +38,7 @@ from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
 from blr.missing.patterns import NodeInterpolation, Nodes, interpolation, kept_nodes, normal_nodes
 from blr.posterior.kinds import Posterior
-from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
+from blr.predictive.mixture import CONSTANT, Prediction, continued, of_moments, stacked
 from blr.predictive.softmax import (
     InnerPoints,
     Moments,
@@ -56,7 +56,7 @@ _LARGE_SHARE = 0.15
 _CHOSEN = (1, 1, 1), (3, 1, 9), (9, 4, 28), (16, 6, 48), (20, 8, 64), (24, 8, 64)
 # The same where so many nodes say that activations are wide.
 _MANY_NODES = 32, 96, 96
-_CHOSEN_OF_WIDE = (8, 4, 8), (20, 14, 64), (28, 22, 96)
+_CHOSEN_OF_WIDE = (8, 4, 16), (20, 14, 64), (28, 22, 96)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
@@ -69,10 +69,6 @@ _OF_ONE_OUTPUT = 16, 8
 _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
-# Weight of a row's nodes beyond the training set's range, below which they are left as they are, in one dimension and
-# in several, where more points lie there.
-_LITTLE = 1e-3, 0.01
-_AT_BORDER = 8  # points with covariances, of those nearest to nodes beyond the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,56 +239,6 @@ class Chosen:
         return everywhere, some if dimension == 1 else everywhere, some
 
 
-def _inside(
-    nodes: NDArray[np.float64], share: Matrix, support: Matrix, everywhere: Chosen, dimension: int
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64], Matrix, Chosen]]:
-    """Yield rows, the nearest points within the range of nodes (S, n, F) beyond it, and their shares.
-
-    At the edge of the range the activations bend, so they are taken at all points.  Where one feature is missing and
-    the others lie within, the points are two, the ends of its range.  Where few nodes lie beyond, they come by share.
-    """
-    low, high = support
-    ends = np.stack([nodes.min(axis=0), nodes.max(axis=0)])
-    other = ((ends[0] == ends[1]) & ((ends[0] < low) | (ends[0] > high))).any(axis=1) | (dimension != 1)
-    rows = np.flatnonzero(~other)
-    if len(rows):
-        below = (nodes[:, rows] < low).any(axis=2)
-        sides = np.stack([(share[:, rows] * side).sum(axis=0) for side in (below, ~below)])
-        both = np.arange(2), np.eye(2)
-        yield rows, np.clip(ends[:, rows], low, high), sides, Chosen(both, (both, both))
-    rows = np.flatnonzero(other)
-    beyond = (share[:, rows] > 0).sum(axis=0)
-    # Of a few sizes, so that a row has the same points whatever its neighbours.
-    sizes = len(nodes) // np.array([8, 4, 2])
-    which = np.searchsorted(sizes, beyond)
-    for size, k in enumerate(sizes.tolist()):
-        few = rows[which == size]
-        if len(few):
-            largest = np.argsort(-share[:, few], axis=0, kind="stable")[:k]
-            points = np.take_along_axis(nodes[:, few], largest[:, :, None], axis=0)
-            weights = np.take_along_axis(share[:, few], largest, axis=0)
-            yield few, np.clip(points, low, high), weights, _in_steps(k)
-    many = rows[which == len(sizes)]
-    if len(many):
-        yield many, np.clip(nodes[:, many], low, high), share[:, many], everywhere
-
-
-def _in_steps(k: int) -> Chosen:
-    """Return all of k points for the means, and of each eighth of them the first for the covariances of all."""
-    first = np.arange(min(k, _AT_BORDER)) * k // min(k, _AT_BORDER)
-    steps = np.searchsorted(first, np.arange(k), side="right") - 1
-    covariances = first, np.eye(len(first))[steps]
-    return Chosen((np.arange(k), np.eye(k)), (covariances, covariances))
-
-
-def _designs_of(members: Sequence[Member]) -> tuple[Designs, Designs, Designs]:
-    """Return what makes the design matrices of trees, and of smooth functions with a large and with a small share."""
-    trees, large, small = list[Member](), list[Member](), list[Member]()
-    for m in members:
-        (trees if m.basis.learnt_from_labels else large if m.weight >= _LARGE_SHARE else small).append(m)
-    return Designs(trees), Designs(large), Designs(small)
-
-
 @dataclass(frozen=True, eq=False)
 class NodeMixture:
     """The prediction of many members at nodes.  `shift` (K,) as of `Posterior.prediction`, `support` (2, F)."""
@@ -312,25 +258,24 @@ class NodeMixture:
 
         `fine` is the share of the inner points that is used.  `designs` are those of the one node of complete rows.
         """
+        prediction = self._within(nodes, dimension, fine, designs)
+        if self.support is None:
+            return prediction
+        inside = np.clip(nodes, *self.support)
+        rows = np.flatnonzero((inside != nodes).any(axis=(0, 2)))
+        if not len(rows):
+            return prediction
+        return continued(prediction, rows, self._within(inside[:, rows], dimension, fine))
+
+    def _within(
+        self,
+        nodes: NDArray[np.float64],
+        dimension: int,
+        fine: float,
+        designs: Sequence[DesignOf] | None = None,
+    ) -> Prediction:
         kept, _, weight = kept_nodes(dimension, len(nodes))
-        chosen = Chosen.of(dimension, len(nodes))
-        nodes = nodes[kept]
-        share = np.repeat(weight[:, None], nodes.shape[1], axis=1)
-        rows, whole = np.empty(0, dtype=np.intp), share
-        if self.support is not None:
-            low, high = self.support
-            moved = CONSTANT * share * ((nodes < low) | (nodes > high)).any(axis=2)
-            rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE[dimension > 1])
-            share = share.copy()
-            share[:, rows] -= moved[:, rows]
-        sums = self._sums(nodes, share, chosen, fine, designs, whole)
-        if rows.size and self.support is not None:
-            for some, points, weights, own in _inside(
-                nodes[:, rows], moved[:, rows], self.support, chosen[0], dimension
-            ):
-                more = self._sums(points, weights, (own, own, own), fine)
-                for total, part in zip(sums, more, strict=True):
-                    total[rows[some]] += part
+        sums = self._sums(nodes[kept], weight, Chosen.of(dimension, len(nodes)), fine, designs)
         # Inner points are float32, so that the sums are not quite one.
         q = of_moments(sums[0] / sums[0].sum(axis=1, keepdims=True), *sums[1:])
         if q.probability.shape[1] > 2:
@@ -382,29 +327,26 @@ class NodeMixture:
     def _sums(
         self,
         nodes: NDArray[np.float64],
-        share: Matrix,
+        weight: Vector,
         chosen: Sequence[Chosen],
         fine: float,
         designs: Sequence[DesignOf] | None = None,
-        whole: Matrix | None = None,
     ) -> Moments:
-        """Return the sums over members and nodes (S, n, F) with their shares (S, n).
+        """Return the sums over members and nodes (S, n, F) with their weights (S,).
 
-        `designs` are those of all members, where there is one node and they are known.  Members that are constant
-        beyond the training set's range have the `whole` share, or are left out without one.
+        `designs` are those of all members, where there is one node and they are known.
         """
         S, n, F = nodes.shape
+        share = np.repeat(weight[:, None], n, axis=1)
         sums = no_moments(n, self.members[0].posterior.problem.n_classes)
         inner = self._inner(S, fine)
-        groups = self._designs[whole is None]
-        pairs = zip(chosen, groups, strict=True) if designs is None else [(chosen[0], designs)]
+        pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
         for which, known in pairs:
             at_means, means_to_all = which.means
             taken = nodes[at_means]
             made = known.unmixed(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
             for alike, U in made:
                 at_nodes = U.reshape(len(taken), n, -1)
-                own = share if whole is None or not alike[0].basis.constant_beyond else whole
                 for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else means_to_all @ at_taken
@@ -416,7 +358,7 @@ class NodeMixture:
                     )
                     loads = self._loads(member, Phi.reshape(len(few), n, -1))
                     points = inner[self.members.index(member)]
-                    add_nodes(sums, m, loads, few_to_all, points, member.weight * own)
+                    add_nodes(sums, m, loads, few_to_all, points, member.weight * share)
         return sums
 
     @staticmethod
@@ -438,10 +380,12 @@ class NodeMixture:
             yield own if self.shift is None else own + (self.shift - self.shift.mean())
 
     @cached_property
-    def _designs(self) -> tuple[tuple[Designs, Designs, Designs], tuple[Designs, Designs, Designs]]:
-        """The designs of all members, and of those that are not constant beyond the training set's range."""
-        varying = [m for m in self.members if not m.basis.constant_beyond]
-        return _designs_of(self.members), _designs_of(varying)
+    def _designs(self) -> tuple[Designs, Designs, Designs]:
+        """What makes the design matrices of trees, and of smooth functions with a large and with a small share."""
+        trees, large, small = list[Member](), list[Member](), list[Member]()
+        for m in self.members:
+            (trees if m.basis.learnt_from_labels else large if m.weight >= _LARGE_SHARE else small).append(m)
+        return Designs(trees), Designs(large), Designs(small)
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""

@@ -325,14 +325,15 @@ class FeatureMoments:
     def impute(self, X: ArrayLike, missing: ArrayLike, *, limits: Matrix | None = None) -> Matrix:
         """Return X, shape (N, F), with what is missing at its mean given what is present.
 
-        `limits` (2, F): what a present value says of the missing ones is what the nearest value within them does.
+        `limits` (2, F): what is missing lies within them, and what a present value says of it is what the nearest value
+        within them does.
         """
         X, absent = present_values(X, missing, n_features=self.n_features)
         for pattern, rows in missing_patterns(absent):
             if pattern.any():
                 B, _ = self.conditional(pattern)
                 seen = _within(X[np.ix_(rows, ~pattern)], limits, ~pattern) - self.mean[~pattern]
-                X[np.ix_(rows, pattern)] = self.mean[pattern] + seen @ B.T
+                X[np.ix_(rows, pattern)] = _within(self.mean[pattern] + seen @ B.T, limits, pattern)
         return X
 
     @cached_property
@@ -367,7 +368,7 @@ class FeatureMoments:
         """Return nodes (S, N, F) and weights (S,) over what one pattern (F,) misses, given what is present.
 
         `X_rows`, shape (N, F), are rows of that pattern; n is about the number of nodes wanted.  Each row's
-        nodes have exactly its conditional mean, and its conditional covariance but for the `spread`;
+        nodes have exactly its conditional mean, and its conditional covariance but for the `spread` and the limits;
         `blr.missing.patterns` says how accurate integrals are.  With the one-sigma `errors` of the rows, (N, F), the
         present features vary too, jointly with what they say about the missing ones.  `limits` as of `impute`.
         `axes` (m, d), orthonormal columns: directions over which the nodes are spread, in the coordinates that the
@@ -390,7 +391,7 @@ class FeatureMoments:
         spread = Z[:, :m] @ (L if axes is None else L @ axes).T
         if self.spread is not None:
             spread *= self.spread[missing]
-        nodes[:, :, missing] = mean + spread[:, None, :]
+        nodes[:, :, missing] = _within(mean + spread[:, None, :], limits, missing)
         return nodes, weight
 
     def nodes_by_pattern(
