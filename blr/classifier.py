@@ -7,7 +7,7 @@ annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from blr.arrays import Mask, Matrix, Places, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Designs, Member, NodeMixture, slope_moments
+from blr.member import Designs, Integral, Member, NodeMixture, contrast_std, slope_moments
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.posterior.kinds import SampledPosterior
@@ -33,9 +33,10 @@ from blr.predictive.mixture import (
     mixed,
     rows_beyond,
     spread,
+    stacked,
     with_rows,
 )
-from blr.predictive.softmax import widest_contrast
+from blr.predictive.softmax import no_moments
 
 __all__ = ["Classifier", "Member"]
 SCORED_AT_ONCE = 8192
@@ -44,7 +45,6 @@ _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limi
 _LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
-_MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _WRONG = 0.05  # typical error of a probability, above which a row of an untrusted model is flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
@@ -199,15 +199,13 @@ class Classifier:
         gone = lacking.copy()
         gone[lacking] = missing[lacking].all(axis=1)
         filled = self.moments.impute(X, missing, limits=self.support)
-        rough = lacking & (largest_share(self.integrated, missing) >= _MOST)
-        point, plugin, counts = self._point(filled, ~gone, rough)
-        prediction = self._integrated(point, X, missing, lacking & ~gone)
+        prediction, plugin, point_std = self._without_errors(filled, missing, lacking & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
             exact = prediction.probability
             prediction = self._integrated(prediction, X, missing, (errors > 0).any(axis=1) & ~gone, errors)
             moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
-        beyond, _ = rows_beyond(self.support, np.where(missing, self.moments.mean, X) if lacking.any() else X)
+        beyond, _ = rows_beyond(self.support, filled)
         if self.temperature is not None:
             prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
         p = prediction.probability
@@ -217,7 +215,7 @@ class Classifier:
         flags = flag_confidence(p, low_confidence=self.low_confidence, close_call=self.close_call)
         flags |= flag_flipped(p, plugin)
         for flag, where in (
-            (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)),
+            (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point_std > self.logit_std_limit)),
             (Flag.MISSING_INPUT, lacking),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
@@ -227,41 +225,59 @@ class Classifier:
             flags[where] |= int(flag)
         known = p[~gone] if gone.any() else p
         expected = np.array([x.sum() for x in known.T])
-        # Where no row has a feature, all draws count nothing.
-        some = counts or [np.zeros((_COUNT_DRAWS, len(expected)))]
-        draws = np.concatenate([expected + under - under.mean(axis=0) for under in some])
+        draws = np.concatenate([expected + x - x.mean(axis=0) for x in self._counts(filled, ~gone)])
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
 
-    def _point(
-        self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None
-    ) -> tuple[Prediction, Matrix, list[Matrix]]:
-        """Return the prediction at given features, the plug-in's, and each member's counts of rows `counted` (N,)."""
-        predictions, counts = list[tuple[float, Prediction]](), list[Matrix]()
-        rows = np.flatnonzero(counted) if counted is not None else np.empty(0, np.intp)
-        some = rows[:: max(1, len(rows) // _COUNTED_ROWS)]
-        # Two classes, and one member, are exact by themselves.
-        joint = self._joint if len(self.members) > 1 and len(self.classes) > 2 else None
-        plugin = np.zeros((len(X), len(self.classes)))
+    def _without_errors(self, X: Matrix, missing: Mask, lacking: Mask) -> Integral:
+        """Return the integral over what the `lacking` rows (N,) miss, of X (N, F) with that at its mean."""
+        chosen = np.flatnonzero(lacking)
+        if self._joint is None or not len(chosen):
+            point, plugin = self._point(X)
+            return self._integrated(point, X, missing, lacking), plugin, point.logit_std
+        parts = list[tuple[Places, Integral]]()
+        if len(whole := np.flatnonzero(~lacking)):
+            point, of_point = self._point(X[whole])
+            parts.append((whole, (point, of_point, point.logit_std)))
+        found = self._subspace.nodes(X, missing, chosen, most=SCORED_AT_ONCE)
+        parts += self._joint.by_dimension(found, SCORED_AT_ONCE, largest_share(self.integrated, missing))
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        prediction = stacked([prediction for _, (prediction, _, _) in parts]).rows(order)
+        plugin = np.concatenate([plugin for _, (_, plugin, _) in parts])[order]
+        std = np.concatenate([std for _, (_, _, std) in parts])[order]
+        return spread(prediction, chosen, self._subspace.left_out(X, missing, chosen)), plugin, std
+
+    def _point(self, X: Matrix) -> tuple[Prediction, Matrix]:
+        """Return the prediction at given features, and the plug-in's."""
         beyond, inside = rows_beyond(self.support, X)
-        # Held for the joint integral alone: one after the other they take the memory of the largest.
-        designs = self._designs.by_basis(X) if joint is None else list(self._designs.by_basis(X))
-        for member, Phi in ((member, Phi) for members, Phi in designs for member in members):
-            deviations = self._deviations[self.members.index(member)]
-            if joint is None:
-                predictions.append((member.weight, self._prediction(member, Phi)))
+        # Two classes, and one member, are exact by themselves.
+        if self._joint is not None and len(self.members) > 1 and len(self.classes) > 2:
+            prediction, plugin, _ = self._joint(X[None], 0, designs=list(self._designs.by_basis(X)))
+            return prediction, plugin
+        predictions, plugin = list[tuple[float, Prediction]](), np.zeros((len(X), len(self.classes)))
+        for member, Phi in self._designs(X):
+            predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
-            if len(some) and len(deviations):
-                under = member.posterior.counts_under(Phi[some], deviations, shift=self.log_prior_shift)
-                counts.append(under * (len(rows) / len(some)))
-        prediction = mixed(predictions) if joint is None else joint.at_points(X, list(designs), rough)
+        prediction = mixed(predictions)
         if len(beyond):
-            if joint is None:
-                prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
+            prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(Phi) for m, Phi in self._designs(inside))
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
-        return prediction, plugin, counts
+        return prediction, plugin
+
+    def _counts(self, X: Matrix, counted: Mask) -> Iterator[Matrix]:
+        """Yield counts of the rows `counted` (N,) under each member's draws, from some of them that stand for all."""
+        rows = np.flatnonzero(counted)
+        if not len(rows):
+            yield np.zeros((_COUNT_DRAWS, len(self.classes)))
+            return
+        some = rows[:: max(1, len(rows) // _COUNTED_ROWS)]
+        for member, Phi in self._designs(X[some]):
+            deviations = self._deviations[self.members.index(member)]
+            if len(deviations):
+                under = member.posterior.counts_under(Phi, deviations, shift=self.log_prior_shift)
+                yield under * (len(rows) / len(some))
 
     def _predict(self, X: Matrix) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
@@ -279,13 +295,13 @@ class Classifier:
     def _logit_std(self, X: Matrix) -> Vector:
         """Return the largest sd (N,) of a contrast of the mixture's logits at features X (N, F)."""
         N, K = len(X), len(self.classes)
-        mean, second = np.zeros((N, K)), np.zeros((N, K, K))
+        mean, second = no_moments(N, K)[2:]
         for member, Phi in self._designs(X):
             outputs, V = member.moments(Phi, single=True)
             a = outputs @ member.loads.T
             mean += member.weight * a
             second += member.weight * (member.loads @ V @ member.loads.T + a[:, :, None] * a[:, None, :])
-        return widest_contrast(second - mean[:, :, None] * mean[:, None, :])
+        return contrast_std(mean, second)
 
     def _integrated(
         self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None
@@ -319,7 +335,8 @@ class Classifier:
         if self._joint is None:
             whole = with_rows(base, list(mix_blocks(node_blocks(found, SCORED_AT_ONCE), self._predict)))
         else:
-            whole = with_rows(base, list(self._joint.by_dimension(found, SCORED_AT_ONCE)))
+            parts = self._joint.by_dimension(found, SCORED_AT_ONCE, np.ones(len(X)))
+            whole = with_rows(base, [(rows, prediction) for rows, (prediction, _, _) in parts])
         left_out = None if errors is not None else self._subspace.left_out(X, missing, chosen)
         return whole if left_out is None else spread(whole, chosen, left_out)
 

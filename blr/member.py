@@ -5,9 +5,7 @@ sum over features, members and weights.  Done one by one, each expectation takes
 and a hundred Sobol points.  Made cheap by:
 
 - The covariances vary slowly with the features: they are taken at a few nodes, and their Cholesky factors are
-  interpolated to the others by kriging, so that they stay covariances.  So are the mean activations m_is of smooth
-  functions, in several dimensions those with a small share.  Those with a large share decide, and trees jump from node
-  to node: theirs are taken at every node.
+  interpolated to the others by kriging, so that they stay covariances.
 - The nodes of a row go down a tree together, and part where a threshold of what is missing lies between them.
 - Every node and member has inner points of its own, few of them.  Their errors average out over nodes and members
   instead of adding up.  Two classes, which have one output, have the trapezoid rule at every node.
@@ -38,25 +36,24 @@ from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
 from blr.missing.patterns import NodeInterpolation, Nodes, interpolation, kept_nodes, normal_nodes
 from blr.posterior.kinds import Posterior
-from blr.predictive.mixture import CONSTANT, Prediction, continued, of_moments, stacked
+from blr.predictive.mixture import CONSTANT, Prediction, of_moments
 from blr.predictive.softmax import (
     InnerPoints,
-    Moments,
     add_nodes,
     cholesky_factors,
     inner_points,
     no_moments,
+    widest_contrast,
 )
 
 _DERIVATIVES = 2**19  # numbers of derivatives at a time: those of many functions by many features are large
-# Share of a member from which its activations are taken at every node of several dimensions, its covariances at more.
+# Share of a member from which it has covariances at more nodes.  Their numbers by dimension, the last for all higher
+# ones, are of members with a large share, and with a small one.
 _LARGE_SHARE = 0.15
-# Nodes by dimension, the last for all higher ones: covariances of members with a large share, and with a small one, and
-# mean activations of smooth functions with a small share, in one dimension with any share.
-_CHOSEN = (1, 1, 1), (3, 1, 9), (9, 4, 28), (16, 6, 48), (20, 8, 64), (24, 8, 64)
+_COVARIANCES = (1, 1), (3, 1), (9, 4), (16, 6), (20, 8), (24, 8)
 # The same where so many nodes say that activations are wide.
 _MANY_NODES = 32, 96, 96
-_CHOSEN_OF_WIDE = (8, 4, 16), (20, 14, 64), (28, 22, 96)
+_COVARIANCES_OF_WIDE = (8, 4), (20, 14), (28, 22)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
@@ -68,7 +65,6 @@ _OF_ONE_OUTPUT = 16, 8
 # Times as many, by the sd of a contrast up to which they serve; fewer at points only.
 _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
-_ROUGH = 0.25  # share of the inner points at points that count little
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,24 +215,21 @@ def slope_moments(members: Sequence[Member], X: Matrix, weight: Vector) -> NDArr
     return slopes
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Where activations are taken, and where covariances of members with a large, and with a small share."""
+def _with_covariances(dimension: int, n: int) -> tuple[NodeInterpolation, NodeInterpolation]:
+    """Return which of n nodes have covariances, of members with a large share and with a small one."""
+    place = min(dimension, len(_MANY_NODES)) - 1
+    wide = dimension and n >= _MANY_NODES[place]
+    sizes = _COVARIANCES_OF_WIDE[place] if wide else _COVARIANCES[min(dimension, len(_COVARIANCES) - 1)]
+    return interpolation(dimension, n, sizes[0]), interpolation(dimension, n, sizes[1])
 
-    means: NodeInterpolation
-    covariances: tuple[NodeInterpolation, NodeInterpolation]
 
-    @classmethod
-    def of(cls, dimension: int, n: int) -> tuple[Chosen, Chosen, Chosen]:
-        """Return those of trees, and of smooth functions with a large and a small share, for n nodes."""
-        large, small, means = _CHOSEN[min(dimension, len(_CHOSEN) - 1)]
-        place = min(dimension, len(_MANY_NODES)) - 1
-        if dimension and n >= _MANY_NODES[place]:
-            large, small, means = _CHOSEN_OF_WIDE[place]
-        covariances = interpolation(dimension, n, large), interpolation(dimension, n, small)
-        everywhere = cls(interpolation(dimension, n, n), covariances)
-        some = cls(interpolation(dimension, n, means), covariances)
-        return everywhere, some if dimension == 1 else everywhere, some
+Integral = tuple[Prediction, Matrix, Vector]
+"""A prediction of n rows, and with what is missing at its mean the plug-in probabilities (n, K) and the logit's sd."""
+
+
+def contrast_std(mean: Matrix, second: Matrix) -> Vector:
+    """Return the largest sd (N,) of a contrast of activations with a mean (N, K) and a second moment (N, K, K)."""
+    return widest_contrast(second - mean[:, :, None] * mean[:, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,69 +244,48 @@ class NodeMixture:
         self,
         nodes: NDArray[np.float64],
         dimension: int,
-        fine: float = 1.0,
+        *,
+        share: Vector | None = None,
         designs: Sequence[DesignOf] | None = None,
-    ) -> Prediction:
-        """Return the prediction of n rows, integrated over their nodes (S, n, F) in so many dimensions.
+    ) -> Integral:
+        """Return the integral over the nodes (S, n, F) of n rows, in so many dimensions.
 
-        `fine` is the share of the inner points that is used.  `designs` are those of the one node of complete rows.
+        Of the integral each row has a `share` (n,), and the rest at its mean; without shares it has all.  `designs` are
+        those of the one node of complete rows.
         """
-        prediction = self._within(nodes, dimension, fine, designs)
-        if self.support is None:
-            return prediction
-        inside = np.clip(nodes, *self.support)
-        rows = np.flatnonzero((inside != nodes).any(axis=(0, 2)))
-        if not len(rows):
-            return prediction
-        return continued(prediction, rows, self._within(inside[:, rows], dimension, fine))
-
-    def _within(
-        self,
-        nodes: NDArray[np.float64],
-        dimension: int,
-        fine: float,
-        designs: Sequence[DesignOf] | None = None,
-    ) -> Prediction:
-        kept, _, weight = kept_nodes(dimension, len(nodes))
-        sums = self._sums(nodes[kept], weight, Chosen.of(dimension, len(nodes)), fine, designs)
-        # Inner points are float32, so that the sums are not quite one.
-        q = of_moments(sums[0] / sums[0].sum(axis=1, keepdims=True), *sums[1:])
-        if q.probability.shape[1] > 2:
-            return q
-        # Two classes have the moments of the logit, the difference of their activations.
-        mean, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
-        return Prediction(q.probability, q.expected_entropy, mean, variance)
-
-    def at_points(
-        self, X: Matrix, designs: Sequence[DesignOf], rough: NDArray[np.bool_] | None = None
-    ) -> Prediction:
-        """Return the prediction at features X (N, F), of the `rough` rows (N,) with a quarter of the inner points.
-
-        `designs` are all members', of these features.
-        """
-        if rough is None or not rough.any():
-            return self(X[None], 0, designs=designs)
-        parts, order = list[Prediction](), [np.flatnonzero(~rough), np.flatnonzero(rough)]
-        for rows, fine in zip(order, (1.0, _ROUGH), strict=True):
+        sums = self._sums(nodes, dimension, share, designs)
+        if self.support is not None:
+            inside = np.clip(nodes, *self.support)
+            rows = np.flatnonzero((inside != nodes).any(axis=(0, 2)))
             if len(rows):
-                own = [(members, Phi[rows]) for members, Phi in designs]
-                parts.append(self(X[None, rows], 0, fine, own))
-        return stacked(parts).rows(np.argsort(np.concatenate(order), kind="stable"))
+                near = self._sums(inside[:, rows], dimension, None if share is None else share[rows])
+                for own, constant in zip(sums, near, strict=True):
+                    own[rows] += CONSTANT * (constant - own[rows])
+        p, entropy, mean, second, plugin, mean_at_mean, second_at_mean = sums
+        # Inner points are float32, so that the sums are not quite one.
+        q = of_moments(p / p.sum(axis=1, keepdims=True), entropy, mean, second)
+        if p.shape[1] == 2:
+            # Two classes have the moments of the logit, the difference of their activations.
+            logit, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
+            q = Prediction(q.probability, q.expected_entropy, logit, variance)
+        return q, plugin, contrast_std(mean_at_mean, second_at_mean)
 
     def by_dimension(
-        self, parts: Iterable[Nodes], most: int
-    ) -> Iterator[tuple[NDArray[np.intp], Prediction]]:
-        """Yield rows and their predictions, of rows with their nodes, about `most` nodes at a time.
+        self, parts: Iterable[Nodes], most: int, share: Vector
+    ) -> Iterator[tuple[NDArray[np.intp], Integral]]:
+        """Yield rows and their integrals, of rows with their nodes, about `most` nodes at a time.
 
-        Patterns are many and have few rows each: those that miss as many features are predicted together.
+        Patterns are many and have few rows each: those that miss as many features are predicted together.  `share` (N,)
+        as of a call, of all rows.
         """
         waiting: dict[tuple[int, int], list[Nodes]] = {}
         held = Counter[tuple[int, int]]()
 
-        def together(kind: tuple[int, int]) -> tuple[NDArray[np.intp], Prediction]:
-            rows, nodes, _, _ = zip(*waiting.pop(kind), strict=True)
+        def together(kind: tuple[int, int]) -> tuple[NDArray[np.intp], Integral]:
+            parts, nodes, _, _ = zip(*waiting.pop(kind), strict=True)
             del held[kind]
-            return np.concatenate(rows), self(np.concatenate(nodes, axis=1), kind[0])
+            rows = np.concatenate(parts)
+            return rows, self(np.concatenate(nodes, axis=1), kind[0], share=share[rows])
 
         for part in parts:
             _, nodes, _, dimension = part
@@ -327,46 +299,48 @@ class NodeMixture:
     def _sums(
         self,
         nodes: NDArray[np.float64],
-        weight: Vector,
-        chosen: Sequence[Chosen],
-        fine: float,
+        dimension: int,
+        share: Vector | None,
         designs: Sequence[DesignOf] | None = None,
-    ) -> Moments:
-        """Return the sums over members and nodes (S, n, F) with their weights (S,).
+    ) -> tuple[Matrix, ...]:
+        """Return the sums of `Moments` over members and nodes (S, n, F), and over members at the node that is the mean.
 
-        `designs` are those of all members, where there is one node and they are known.
+        These are the plug-in probabilities (n, K), and means (n, K) and second moments (n, K, K) of activations.
         """
+        with_covariances = _with_covariances(dimension, len(nodes))
+        kept, _, weight = kept_nodes(dimension, len(nodes))
+        nodes, centre = nodes[kept], len(kept) // 2
         S, n, F = nodes.shape
-        share = np.repeat(weight[:, None], n, axis=1)
-        sums = no_moments(n, self.members[0].posterior.problem.n_classes)
-        inner = self._inner(S, fine)
-        pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
-        for which, known in pairs:
-            at_means, means_to_all = which.means
-            taken = nodes[at_means]
-            made = known.unmixed(taken.reshape(-1, F), len(taken)) if isinstance(known, Designs) else known
-            for alike, U in made:
-                at_nodes = U.reshape(len(taken), n, -1)
-                for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
-                    at_taken = a.reshape(len(taken), -1)
-                    m = at_taken if len(taken) == S else means_to_all @ at_taken
-                    m = m.reshape(S, n, -1)
-                    few, few_to_all = which.covariances[member.weight < _LARGE_SHARE]
-                    at_few = at_nodes[np.searchsorted(at_means, few)]
-                    Phi = (
-                        at_few if designs is not None else member.basis.mixed(at_few.reshape(-1, U.shape[1]))
-                    )
-                    loads = self._loads(member, Phi.reshape(len(few), n, -1))
-                    points = inner[self.members.index(member)]
-                    add_nodes(sums, m, loads, few_to_all, points, member.weight * share)
-        return sums
+        counts = np.repeat(weight[:, None], n, axis=1)
+        if share is not None:
+            counts *= share
+            counts[centre] += 1 - share
+        K = len(self.members[0].loads)
+        sums, plugin, (mean, second) = no_moments(n, K), np.zeros((n, K)), no_moments(n, K)[2:]
+        inner = self._inner(S)
+        for alike, U in designs or self._designs.unmixed(nodes.reshape(-1, F), S):
+            for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
+                m = a.reshape(S, n, -1)
+                few, to_all = with_covariances[member.weight < _LARGE_SHARE]
+                Phi = U.reshape(S, n, -1)[few].reshape(len(few) * n, -1)
+                if designs is None:
+                    Phi = member.basis.mixed(Phi)
+                loads = self._loads(member, Phi).reshape(len(few), n, K, -1)
+                points = inner[self.members.index(member)]
+                add_nodes(sums, m, loads, to_all, points, member.weight * counts)
+                here, own = np.searchsorted(few, centre), m[centre]
+                plugin += member.weight * member.posterior.plugin(Phi.reshape(len(few), n, -1)[here])
+                mean += member.weight * own
+                second += member.weight * (
+                    loads[here] @ loads[here].transpose(0, 2, 1) + own[:, :, None] * own[:, None, :]
+                )
+        return *sums, plugin, mean, second
 
     @staticmethod
-    def _loads(member: Member, Phi: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what a member's loads are at nodes Phi (T, n, M): (T, n, K, C)."""
-        V = member.moments(Phi.reshape(-1, Phi.shape[2]), single=True)[1]
-        loads = np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V))
-        return loads.reshape(*Phi.shape[:2], *loads.shape[1:])
+    def _loads(member: Member, Phi: Matrix) -> NDArray[np.float64]:
+        """Return what a member's loads are at rows Phi (N, M): (N, K, C)."""
+        V = member.moments(Phi, single=True)[1]
+        return np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V))
 
     def _means(self, alike: tuple[Member, ...], U: Matrix, *, whole: bool) -> Iterator[Matrix]:
         """Yield the mean activations (N, K), less their common shift, of members of one basis, in their order.
@@ -380,25 +354,21 @@ class NodeMixture:
             yield own if self.shift is None else own + (self.shift - self.shift.mean())
 
     @cached_property
-    def _designs(self) -> tuple[Designs, Designs, Designs]:
-        """What makes the design matrices of trees, and of smooth functions with a large and with a small share."""
-        trees, large, small = list[Member](), list[Member](), list[Member]()
-        for m in self.members:
-            (trees if m.basis.learnt_from_labels else large if m.weight >= _LARGE_SHARE else small).append(m)
-        return Designs(trees), Designs(large), Designs(small)
+    def _designs(self) -> Designs:
+        return Designs(self.members)
 
-    def _inner(self, S: int, fine: float) -> list[InnerPoints]:
+    def _inner(self, S: int) -> list[InnerPoints]:
         """Return each member's inner points."""
         C, J, narrow = list[int](), list[int](), [more < _WIDENINGS[-1][1] for more in self._widenings]
         for m, more, near in zip(self.members, self._widenings, narrow, strict=True):
             C.append(m.posterior.problem.likelihood.n_outputs)
             if C[-1] == 1:
                 J.append(round(max(more, 1) * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE]))
-            elif S == 1 and fine == 1:
+            elif S == 1:
                 points = next(points for least, points in _AT_POINTS if m.weight >= least)
                 J.append(round(points * min(more, 1) / (2 if C[-1] == 2 and near else 1)))
             else:
-                total = fine * max(more, 1) * min(_INNER * m.weight, _MOST_INNER)
+                total = max(more, 1) * min(_INNER * m.weight, _MOST_INNER)
                 J.append(max(1, round(total / min(S, _WIDE))))
         return inner_points(S, tuple(C), tuple(J), tuple(narrow))
 

@@ -215,7 +215,7 @@ def _blocks(n: int) -> Iterator[slice]:
 #
 # Shapes: N rows, F features; of a pattern, o features present and m missing; S nodes.
 
-_NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
+_NODES = 33  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
 _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
 # Smaller eigenvalues of the correlations come from the ridge that the moments add, not from the data: of three colours
 # of three bands only two are independent.
@@ -490,8 +490,9 @@ SlopeMoments = Callable[[Matrix, Vector], NDArray[np.float64]]
 # Points at which slopes are taken, spread over the features' distribution, and the most of them: many features ask for
 # more nodes than these.
 _POINTS, _MOST_POINTS = 64, 128
-# The largest sum of the logit's sds along the axes, and how many nodes serve up to it: one axis, two, and more.
-_ALONG_ONE = (0.3, 6), (1.0, 8), (1.5, 12), (2.25, 16), (3.5, 24), (np.inf, 32)
+# The largest sum of the logit's sds along the axes, and how many nodes serve up to it: one axis, two, and more.  Of one
+# axis they are odd: one lies at the mean.
+_ALONG_ONE = (0.3, 7), (1.0, 9), (1.5, 11), (2.0, 15), (3.0, 19), (np.inf, 33)
 _ALONG_TWO = (0.5, 16), (1.0, 24), (1.5, 32), (2.0, 48), (3.0, 64), (np.inf, 96)
 _ALONG_MANY = (0.5, 32), (1.0, 48), (2.5, 64), (np.inf, 96)
 # The logit's sd along a direction, below which it is held at its mean: no probability changes by more than 0.0001.
@@ -528,9 +529,9 @@ class ActiveSubspace:
     ) -> ActiveSubspace:
         """Return the choice by slopes at points within the `support` (2, F), as `slope_moments` finds them."""
         Z, weight = normal_nodes(moments.n_features, _POINTS)
-        half = len(Z) // 2  # each point of the first half has its mirror image in the second
+        half = len(Z) // 2  # each point of the first half has its mirror image in the second, from the end on
         some = np.arange(0, half, max(1, half // (_MOST_POINTS // 2)))
-        some = np.concatenate([some, some + half])
+        some = np.concatenate([some, len(Z) - 1 - some])
         Z, weight = Z[some], weight[some] / weight[some].sum()
         X = moments.mean + Z @ np.linalg.cholesky(moments.covariance).T
         return cls(moments, slope_moments(X if support is None else np.clip(X, *support), weight), support)

@@ -156,14 +156,15 @@ def excess(errors: Floats, noise: Mapping[str, float], names: Sequence[str]) -> 
 # Shapes: S nodes, d dimensions, N rows, F features.
 
 # Fewer do not resolve a sigmoid, and in several dimensions they can hardly be stretched to unit covariance.
-_FEWEST_OF_ONE, _FEWEST = 6, 8
+_FEWEST_OF_ONE, _FEWEST = 7, 8
 
 
 @lru_cache(maxsize=64)
 def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions.
 
-    S is about n, and at least 6 in one dimension, 8 and 4 d in several.
+    S is about n, and at least 7 in one dimension, 9 and 4 d + 1 in several.  In several, and for odd n in one, the node
+    in the middle is the mean.
     """
     if dimension == 0:
         nodes, weight = np.zeros((1, 0)), np.ones(1)
@@ -190,7 +191,9 @@ def _in_several(dimension: int, n: int) -> tuple[Matrix, Vector]:
         upper[:, 0] = _reach(half) * (2 * points[:, 0] - 1)
         log_weight[:, 0] = -(upper[:, 0] ** 2) / 2
     weight = np.exp(log_weight.sum(axis=1))
-    Z, weight = np.vstack([upper, -upper]), np.tile(weight, 2) / (2 * weight.sum())
+    # The mean is no point of the lattice, and has no weight.
+    Z = np.vstack([upper, np.zeros(dimension), -upper[::-1]])
+    weight = np.concatenate([weight, [0.0], weight[::-1]]) / (2 * weight.sum())
     root = np.linalg.cholesky((Z * weight[:, None]).T @ Z)
     return np.asarray(np.linalg.solve(root, Z.T).T, dtype=np.float64), weight
 
@@ -226,12 +229,15 @@ NodeInterpolation = tuple[NDArray[np.intp], Matrix]
 
 @lru_cache(maxsize=64)
 def kept_nodes(dimension: int, n: int) -> tuple[NDArray[np.intp], Matrix, Vector]:
-    """Return which of `normal_nodes(dimension, n)` count, (S,), these nodes (S, d), and their weights (S,)."""
+    """Return which of `normal_nodes(dimension, n)` count, (S,), these nodes (S, d), and their weights (S,).
+
+    The middle stays in the middle.
+    """
     Z, weight = normal_nodes(dimension, n)
     order = np.argsort(weight, kind="stable")
     least = weight[order[np.cumsum(weight[order]) > _NEGLIGIBLE]].min()
     # A node and its mirror image have the same weight, to rounding: where one stays, so does the other, and the mean.
-    kept = np.flatnonzero(weight >= least * (1 - 1e-9))
+    kept = np.flatnonzero((weight >= least * (1 - 1e-9)) | (np.arange(len(Z)) == len(Z) // 2))
     return kept, Z[kept], weight[kept] / weight[kept].sum()
 
 
@@ -239,8 +245,8 @@ def kept_nodes(dimension: int, n: int) -> tuple[NDArray[np.intp], Matrix, Vector
 def interpolation(dimension: int, n: int, most: int) -> NodeInterpolation:
     """Return the kriging from `most` of the `kept_nodes(dimension, n)`, or fewer, to all; the mean is not known.
 
-    Nodes are chosen one after the other, each where the variance that is left, times the weight, is largest: a pivoted
-    Cholesky factorisation.  So those of a smaller number are among those of a larger one.
+    Nodes are chosen one after the other, the middle first, and then each where the variance that is left, times the
+    weight, is largest: a pivoted Cholesky factorisation.  So those of a smaller number are among those of a larger one.
     """
     _, Z, weight = kept_nodes(dimension, n)
     S = len(Z)
@@ -251,8 +257,9 @@ def interpolation(dimension: int, n: int, most: int) -> NodeInterpolation:
     # The 1 is a variance of the mean, for the choice alone: the system below leaves the mean free.
     kernel = np.exp(-0.5 * squared / _REACH**2) + 1.0
     left, factors, chosen = kernel.diagonal().copy(), np.zeros((0, S)), list[int]()
-    for _ in range(T):
-        i = int(np.argmax(np.where(np.isin(np.arange(S), chosen), -np.inf, left * weight)))
+    for t in range(T):
+        gain = np.where(np.isin(np.arange(S), chosen), -np.inf, left * weight)
+        i = int(np.argmax(gain)) if t else S // 2
         column = (kernel[i] - factors.T @ factors[:, i]) / np.sqrt(max(left[i], 1e-12))
         factors, left = np.vstack([factors, column]), np.maximum(left - column**2, 0.0)
         chosen.append(i)

@@ -423,14 +423,14 @@ def inner_points(
     sizes = [-(-J // _LANES) * _LANES for J in sizes]
     total = max(2, sum(sizes) // 2 * S)
     points = sobol_nodes(1 << (total - 1).bit_length(), max(outputs))
-    order = np.random.default_rng(7).permutation(S)
+    order = np.random.default_rng(5).permutation(S)
     start, inner = 0, []
     for C, J, near in zip(outputs, sizes, narrow, strict=True):
         half = points[start : start + S * J // 2, :C].reshape(S, J // 2, C)[order]
         start += S * J // 2
         if C == 1 or (C == 2 and J >= _RESOLVED and (near or S > 1)):
             nodes, weight = normal_nodes(C, J)
-            z = np.repeat(nodes.T[None], S, axis=0)
+            z, weight = np.repeat(nodes[weight > 0].T[None], S, axis=0), weight[weight > 0]
         else:
             z, weight = np.concatenate([half, -half], axis=1).transpose(0, 2, 1), np.full(J, 1 / J)
         inner.append((np.ascontiguousarray(z, dtype=np.float32), weight.astype(np.float32)))

@@ -157,7 +157,7 @@ def test_directions_that_say_nothing_get_no_nodes_and_their_variance_stays() -> 
         slopes[:, j, :, j] = size**2 * np.array([[0.25, -0.25], [-0.25, 0.25]])
     subspace, gone = ActiveSubspace(moments, slopes), np.ones((1, 3), dtype=bool)
     n, axes, _ = subspace.rule(gone[0])
-    assert n == 8
+    assert n == 9
     np.testing.assert_allclose(np.abs(axes), [[1], [0], [0]], atol=1e-12)
     q = Prediction(np.full((1, 2), 0.5), np.zeros(1), np.zeros(1), np.array([0.64]))
     whole = spread(q, np.array([0]), subspace.left_out(np.zeros((1, 3)), gone, np.array([0])))

@@ -192,7 +192,7 @@ def test_nodes_have_the_conditional_moments(pattern: np.ndarray, n: int) -> None
     moments, X = FeatureMoments(MEAN, COVARIANCE), galaxies(7, seed=5)
     nodes, weight = moments.nodes(np.where(pattern, np.nan, X), pattern, n)
     assert nodes.shape == (len(weight), 7, 4)
-    assert len(weight) <= max(n, 16)
+    assert len(weight) <= max(n, 16) + 1
     mean = np.einsum("s,snf->nf", weight, nodes)
     covariance = np.einsum("s,snf,sng->nfg", weight, nodes - mean, nodes - mean)
     _, L = moments.conditional(pattern)
@@ -285,18 +285,23 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does() -> None:
-    """So the regression of what is missing on what is present goes on as a constant, not along its slope."""
+    """So the regression of what is missing on what is present goes on as a constant, not along its slope.
+
+    What is missing stays within the limits too.
+    """
     moments = FeatureMoments(np.array([0.0, 1.0]), np.array([[1.0, 0.9], [0.9, 1.0]]), converged=True)
     limits = np.array([[-2.0, -2.0], [2.0, 3.0]])
     X, pattern = np.array([[7.0, np.nan], [0.5, np.nan]]), np.array([False, True])
     missing = np.tile(pattern, (2, 1))
     np.testing.assert_allclose(moments.impute(X, missing), [[7.0, 7.3], [0.5, 1.45]])
     np.testing.assert_allclose(moments.impute(X, missing, limits=limits), [[7.0, 2.8], [0.5, 1.45]])
-    nodes, weight = moments.nodes(X, pattern, 32, limits=limits)
-    np.testing.assert_allclose(np.tensordot(weight, nodes, axes=1), [[7.0, 2.8], [0.5, 1.45]])
+    narrow = np.array([[-2.0, 2.0], [2.0, 2.5]])
+    np.testing.assert_allclose(moments.impute(X, missing, limits=narrow), [[7.0, 2.5], [0.5, 2.0]])
+    nodes, _ = moments.nodes(X, pattern, 32, limits=limits)
     plain, _ = moments.nodes(X, pattern, 32)
-    np.testing.assert_allclose(nodes[:, 1], plain[:, 1])
-    np.testing.assert_allclose(nodes[:, 0, 1] - plain[:, 0, 1], 2.8 - 7.3)
+    assert (plain[:, 1, 1] > 3.0).any()
+    np.testing.assert_allclose(nodes[:, 1, 1], np.clip(plain[:, 1, 1], -2.0, 3.0))
+    np.testing.assert_allclose(nodes[:, 0, 1], np.clip(plain[:, 0, 1] + 2.8 - 7.3, -2.0, 3.0))
 
 
 def test_moments_of_rows_in_parts_are_those_of_all() -> None:
@@ -349,9 +354,14 @@ def moments(nodes: np.ndarray, weight: Vector) -> tuple[Any, ...]:
 def test_nodes_have_zero_mean_and_unit_covariance(d: int, n: int) -> None:
     Z, weight = normal_nodes(d, n)
     assert Z.shape == (len(weight), d)
-    fewest = 6 if d == 1 else 8
-    assert max(n - 1, fewest) <= len(weight) <= max(n, fewest, 4 * d)
-    assert weight.min() > 0
+    fewest = 7 if d == 1 else 9
+    assert max(n - 1, fewest) <= len(weight) <= max(n + 1, fewest, 4 * d + 1)
+    middle = len(Z) // 2
+    assert np.delete(weight, middle).min() > 0
+    np.testing.assert_allclose(Z, -Z[::-1], atol=1e-14)
+    if d > 1:
+        assert weight[middle] == 0
+        assert not Z[middle].any()
     np.testing.assert_allclose(weight.sum(), 1, rtol=1e-14)
     mean, covariance = moments(Z, weight)
     np.testing.assert_allclose(mean, 0, atol=1e-14)
