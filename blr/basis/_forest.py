@@ -143,11 +143,6 @@ class Forest(Basis):
             out_of_bag=(a - centre) / spread,
         )
 
-    @property
-    def constant_beyond(self) -> bool:
-        """Whether the logits are the only functions: no threshold lies beyond the range of the forest's rows."""
-        return not self.linear
-
     def training_design(self, X: ArrayLike) -> Matrix:
         """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
 

@@ -81,11 +81,6 @@ class Basis(ABC):
         """M, the number of columns of Φ."""
         return len(self.names())
 
-    @property
-    def constant_beyond(self) -> bool:
-        """Whether beyond the range of the rows that it was fitted to, the functions are those at the nearest point."""
-        return False
-
     def __call__(self, X: ArrayLike) -> Matrix:
         """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F), an array or a table.
 
