@@ -8,6 +8,7 @@ counts as a table. `blr` raises on NaN and infinity; the caller, who knows the c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
@@ -150,6 +151,19 @@ def without_names(x: Any, name: str) -> Any:
                 "give each of its parts as a column"
             )
     return np.column_stack(parts)
+
+
+def plain_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass for a file: tuples are lists, and other dataclasses are dictionaries too."""
+    return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return plain_fields(value) if is_dataclass(value) else value
 
 
 def as_stored(stored: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from blr.arrays import Mask, Matrix, Places, Vector, as_stored, html_table
+from blr.arrays import Mask, Matrix, Places, Vector, as_stored, html_table, plain_fields
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Integral, Member, NodeMixture, contrast_std, slope_moments
 from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
@@ -375,21 +375,7 @@ class Classifier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
-        return {
-            "temperature": None if self.temperature is None else self.temperature.to_dict(),
-            "integrated": self.integrated,
-            "features": list(self.features),
-            "classes": list(self.classes),
-            "members": [m.to_dict() for m in self.members],
-            "moments": self.moments.to_dict(),
-            "domain": self.domain.to_dict(),
-            "logit_std_limit": float(self.logit_std_limit),
-            "log_prior_shift": self.log_prior_shift,
-            "low_confidence": float(self.low_confidence),
-            "close_call": float(self.close_call),
-            "untrusted": bool(self.untrusted),
-            "support": self.support,
-        }
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector, as_stored
+from blr.arrays import Matrix, Vector, as_stored, plain_fields
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
@@ -123,12 +123,7 @@ class Member:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
-        return {
-            "basis": self.basis.to_dict(),
-            "posterior": self.posterior.to_dict(),
-            "columns": list(self.columns),
-            "weight": float(self.weight),
-        }
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Member:

@@ -12,7 +12,7 @@ Shapes: N labelled rows, n of them, T rows of the target, F features, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from blr.arrays import (
     Vector,
     column_names,
     features_of,
+    plain_fields,
     require_finite,
     without_names,
 )
@@ -414,17 +415,7 @@ class TrainedClassifier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
-        return {name: getattr(self, name) for name in _ARRAYS} | {
-            "classifier": self.classifier.to_dict(),
-            "judged": None if self.judged is None else self.judged.to_dict(),
-            "candidates": [asdict(row) for row in self.candidates],
-            "selected": self.selected,
-            "trust": self.trust.to_dict(),
-            "log_loss_logistic": self.log_loss_logistic,
-            "noise": dict(self.noise),
-            "labels": None if self.labels is None else self.labels.tolist(),
-            "comparison": None if self.comparison is None else vars(self.comparison),
-        }
+        return plain_fields(self) | {"labels": None if self.labels is None else self.labels.tolist()}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> TrainedClassifier:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from blr.arrays import Mask, Matrix, Places, Vector, as_vector, require_finite
+from blr.arrays import Mask, Matrix, Places, Vector, as_vector, plain_fields, require_finite
 from blr.missing.patterns import (
     BLOCK,
     Nodes,
@@ -423,12 +423,7 @@ class FeatureMoments:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
-        return {
-            "mean": self.mean,
-            "covariance": self.covariance,
-            "converged": self.converged,
-            "spread": self.spread,
-        }
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:

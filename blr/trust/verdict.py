@@ -34,7 +34,7 @@ import numpy as np
 import scipy
 
 from blr import compiled
-from blr.arrays import Matrix, Vector, slices
+from blr.arrays import Matrix, Vector, plain_fields, slices
 from blr.covariances import OutputMoments, class_covariances, unpacked_blocks
 from blr.fitting.newton import Separation, find_collinearity, find_separation
 from blr.fitting.problem import Problem, Retargeted
@@ -333,9 +333,7 @@ class Trust:
 
     def to_dict(self) -> dict[str, Any]:
         """Return strings, lists and numbers."""
-        answers = [dict(vars(one)) for one in self.answers]
-        plain = {"reasons": list(self.reasons), "numbers": dict(self.numbers), "answers": answers}
-        return {"verdict": self.verdict, **plain}
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Trust:
