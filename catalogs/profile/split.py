@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.arrays import unique_texts
+from catalogs.errors import CatalogError
 
 __all__ = [
     "FINEST_ORDER",
@@ -74,6 +75,10 @@ def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
 
 def _canonical(column: Array) -> Array:
     values = np.ma.getdata(column)
+    if values.ndim > 1:
+        raise CatalogError(
+            "got vectors as identifiers or groups, expected one value in each row; name another column"
+        )
     if values.dtype.kind in "iub":
         texts = [str(int(v)) for v in values]
     elif values.dtype.kind == "f":

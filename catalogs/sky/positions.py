@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import (
     FULL,
+    NO_VALUES,
     hashed,
     holds_text,
     is_real,
@@ -221,6 +222,8 @@ def galactic_latitude(ra: Floats, dec: Floats) -> Floats:
 
 def numbers(column: Array, unit: PositionUnit) -> tuple[Floats, NDArray[np.bool_]]:
     """Return angles (n,) in degrees, and which were unreadable: texts that are no number."""
+    if column.dtype == NO_VALUES:
+        column = np.full(len(column), np.nan)
     if holds_text(column):
         words = words_of(np.ma.filled(column, ""))
         values = numbers_of(words)

@@ -155,14 +155,24 @@ def test_weights_that_weigh_nothing_and_expressions_that_do_not_fit_the_columns(
         train(folder / "spec.toml", folder / "models", dry_run=True)
 
 
-def test_a_target_with_texts_among_its_numbers_says_which(
+def test_a_target_with_texts_among_its_numbers_or_vectors_as_names_says_so(
     trained: Path, make: SimpleNamespace, tmp_path: Path
 ) -> None:
     columns = make.survey(50)
     columns["bmag"] = np.where(np.arange(50) == 7, "~", columns["bmag"].astype(str))
     make.parquet(tmp_path / "s.parquet", columns)
-    with pytest.raises(CatalogError, match=r"feature 'b_j'.*'bmag' holds text \(among the numbers are '~'\)"):
-        classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=tmp_path / "out")
+    make.parquet(tmp_path / "v.parquet", make.survey(50) | {"name": np.ones((50, 2))})
+    for name, told in (
+        ("s", r"feature 'b_j'.*'bmag' holds text \(among the numbers are '~'\)"),
+        ("v", "got vectors as identifiers or groups, expected one value in each row"),
+    ):
+        with pytest.raises(CatalogError, match=told):
+            classify(
+                [tmp_path / f"{name}.parquet"],
+                model="morphology",
+                store=trained / "models",
+                out=tmp_path / "out",
+            )
 
 
 def test_file_names_that_no_report_could_hold_are_refused(

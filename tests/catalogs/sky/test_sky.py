@@ -13,6 +13,7 @@ from astropy.coordinates import SkyCoord, search_around_sky
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalogs.arrays import column_values
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.sky import photometry as p
@@ -58,6 +59,8 @@ def test_what_is_unreadable_or_out_of_range_is_counted() -> None:
     place = positions(np.array([10.0, 400.0, -10.0, np.nan]), np.array([95.0, 0.0, 5.0, 0.0]))
     assert place.out_of_range == 2
     assert place.ra[2] == 350
+    none = column_values(pa.nulls(2))
+    assert np.isnan(positions(none, none).ra).all()
 
 
 @pytest.mark.parametrize(
