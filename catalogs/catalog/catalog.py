@@ -282,6 +282,8 @@ def chosen_table(
 
     `tables` has the name and the columns of each by its number.  One that is alone needs no such columns.
     """
+    if not tables:
+        raise DamagedFileError(f"{path} holds no table, expected at least one: fetch it again")
     lacking = {i: [c for c in columns if c not in known] for i, (_, known) in tables.items()}
     if wanted is not None:
         named = [i for i, (name, _) in tables.items() if name and name.casefold() == str(wanted).casefold()]
@@ -291,11 +293,11 @@ def chosen_table(
         found = [i for i, lost in lacking.items() if not lost] or list(tables)
         got = f"{len(found)} tables"
         if all(lacking.values()):
-            fewest = min(lacking, key=lambda i: len(lacking[i]), default=0)
-            got += f", none with all columns ({fewest} lacks {lacking.get(fewest)})"
+            fewest = min(lacking, key=lambda i: len(lacking[i]))
+            got += f", none with all columns ({fewest} lacks {lacking[fewest]})"
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(f"{i} '{name}'" for i, (name, _) in tables.items()) or "none"
+    listed = ", ".join(f"{i} '{name}'" for i, (name, _) in tables.items())
     raise FormatError(
         f"{path} holds {got}, expected one of {listed}; name one, or give its number: with --table of `blr inspect` "
         "and `blr init`, or as table under [catalog] and [target]"

@@ -505,6 +505,7 @@ def open(  # noqa: A001 -- every format's verb
     """Open the table of that name or number (from 0); else the only one, or the only one with those columns."""
     seen = stamp(path)
     file, all_rows, _ = document(path, seen)
+    require_answered(path, file)
     tables = list(file.iter_tables())
     known = {i: (t.name or t.ID or "", column_names(t)) for i, t in enumerate(tables)}
     if table is None:
@@ -517,6 +518,21 @@ def open(  # noqa: A001 -- every format's verb
     metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
     return Catalog(FORMAT, path, told, (partition,), metadata)
+
+
+def require_answered(path: Path, file: VOTableFile) -> None:
+    """Raise `DamagedFileError` where a server says that the query failed, also after it sent some of the rows."""
+    empty = next(file.iter_tables(), None) is None
+    for info in (info for place in (file, *resources_of(file)) for info in place.infos):
+        name, value = str(info.name).upper(), str(info.value)
+        if (name, value.upper()) == ("QUERY_STATUS", "ERROR") or (
+            name == "ERROR" and empty
+        ):  # before 2010, as IRSA
+            why = " ".join(str(info.content or value).split())[:400]
+            raise DamagedFileError(
+                f"{path} is a server's answer to a query that failed: {why}; expected a whole table: correct the "
+                "query, and fetch it again"
+            )
 
 
 def column(element: Field, name: str, datatype: pa.DataType) -> Column:

@@ -32,6 +32,8 @@ FOLDERS = {
 REFUSALS = (
     r"holds no table; it holds the HDUs 0 PRIMARY",
     r"holds \d+ tables.*, expected one of .*; name one, or give its number",
+    r"holds no table, expected at least one: fetch it again",
+    r"is a server's answer to a query that failed: .*; expected a whole table: correct the query",
     r"the format of .* is unknown; expected one of hats: a folder; parquet",
     r"has its data in another file or address; expected TABLEDATA, or BINARY, .* inside the document: convert it",
     r"is damaged: .*; expected a whole VOTable: fetch it again",

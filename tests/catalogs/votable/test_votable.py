@@ -264,6 +264,13 @@ REFUSED = {
     "no table": (document(stored(IMAGE), ROW), "has no table"),
     "nothing": (document(b"", ROW), "t.vot"),
     "cut": (document(fits_bytes()[:9000]), "t.vot"),
+    "a failed query": (
+        document(fits_bytes()).replace(
+            b"</RESOURCE>", b'<INFO name="QUERY_STATUS" value="ERROR">Out of\n time</INFO></RESOURCE>'
+        ),
+        "t.vot is a server's answer to a query that failed: Out of time; expected a whole table",
+    ),
+    "no table at all": (b"<VOTABLE><RESOURCE/></VOTABLE>", "t.vot holds no table, expected at least one"),
     "no base64": (document(fits_bytes()).replace(b"U0lN", b"U0l", 1), "is damaged"),
 }
 
