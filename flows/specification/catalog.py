@@ -26,9 +26,7 @@ from catalogs.sky.photometry import EXTINCTION, Sentinel
 class SpecificationTable(BaseModel):
     """A table of the specification: without unknown keys, infinities, or later changes."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 def setting(description: str, *, default: Any = None, **limits: Any) -> Any:

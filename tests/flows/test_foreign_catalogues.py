@@ -83,6 +83,15 @@ def test_limits_are_said_to_be_and_codes_are_no_numbers(tmp_path: Path) -> None:
     assert "00D0" not in start.text.split("[label]")[0].split("[catalog.sentinels]")[1]
 
 
+def test_blanks_around_the_names_of_columns_are_parts_of_them(tmp_path: Path) -> None:
+    """As pandas leaves them, from CSV with blanks behind the commas."""
+    start = started(
+        tmp_path / "x.parquet", {f" {name}": values for name, values in galaxies().items()}, " type"
+    )
+    (tmp_path / "spec.toml").write_text(start.text)
+    assert train(tmp_path / "spec.toml", tmp_path / "models", limit=300).name == "x"
+
+
 @pytest.mark.parametrize("write", [lambda x: f"{x:.5E}".replace("E", "D"), lambda x: f'"{1000 * x:,.1f}"'])
 def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callable[..., Any]) -> None:
     columns = galaxies()
