@@ -26,7 +26,10 @@ from blr.classifier import Classifier
 from blr.member import Member
 
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
-_ORDERS = 128  # drawn of more, each with its reverse
+_ORDERS, _MOST_DRAWN = (
+    128,
+    2**14,
+)  # drawn of more, each with its reverse, and the coalitions that they may take
 _DRAWS = 400
 
 
@@ -60,8 +63,8 @@ def contributions(
 ) -> Contributions:
     """Return what the features of a row (F,) contribute to the logit of class `of` against class `against`.
 
-    Up to ten features are exact; of more, 256 orders of the features are drawn.  Beyond the labels' range the logit is
-    the mixture of its two continuations, as probabilities are.
+    Up to ten features are exact; of more, 256 orders of the features are drawn, from 64 on fewer.  Beyond the labels'
+    range the logit is the mixture of its two continuations, as probabilities are.
     ValueError if x or missing is not of the classifier's features, nothing is present, or the classes are not two of
     its own.
     """
@@ -157,7 +160,7 @@ def _all_coalitions(P: int) -> tuple[Mask, Matrix]:
 
 
 def _drawn_coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
-    orders = [rng.permutation(P) for _ in range(_ORDERS)]
+    orders = [rng.permutation(P) for _ in range(min(_ORDERS, 1 + _MOST_DRAWN // (2 * P + 2)))]
     place = np.argsort([order for drawn in orders for order in (drawn, drawn[::-1])], axis=1)[:, None]
     step = np.arange(P + 1)[:, None]
     share = ((place == step - 1) * 1.0 - (place == step)) / len(place)

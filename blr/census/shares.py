@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
@@ -36,6 +37,8 @@ _FIRST_STEPS = 90  # steps of the walk that says where the scores are evaluated
 _RIDGE = 1e-8
 _WIDEST = 2.0  # largest factor by which a move stretches
 _FIRST_SPREAD = 0.3
+_MOST_WALKED = 15  # log ratios from which walkers begin about the mode, which they would not reach
+_DIFFERENCE = 1e-4
 _FARTHEST, _GRID, _QUANTILES = 16.0, 4001, 2000
 """Of two classes: the largest log ratio of their shares, steps of it, and draws."""
 _SEED = 20_100_000
@@ -410,7 +413,11 @@ def draws_on_simplex(
         at = np.interp((np.arange(_QUANTILES) + 0.5) / _QUANTILES, below / below[-1], grid)
         return _shares(rng.permutation(at)[:, None])
     half = max(walkers // 2, D + 1)
-    at = np.log(start[:-1] / start[-1]) + _FIRST_SPREAD * rng.standard_normal((2 * half, D))
+    first, spread = np.log(start[:-1] / start[-1]), _FIRST_SPREAD * np.eye(D)
+    if D > _MOST_WALKED:
+        first, spread = _about_mode(log_density, first)
+        half, steps = 3 * half, steps // 3  # the walk is short from there, and moves slowly
+    at = first + rng.standard_normal((2 * half, D)) @ spread.T
     value = log_density(_shares(at))
     kept = []
     halves = (slice(0, half), slice(half, None))
@@ -426,6 +433,19 @@ def draws_on_simplex(
         if step >= steps // 3:
             kept.append(_shares(at))
     return np.concatenate(kept)
+
+
+def _about_mode(log_density: Callable[[Matrix], Vector], first: Vector) -> tuple[Vector, Matrix]:
+    """Return the most probable log ratios (D,), found from `first`, and a root (D, D) of the covariance about them."""
+
+    def falling(at: Vector) -> tuple[float, Vector]:
+        steps = _DIFFERENCE * np.concatenate([np.eye(len(at)), -np.eye(len(at))])
+        value = log_density(_shares(np.vstack([at, at + steps])))
+        ahead, behind = value[1:].reshape(2, -1)
+        return -value[0], (behind - ahead) / (2 * _DIFFERENCE)
+
+    found = scipy.optimize.minimize(falling, first, jac=True, method="BFGS")
+    return found.x, np.linalg.cholesky(np.asarray(found.hess_inv))
 
 
 def _shares(log_ratio: Matrix) -> Matrix:

@@ -88,13 +88,15 @@ def test_em_finds_the_most_probable_shares() -> None:
     assert abs(found[1] - grid[np.argmax(value)]) < 2e-4
 
 
-@pytest.mark.parametrize("K", [2, 4])
-def test_draws_are_of_the_density_that_was_asked_for(K: int) -> None:
-    alpha = np.array([5.0, 2.0, 3.0, 4.0])[:K]  # Dirichlet: moments in closed form
-    draws = draws_on_simplex(lambda s: np.log(s) @ alpha, np.full(K, 1 / K), steps=600)
+@pytest.mark.parametrize(("K", "steps"), [(2, 600), (4, 600), (40, 180)])
+def test_draws_are_of_the_density_that_was_asked_for(K: int, steps: int) -> None:
+    alpha = np.tile([5.0, 2.0, 3.0, 4.0], 10)[:K]  # Dirichlet: moments in closed form
+    start = np.concatenate([[1e-4], np.full(K - 1, (1 - 1e-4) / (K - 1))])
+    draws = draws_on_simplex(lambda s: np.log(s) @ alpha, start, steps=steps)
     mean, total = alpha / alpha.sum(), alpha.sum()
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.01)
-    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(mean * (1 - mean) / (total + 1)), rtol=0.08)
+    spread = np.sqrt(mean * (1 - mean) / (total + 1))
+    np.testing.assert_allclose(draws.std(axis=0), spread, rtol=0.08 if K < 40 else 0.5)
 
 
 def test_class_means_are_those_of_a_row_by_row_sum() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import mahalanobis
 
+import blr
 from blr import explanation
 from blr.arrays import Matrix, Vector
 from blr.classifier import Classifier
@@ -73,6 +75,17 @@ def test_drawn_orders_add_up_and_come_near_the_exact_ones(
     drawn = contributions(classifier, x, missing, of=1, against=0)
     np.testing.assert_allclose(drawn.value, exact.value, atol=0.05 * np.abs(exact.value).max())
     assert drawn.reference + drawn.value.sum() == pytest.approx(drawn.logit)
+
+
+def test_many_features_take_little_memory() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, 200))
+    trained = blr.fit_default(X, X[:, 0] + rng.normal(size=80) > 0, candidates=["linear"])
+    tracemalloc.start()
+    found = trained.explain(X[0])
+    assert tracemalloc.get_traced_memory()[1] < 150e6
+    tracemalloc.stop()
+    assert found.reference + found.value.sum() == pytest.approx(found.logit)
 
 
 def test_the_spread_of_the_logit_is_the_posteriors(classifier: Classifier) -> None:
