@@ -79,8 +79,7 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     """
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
-    challenger, version = place.read(stored), place.champion(stored.name)
-    in_use = None if version is None else place.find(f"{stored.name}@{version}")
+    challenger, in_use = place.read(stored), place.in_use(stored.name)
     champion = None if in_use is None else place.read(in_use)
     another = in_use is not None and in_use.version != stored.version
     common: SkillSummary | None = None
@@ -235,16 +234,16 @@ def promote(
     place = Store.named(request.store)
     stored = place.find(comparison.challenger)
     with exclusive(place.root / stored.name):
-        now = place.champion(stored.name)
+        now, last = place.in_use(stored.name), place.champion(stored.name)
         expected = comparison.champion if instead_of is None else instead_of
-        if (None if now is None else f"{stored.name}@{now}") != (expected or None):
+        if (now and now.label) != (expected or None):
             raise ModelError(
-                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, with which "
+                f"{place.root}: got {stored.name}@{last} as the champion, expected {expected or 'none'}, with which "
                 f"{comparison.challenger} was compared: another version was promoted in the meantime; compare again"
             )
         common, before = comparison.common, comparison.champion_log_loss
         if before is None:
-            why = "the first of its name"
+            why = "the first of its name" if last is None else f"the champion {last} is gone"
         elif request.how != "better":
             why = "by hand"
         elif common is not None:
@@ -293,7 +292,7 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> PromotionResult:
     """
     place = Store.named(request.store)
     name, _ = name_and_version(request.model)
-    with exclusive(place.root / name) if not dry_run else nullcontext():
+    with exclusive(place.root / place.known(name)) if not dry_run else nullcontext():
         champion = place.find(name)
         before = champion_before(place.history(name), champion.version)
         if before is None:

@@ -298,14 +298,19 @@ class Store:
             yield StoredModel(name, version, path.parent, version == champion)
 
     def champion(self, name: str) -> str | None:
-        """Return the version in use."""
-        pointer = self.root / check_name(name) / "champion"
+        """Return the version in use, which may be gone; None where none was chosen."""
+        pointer = self.root / name / "champion"
         check_links(pointer, self.root)
-        return check_version(pointer.read_text().strip()) if pointer.is_file() else None
+        return pointer.read_text(errors="replace").strip()[:VERSION_LENGTH] if pointer.is_file() else None
+
+    def in_use(self, name: str) -> StoredModel | None:
+        """Return the champion of a name; None where none was chosen, or it is gone."""
+        champion = next((stored for stored in self.versions(name) if stored.champion), None)
+        return champion and self.find(champion.label)
 
     def history(self, name: str) -> list[Promotion]:
         """Return the decisions about a name, oldest first, without a line that a full disk has cut."""
-        log = self.root / check_name(name) / LOG
+        log = self.root / name / LOG
         decisions = []
         for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else []:
             with suppress(ValueError, TypeError):
@@ -315,7 +320,7 @@ class Store:
     def find(self, reference: str, *, newest: bool = False) -> StoredModel:
         """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
         name, version = name_and_version(reference)
-        versions = {m.version: m for m in self.versions(self._known(name))}
+        versions = {m.version: m for m in self.versions(self.known(name))}
         if newest and not version:
             return [*versions.values()][-1]
         matches = [v for v in versions if v.startswith(version)]
@@ -432,7 +437,8 @@ class Store:
         finally:
             os.close(descriptor)
 
-    def _known(self, name: str) -> str:
+    def known(self, name: str) -> str:
+        """Return a name; ModelError where the store has no model of it."""
         names = self.names()
         if check_name(name) not in names:
             raise ModelError(

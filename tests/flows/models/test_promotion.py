@@ -96,6 +96,18 @@ def test_the_rule_keeps_the_champion(store: Store, gain: float, changes: dict[st
     assert promote(label, store=store.root, why="I know better").status == "promoted"
 
 
+def test_a_champion_that_is_gone_is_replaced(store: Store) -> None:
+    """The error about it says that another version is to be promoted."""
+    label, before = challenger(store, 0.01), store.find("morphology")
+    shutil.rmtree(before.folder)
+    with pytest.raises(ModelError, match="choose with `blr models promote morphology@VERSION`"):
+        store.load("morphology")
+    told = promote(label, store=store.root, how="now")
+    assert (told.status, told.previous) == ("promoted", None)
+    assert told.why == f"the champion {before.version} is gone"
+    assert store.find("morphology").label == label
+
+
 def test_a_challenger_that_folds_judged_is_said_to_be(store: Store) -> None:
     label = challenger(store, 0.1)
     rows = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0].rows

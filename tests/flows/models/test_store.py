@@ -297,6 +297,15 @@ def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_w
     assert not (tmp_path / "out").exists()
 
 
+def test_a_list_shows_what_else_lies_in_a_store(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    """A copy of a folder, and a champion that version control could not merge."""
+    shutil.copytree(store.root / "morphology", store.root / "a copy")
+    (store.root / "morphology" / "champion").write_text("<<<<<<< HEAD\n")
+    run_list(store=store.root, json=True)
+    listed = json.loads(capsys.readouterr().out)["models"]
+    assert {(one["name"], one["champion"]) for one in listed} == {("a copy", True), ("morphology", False)}
+
+
 def test_a_list_says_of_a_described_model_what_its_file_says(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
