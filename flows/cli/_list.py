@@ -7,30 +7,22 @@ from pathlib import Path
 from catalogs.files import StorageError, check_links
 from catalogs.remote.urls import scrubbed
 from flows.cli._printing import print_table, say, show
-from flows.models.store import (
-    ListedModel,
-    ModelListing,
-    Store,
-    StoredModel,
-    standing_vetoes,
-    veto_words,
-    with_description,
-)
+from flows.models import store as stores
 
 
 def run_list(*, store: Path, json: bool) -> None:
     """List a store."""
-    folder = Store.named(store)
+    folder = stores.Store.named(store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
     # Of a store that is not there, the name may be a URL that somebody wrote in its place.
-    listing = ModelListing(store=str(store) if models else scrubbed(str(store)), models=models)
+    listing = stores.ModelListing(store=str(store) if models else scrubbed(str(store)), models=models)
     show(listing, show_models, json=json)
 
 
-def _listed(store: Store, stored: StoredModel) -> ListedModel:
+def _listed(store: stores.Store, stored: stores.StoredModel) -> stores.ListedModel:
     """Return a stored model's line; where its files are damaged, only what the store itself knows of it."""
-    vetoes = standing_vetoes(store.history(stored.name), stored.version)
-    line = ListedModel(
+    vetoes = stores.standing_vetoes(store.history(stored.name), stored.version)
+    line = stores.ListedModel(
         name=stored.name,
         version=stored.version,
         model=stored.label,
@@ -39,16 +31,16 @@ def _listed(store: Store, stored: StoredModel) -> ListedModel:
         has_skill=None,
         skill=None,
         trust=None,
-        rejected="; ".join(map(veto_words, vetoes)) or None,
+        rejected="; ".join(map(stores.veto_words, vetoes)) or None,
     )
     try:
         check_links(stored.folder, store.root, inside=True)
     except StorageError:
         return line
-    return with_description(line, stored.folder, size=stored.path.stat().st_size)
+    return stores.with_description(line, stored.folder, size=stored.path.stat().st_size)
 
 
-def show_models(listing: ModelListing) -> None:
+def show_models(listing: stores.ModelListing) -> None:
     """Show what is in a store."""
     skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
     rows = []
@@ -64,7 +56,7 @@ def show_models(listing: ModelListing) -> None:
     say(*(f"{m.model}: {m.rejected}" for m in listing.models if m.rejected))
 
 
-def _loss(model: ListedModel) -> str:
+def _loss(model: stores.ListedModel) -> str:
     if model.log_loss_low is None or model.log_loss_high is None:
         return "–" if model.log_loss is None else f"{model.log_loss:.4f}"
     return f"{model.log_loss:.4f} ({model.log_loss_low:.4f} to {model.log_loss_high:.4f})"

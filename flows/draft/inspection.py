@@ -28,17 +28,8 @@ from catalogs.catalog.catalog import Catalog, Column, element_columns, verified
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import CatalogError, NameClashError, nearest
 from catalogs.formats import TableChoice
+from catalogs.profile import columns as profiles
 from catalogs.profile import quality
-from catalogs.profile.columns import (
-    ColumnProfile,
-    Profile,
-    as_number_column,
-    not_numbers,
-    profile,
-    readable,
-    suspected_texts,
-    uneven_presence,
-)
 from catalogs.profile.quality import Leak
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
@@ -232,7 +223,7 @@ def check_label(catalog: Catalog, label: str) -> None:
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; to join "
             "labels from another file, write table = { ... } under [label] of your own specification"
         )
-    if not readable(catalog.column(label)):
+    if not profiles.readable(catalog.column(label)):
         if not catalog.n_rows:
             raise UsageError(f"{catalog.path} has no rows, expected labelled objects; name another file")
         raise UsageError(
@@ -243,7 +234,7 @@ def check_label(catalog: Catalog, label: str) -> None:
 
 def seen_profile(
     catalog: Catalog, label: str | None, *, limit: int | None = None
-) -> tuple[Profile, Counter[str]]:
+) -> tuple[profiles.Profile, Counter[str]]:
     """Return the profile of a catalogue's rows, telling how far it is, and how often each label was met.
 
     Rows are chosen whose `label` names a class.
@@ -254,10 +245,10 @@ def seen_profile(
         catalog = with_checksums(catalog, "warn")
     n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
     tell().start("looking at rows", n, "rows")
-    return profile(catalog, limit=limit, choice=choice, progress=tell().advance), counts
+    return profiles.profile(catalog, limit=limit, choice=choice, progress=tell().advance), counts
 
 
-def _column(column: Column, seen: Profile, names: tuple[str, ...] = ()) -> ColumnSummary:
+def _column(column: Column, seen: profiles.Profile, names: tuple[str, ...] = ()) -> ColumnSummary:
     """Return what a column holds, with its elements where it is a vector; `names` are the catalogue's columns."""
     elements = (e.name for e in element_columns(column, names)) if names else ()
     return ColumnSummary(
@@ -272,20 +263,20 @@ def _column(column: Column, seen: Profile, names: tuple[str, ...] = ()) -> Colum
     )
 
 
-def _values(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
+def _values(counts: profiles.ColumnProfile | None, seen: profiles.Profile) -> dict[str, Any]:
     """Return the fields on a column's values; those of a column that was not read, or of no rows, say nothing."""
     if counts is None or not counts.n:
         nothing = dict.fromkeys(("missing", "minimum", "median", "maximum", "distinct", "not_numbers"))
         return {**nothing, "constant": False, "sentinels": (), "texts": {}}
     minimum = maximum = median = None
-    as_read = as_number_column(seen, counts.name)
+    as_read = profiles.as_number_column(seen, counts.name)
     read = as_read.columns[counts.name]
     if read.is_number:
         numbers = as_read.numbers(counts.name)
         known = numbers[np.isfinite(numbers)]
         minimum, maximum = read.minimum, read.maximum
         median = float(np.median(known)) if known.size else None
-    texts = suspected_texts(seen, counts.name)
+    texts = profiles.suspected_texts(seen, counts.name)
     return {
         "missing": counts.missing_share,
         "minimum": minimum,
@@ -295,11 +286,11 @@ def _values(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
         "constant": counts.constant,
         "sentinels": tuple(quality.suspected_sentinels(seen, counts.name)),
         "texts": texts,
-        "not_numbers": None if texts else not_numbers(seen, counts.name),
+        "not_numbers": None if texts else profiles.not_numbers(seen, counts.name),
     }
 
 
-def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | None:
+def described_positions(catalog: Catalog, seen: profiles.Profile) -> PositionSummary | None:
     """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
     pair = find_position_columns(catalog)
     if pair is None:  # in other columns than two, which a specification cannot name as they are
@@ -326,7 +317,7 @@ def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | No
     return PositionSummary(ra=ra, dec=dec, unit=unit, remarks=tuple(remarks))
 
 
-def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
+def _other_units(ra: profiles.ColumnProfile, dec: profiles.ColumnProfile) -> list[str]:
     """Return what speaks against degrees in two columns that are taken for such."""
     columns = (ra, dec)
     if not all(c.is_number for c in columns):
@@ -339,7 +330,7 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
     return [remark] if hours else []
 
 
-def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) -> LabelSummary:
+def _label(catalog: Catalog, seen: profiles.Profile, label: str, counts: Counter[str]) -> LabelSummary:
     """Return the labels with their counts in all rows, the classes that `blr init` makes of them, and the leaks."""
     counts = counts.copy()
     texts, drafted = plain_texts(seen.chosen[label]), starting_classes(counts)
@@ -347,7 +338,9 @@ def _label(catalog: Catalog, seen: Profile, label: str, counts: Counter[str]) ->
         texts = drafted.named(texts)
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
-    uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
+    uneven = profiles.uneven_presence(
+        {n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts
+    )
     named = dict(quality.suspected_identifiers(seen))
     return LabelSummary(
         column=label,

@@ -31,24 +31,11 @@ from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.sky.photometry import flux_unit
 from catalogs.sky.positions import NeighbourCounter, positions
 from flows.documents import template
+from flows.draft import _exclusions as exclusions
 from flows.draft import inspection
 from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, choose_columns, quoted
-from flows.draft._exclusions import (
-    Evidence,
-    on_the_sky,
-    reason_against,
-    reason_against_copy,
-    same_order,
-    vector_name,
-)
-from flows.draft.inspection import (
-    LONGEST_NAME,
-    MOST_CLASSES,
-    PositionSummary,
-    StartedSpecification,
-    StartingClasses,
-)
+from flows.draft.inspection import PositionSummary, StartedSpecification, StartingClasses
 from flows.errors import OutputFolderError, TrainingError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, resolve_one
@@ -166,22 +153,22 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
     if len(classes.kept) < 2:
         some = ((t, n) for t, n in Counter(counts).most_common() if t and t not in classes.doubtful)
         shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in islice(some, 6)) or "none"
-        rows = inspection.fewest_rows(counts)
+        rows, longest = inspection.fewest_rows(counts), inspection.LONGEST_NAME
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {rows} "
-            f"rows or more, printable and of {LONGEST_NAME} letters at most; choose the column of the class, or name "
+            f"rows or more, printable and of {longest} letters at most; choose the column of the class, or name "
             'the classes in your own specification, as classes = { name = ["label"] } under [label]'
         )
     return classes
 
 
-def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
+def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> exclusions.Evidence:
     leaks, gains = found_leaks(catalog, seen, label, labels)
     others = ((name, c) for name, c in seen.columns.items() if name != label)
     numbers = [name for name, c in others if c.is_number or suspected_texts(seen, name)]
     rows = {name: as_numbers(without_sentinels(seen, name))[labels != ""] for name in numbers}
     numbered = label_numbers(seen.chosen[label][labels != ""])
-    evidence = Evidence(
+    evidence = exclusions.Evidence(
         label=label,
         rows=rows,
         classes=labels[labels != ""],
@@ -195,9 +182,11 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         shares=shares_of_one(rows),
         totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
-        on_the_sky=on_the_sky(seen),
+        on_the_sky=exclusions.on_the_sky(seen),
     )
-    against = {name: reason_against(seen, name, evidence) for name in seen.columns if name != label}
+    against = {
+        name: exclusions.reason_against(seen, name, evidence) for name in seen.columns if name != label
+    }
     usable = [name for name in numbers if against[name] is None]
     # Magnitudes first, so that fluxes are copies of them.
     usable.sort(key=lambda name: not quality.about_a_magnitude(seen.columns[name].column))
@@ -206,11 +195,12 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     for name in usable[:MOST_COMPARED]:
         mine = rows[name][:ROWS_COMPARED]
         fewest = max(FEWEST_COMPARED, 0.9 * np.isfinite(mine).sum())
-        found = (other for other, theirs in distinct.items() if same_order(mine, theirs, fewest) > SAME_ORDER)
+        order = {other: exclusions.same_order(mine, theirs, fewest) for other, theirs in distinct.items()}
+        found = (other for other, alike in order.items() if alike > SAME_ORDER)
         if (copied := next(found, None)) is None:
             distinct[name] = mine
         else:
-            against[name] = reason_against_copy(seen, name, copied)
+            against[name] = exclusions.reason_against_copy(seen, name, copied)
     return replace(evidence, against=against)
 
 
@@ -352,7 +342,9 @@ def _written(
     ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
     bare = {text: n for text, n in dropped.items() if text in classes.bare}
-    many = f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
+    many = (
+        f": a first training takes the {inspection.MOST_CLASSES} most frequent; [label.classes] can have 100"
+    )
     kinds = Counter(kind for _, kind in chosen.left_out.values()) + Counter({"no number a row": len(other)})
     candidates = map(Candidate.stated, default_candidates(n_rows, len(chosen.features), len(classes.kept)))
     about = {
@@ -368,7 +360,7 @@ def _written(
             (
                 "",
                 {text: n for text, n in dropped.items() if text not in bare},
-                many * (len(classes.kept) == MOST_CLASSES),
+                many * (len(classes.kept) == inspection.MOST_CLASSES),
             ),
             ("", bare, ": hardly any of these rows has a feature"),
             (" of doubt", classes.doubtful, ""),
@@ -424,5 +416,6 @@ def _left_out(seen: Profile, chosen: Chosen) -> dict[str, str]:
     texts = {name: text for name, (text, _) in chosen.left_out.items()}
     of_vector: dict[str, set[str | None]] = {}
     for name in seen.columns:
-        of_vector.setdefault(vector_name(name), set()).add(texts.get(name))
-    return {vector_name(n) if of_vector[vector_name(n)] == {text} else n: text for n, text in texts.items()}
+        of_vector.setdefault(exclusions.vector_name(name), set()).add(texts.get(name))
+    whole = {name: exclusions.vector_name(name) for name in texts}
+    return {whole[n] if of_vector[whole[n]] == {text} else n: text for n, text in texts.items()}

@@ -19,26 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Floats
 
-__all__ = [
-    "CLASSES",
-    "DARK",
-    "GRID",
-    "INK",
-    "MUTED",
-    "SURFACE",
-    "SvgAxes",
-    "class_colour",
-    "label_axes",
-    "legend",
-    "new_axes",
-    "new_panels",
-    "percent_ticks",
-    "plain_ticks",
-    "readable_feature",
-    "rescaled_ticks",
-    "svg",
-]
-
 SURFACE: Final = "#ffffff"
 INK: Final = "#1f2430"
 MUTED: Final = "#5c6370"

@@ -17,23 +17,9 @@ from typing_extensions import TypedDict
 from catalogs.sky.positions import survey_links
 from flows.documents import script, template, word_table
 from flows.models.description import ModelDescription
+from flows.plots import pictures
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
-from flows.plots.pictures import (
-    plot_binned_share,
-    plot_confusion,
-    plot_contours,
-    plot_errors_caught,
-    plot_objects,
-    plot_reliability,
-    plot_shares,
-    plot_threshold_curves,
-)
-from flows.reports.data import (
-    BoundaryPicture,
-    Made,
-    NotableObject,
-    TrainingPictures,
-)
+from flows.reports.data import BoundaryPicture, Made, NotableObject, TrainingPictures
 
 # The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
 
@@ -71,7 +57,7 @@ def training_pictures(
     metrics = model.metrics
     bins, counts, judged_by = metrics.reliability, np.asarray(metrics.confusion), metrics.judged_by
     seen = ([b[key] for b in bins] for key in ("predicted", "observed", "low", "high"))
-    axes = plot_reliability(new_axes(**TOP), *seen, label=metrics.reliability_of)
+    axes = pictures.plot_reliability(new_axes(**TOP), *seen, label=metrics.reliability_of)
     yield drawn(axes, "reliability", judged_by=judged_by)
     if len(model.classes) > MOST_ROWS:
         off = counts - np.diag(np.diag(counts))
@@ -79,17 +65,19 @@ def training_pictures(
         pairs = [(j, k) for j, k in zip(*np.unravel_index(order, off.shape), strict=True) if off[j, k]]
         names = [f"{model.classes[j][:16]} → {model.classes[k][:16]}" for j, k in pairs]
         share = [float(off[j, k] / counts[j].sum()) for j, k in pairs]
-        axes = plot_shares(new_axes(**TOP), names, share, label="share taken for the other")
+        axes = pictures.plot_shares(new_axes(**TOP), names, share, label="share taken for the other")
         yield drawn(axes, "overlap", judged_by=judged_by, n_classes=len(model.classes))
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_GROWN))
-    axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
+    axes = pictures.plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
     yield drawn(axes, "confusion", judged_by=judged_by)
     if stored is not None:
         yield from _by_class(model, stored, counts)
     if boundary is not None:
         yield _boundary(model, boundary)
     if metrics.accuracy < 1:  # else there are no errors to catch
-        axes = plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"])
+        axes = pictures.plot_errors_caught(
+            new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"]
+        )
         yield drawn(axes, "errors", judged_by=judged_by)
 
 
@@ -102,7 +90,7 @@ def _by_class(
     which = f" The {len(shown)} most frequent classes." if len(shown) < len(model.classes) else ""
     sides = new_panels(2, columns=2, **WIDE)
     for axes, what, share in zip(sides, SIDES, (stored["completeness"], stored["purity"]), strict=True):
-        plot_threshold_curves(axes, stored["threshold"], share[shown], names, what=what)
+        pictures.plot_threshold_curves(axes, stored["threshold"], share[shown], names, what=what)
     yield drawn(sides[0], "thresholds", which=which)
     labels = {
         "magnitude": readable_feature(stored["magnitude_name"], stored["magnitude_name"], "mag")[0],
@@ -111,7 +99,9 @@ def _by_class(
     for key, (centres, counts) in stored["binned"].items():
         sides = new_panels(2, columns=2, **WIDE)
         for axes, what in zip(sides, SIDES, strict=True):
-            plot_binned_share(axes, centres, counts[:, :, shown], names, what=what, label=labels[key])
+            pictures.plot_binned_share(
+                axes, centres, counts[:, :, shown], names, what=what, label=labels[key]
+            )
         yield drawn(sides[0], key, label=labels[key], which=which)
 
 
@@ -122,8 +112,8 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
         readable_feature(name, *units.get(name, ("", None))) for name in names
     )
     points = (picture["point_x"], picture["point_y"], picture["point_class"])
-    plot_contours(axes, picture["x"], picture["y"], picture["moderated"], classes=model.classes)
-    plot_objects(axes, *points, model.classes, names=(x, y))
+    pictures.plot_contours(axes, picture["x"], picture["y"], picture["moderated"], classes=model.classes)
+    pictures.plot_objects(axes, *points, model.classes, names=(x, y))
     if inverse_x is not None:
         axes.set_xticks(*rescaled_ticks(picture["x"][0], picture["x"][-1], inverse_x))
     if inverse_y is not None:
@@ -139,12 +129,12 @@ def render_page(**content: Any) -> str:
     `groups` are titles with tables, and `last` is such a group for statisticians, whose first table may be `sortable`.
     `remarks` and `provenance` end the page.
     """
-    pictures = content.pop("pictures")
-    on_top = next((i for i, picture in enumerate(pictures[:2]) if picture["wide"]), 2)
+    drawings = content.pop("pictures")
+    on_top = next((i for i, picture in enumerate(drawings[:2]) if picture["wide"]), 2)
     return template("report.html.j2").render(
         {"remarks": (), "last": None, "sortable": False} | content | script("report-sort.js"),
-        first=pictures[:on_top],
-        more=pictures[on_top:],
+        first=drawings[:on_top],
+        more=drawings[on_top:],
     )
 
 

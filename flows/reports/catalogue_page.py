@@ -221,11 +221,7 @@ def render_classification(report: ClassificationReport) -> str:
         census = census_tables(found.census)
         classes = (replace(census.pop("census"), note=""), *census.values(), *classes)
     files = () if report.files is None else (report.files,)
-    groups = {
-        "Flags": [flag_table(name, found)],
-        "Prediction sets": set_tables(name, found),
-        "Files": files,
-    }
+    groups = {"Flags": [flag_table(name, found)], "Prediction sets": set_tables(name, found), "Files": files}
     examples = [example_table(example) for example in report.examples]
     examples[:-1] = [replace(table, note="") for table in examples[:-1]]
     return render_page(

@@ -14,18 +14,8 @@ from blr.census.results import Census, CountChange, SelectionCensus, SelectionQu
 from catalogs.errors import counted
 from flows.reports.answers import Finding, Level, begun_large, begun_small, first_labels, plain_end
 from flows.reports.report_table import MOST_NAMED, ReportTable, class_words, fixed, percent
+from flows.runs import results
 from flows.runs.manifest import FolderStatus
-from flows.runs.results import (
-    DRIFTED,
-    ClassificationResult,
-    ClassificationTrial,
-    Counts,
-    Difference,
-    FeatureDrift,
-    FileWork,
-    ReleaseResult,
-    Summary,
-)
 
 
 def census_tables(census: Census, changes: Mapping[str, CountChange] | None = None) -> dict[str, ReportTable]:
@@ -203,9 +193,9 @@ def census_findings(census: Census) -> Iterator[Finding]:
         yield Finding(what=words, level="care", advice=CLASS_FOR_THEM)
 
 
-def classification_message(result: ClassificationResult) -> str:
+def classification_message(result: results.ClassificationResult) -> str:
     """Return the result of a run in words, with the first file that was quarantined and why."""
-    if isinstance(result, ClassificationTrial):
+    if isinstance(result, results.ClassificationTrial):
         return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
     files = _done(result)
     # A stale copy of a file that is left out is a part of the release all the same.
@@ -230,13 +220,13 @@ def classification_message(result: ClassificationResult) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _done(result: ReleaseResult) -> list[FileWork]:
+def _done(result: results.ReleaseResult) -> list[results.FileWork]:
     """Return what was done to the files that are neither quarantined nor deferred."""
     left_out = {*result.quarantined, *result.deferred}
     return [file for name, file in result.files.items() if name not in left_out]
 
 
-def release_words(result: ReleaseResult) -> str:
+def release_words(result: results.ReleaseResult) -> str:
     """Return the number of the release in a folder, with the number of quarantined files."""
     number = "no release" if result.release is None else f"release {result.release}"
     return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
@@ -246,9 +236,9 @@ MOST_LISTED = 1000  # most files in the table of their states
 MOST_TROUBLES = 200  # files named in a table; the manifest lists all
 
 
-def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
+def run_tables(result: results.ClassificationResult) -> dict[str, ReportTable]:
     """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
-    if isinstance(result, ClassificationTrial):
+    if isinstance(result, results.ClassificationTrial):
         of = ("the trial", result.summary)
         return {"classes": class_count_table(*of), "flags": flag_table(*of)}
     before = result.before.totals if result.before else None
@@ -270,7 +260,9 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     return tables
 
 
-def class_count_table(where: str, counts: Counts, before: Summary | None = None) -> ReportTable:
+def class_count_table(
+    where: str, counts: results.Counts, before: results.Summary | None = None
+) -> ReportTable:
     """Return the class counts with errors; with the summary `before`, also how far they are from its counts."""
     rows = []
     for name, new in counts.classes.items():
@@ -295,7 +287,7 @@ def class_count_table(where: str, counts: Counts, before: Summary | None = None)
     )
 
 
-def flag_table(where: str, counts: Counts, before: Summary | None = None) -> ReportTable:
+def flag_table(where: str, counts: results.Counts, before: results.Summary | None = None) -> ReportTable:
     """Return the share of each flag that objects have; with the summary `before`, also what it was."""
     rows, never = [], []
     for name, flag in counts.flags.items():
@@ -314,7 +306,7 @@ def flag_table(where: str, counts: Counts, before: Summary | None = None) -> Rep
     return ReportTable.of(f"Flags in {where}", columns, rows, note=note)
 
 
-def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
+def drift_table(drift: Mapping[str, results.FeatureDrift]) -> ReportTable:
     """Return how the features differ from the training set's."""
     rows = []
     for name, one in drift.items():
@@ -324,13 +316,13 @@ def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
         rows.append((name, *index, *moved, *missing, "yes" if one.has_drifted else ""))
     columns = "feature | > stability index | > by chance | > mean shift, sd | > sd ratio | > missing "
     what = "The index is the divergence of the tenths of the training rows"
-    note = f"{what}; more than {DRIFTED} above chance is called drift."
+    note = f"{what}; more than {results.DRIFTED} above chance is called drift."
     return ReportTable.of(
         "Features against the training set", f"{columns} | > missing, change | drift", rows, note=note
     )
 
 
-def difference_table(difference: Difference) -> ReportTable:
+def difference_table(difference: results.Difference) -> ReportTable:
     """Return how the objects differ from the last release."""
     rows = [
         ("objects compared", difference.compared),
@@ -351,7 +343,7 @@ def difference_table(difference: Difference) -> ReportTable:
     return ReportTable.of("Objects against the last release", "what | > objects", cells, note=note)
 
 
-def trouble_table(result: ReleaseResult) -> ReportTable:
+def trouble_table(result: results.ReleaseResult) -> ReportTable:
     """Return the files that were not annotated, and why."""
     states = (("quarantined", result.quarantined), ("deferred", result.deferred))
     rows = [(name, state, why) for state, files in states for name, why in files.items()]
@@ -374,7 +366,7 @@ def status_table(status: FolderStatus) -> ReportTable:
     )
 
 
-def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
+def set_tables(catalogue: str, found: results.Counts) -> tuple[ReportTable, ...]:
     """Return the table of the prediction sets of a catalogue, where it has such."""
     sets = found.sets
     if sets is None:

@@ -14,15 +14,7 @@ from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
 from catalogs.profile.quality import Quality
 from flows.documents import read_document, utc_now
-from flows.models.description import (
-    TOLD_APART,
-    LabelSummary,
-    ModelDescription,
-    RatesByClass,
-    TargetShift,
-    TrainingDescription,
-    WrongLabels,
-)
+from flows.models import description
 from flows.runs.references import user_name
 
 
@@ -90,7 +82,7 @@ class TrainingPictures(TypedDict):
 NOTES = "report-notes.json"
 
 
-def read_notes(model: ModelDescription) -> ReportNotes:
+def read_notes(model: description.ModelDescription) -> ReportNotes:
     """Return the notes beside a model; none of a trial, which has no folder."""
     path = None if model.path is None else Path(model.path) / NOTES
     return ReportNotes() if path is None or not path.is_file() else read_document(ReportNotes, path)
@@ -194,7 +186,7 @@ SHOWN = 8  # most names that a sentence lists
 MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
 
 
-def training_remarks(training: TrainingDescription) -> Iterator[str]:
+def training_remarks(training: description.TrainingDescription) -> Iterator[str]:
     """Yield sentences on the catalogue, the labels and the fits."""
     for quality in training.quality:
         yield from quality_remarks(quality)
@@ -221,13 +213,13 @@ def training_remarks(training: TrainingDescription) -> Iterator[str]:
         )
 
 
-def review_words(labels: LabelSummary) -> str:
+def review_words(labels: description.LabelSummary) -> str:
     """Return the sentence on the answers of reviews: to how many objects, and how many rows have them."""
     answers = f"; reviews have answers to {labels.answered:,} objects" if labels.answered else ""
     return f"{labels.reviewed:,} labels are from review{answers}."
 
 
-def label_words(labels: LabelSummary) -> Iterator[str]:
+def label_words(labels: description.LabelSummary) -> Iterator[str]:
     """Yield sentences on where labels came from, and on those in conflict."""
 
     def shown(texts_of: Mapping[str, Sequence[str]] | None) -> str:
@@ -318,7 +310,7 @@ def leak_words(quality: Quality) -> dict[str, str]:
     return said
 
 
-def noise_words(noise: WrongLabels) -> Iterator[str]:
+def noise_words(noise: description.WrongLabels) -> Iterator[str]:
     """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
     if noise.by is None:
         return
@@ -337,14 +329,14 @@ def noise_words(noise: WrongLabels) -> Iterator[str]:
         )
 
 
-def _listed(rates: RatesByClass) -> str:
+def _listed(rates: description.RatesByClass) -> str:
     return ", ".join(
         f"{name} {s['rate']:.1%}" + (f" ({s['low']:.1%} to {s['high']:.1%})" if "low" in s else "")
         for name, s in rates.items()
     )
 
 
-def likeness_words(shift: TargetShift) -> Iterator[str]:
+def likeness_words(shift: description.TargetShift) -> Iterator[str]:
     """Yield what a training noted of how like the labels its target is, and what was done; nothing without a target."""
     target, auc, low, high = shift.target, shift.auc, shift.auc_low, shift.auc_high
     if target is not None and auc is not None and low is not None and high is not None:
@@ -361,7 +353,7 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
             yield (
                 f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}{few}."
             )
-        elif low > TOLD_APART:
+        elif low > description.TOLD_APART:
             yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
     old = shift.class_prior_training
     if shift.class_prior is not None and old is not None:
@@ -369,7 +361,7 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
         yield f"Each class has not the share here that it has in the labels ({shift.class_prior_source}): {moved}."
 
 
-def shift_words(shift: TargetShift) -> Iterator[str]:
+def shift_words(shift: description.TargetShift) -> Iterator[str]:
     """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
     yield from likeness_words(shift)
     if shift.log_loss is not None:

@@ -298,10 +298,7 @@ def render_report(
             ("What it was trained on", (label_table(model), feature_table(model))),
         ),
         remarks=tuple(training_remarks(training)),
-        last=(
-            "For statisticians",
-            (candidate_table(model), performance_table(model), term_table(model)),
-        ),
+        last=("For statisticians", (candidate_table(model), performance_table(model), term_table(model))),
         sortable=True,
         provenance=provenance(model),
     )
