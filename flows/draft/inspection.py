@@ -384,6 +384,8 @@ FEW_DIFFERENT, FEWEST_OF_FEW = 10, 2
 """Different labels up to which all are meant as classes, and the rows of such a class: folds need two."""
 RARE_SHARE = 0.01
 """Share of the labels that may be left out as rare: three of 100 labels are a class, three of 10,000 may be a slip."""
+FEWEST_CODES, CODED_SHARE = 3, 0.1
+"""Different labels that are written as no word is, and their share of the rows, from which labels are such codes."""
 MEANT_ROWS, MEANT_SHARE = 5, 0.05
 """Rows of each of two spellings, and share of the rarer in the more frequent, from which case may be meant."""
 LONGEST_NAME = 64  # of a class: it is part of columns' names
@@ -495,12 +497,16 @@ def _spelt(counts: Counter[str]) -> list[list[str]]:
     alike: dict[str, list[str]] = {}
     for text, _ in counts.most_common():
         alike.setdefault(text.casefold(), []).append(text)
-    coded = [text for text in counts if _mixed(text) and counts[text] >= MEANT_ROWS]
+    mixed = {text: n for text, n in counts.items() if _mixed(text)}
+    # Where several labels are written so, as SBb and SABc, a few rows of SBc are no slip for Sbc.
+    codes = len({text.casefold() for text in mixed}) >= FEWEST_CODES
+    codes = codes and sum(mixed.values()) >= CODED_SHARE * sum(counts.values())
+    coded = [text for text, n in mixed.items() if codes or n >= MEANT_ROWS]
     classes = []
     for first, *others in alike.values():
         apart, together = [first], [first]
         for text in others:
-            enough = counts[text] >= max(MEANT_ROWS, MEANT_SHARE * counts[first])
+            enough = codes or counts[text] >= max(MEANT_ROWS, MEANT_SHARE * counts[first])
             if enough and all(_case_is_meant(text, other, coded) for other in apart):
                 apart.append(text)
             else:

@@ -288,6 +288,11 @@ def test_colours_are_of_neighbours_and_of_one_kind() -> None:
         ({"Sa": 50, "SA": 40, "SAb": 60}, {"SAb": ["SAb"], "Sa": ["Sa"], "SA 2": ["SA"]}),
         # One row of another spelling is a slip of the pen.
         ({"Sbc": 300, "SBc": 1}, {"Sbc": ["Sbc", "SBc"]}),
+        # Few labels of a column whose labels are codes.
+        (
+            {"Sbc": 9, "SABb": 5, "SBbc": 4, "SBc": 3, "SBC": 2},
+            {"Sbc": ["Sbc", "SBC"], "SABb": ["SABb"], "SBbc": ["SBbc"], "SBc 2": ["SBc"]},
+        ),
         ({"E": 90, "e": 70}, {"E": ["E", "e"]}),
         # Columns of classes could not be told apart.
         (
