@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from catalogs.arrays import decoded
+from catalogs.arrays import decoded, number_of
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError, FormatError
 from catalogs.fits.header import Bytes, Hdu, Source
@@ -103,7 +105,8 @@ class FitsColumn:
         """The Arrow type of one cell."""
         if self.heap:
             return self.element if self.code == "A" else pa.list_(self.element)
-        return pa.list_(self.element, self.repeat) if self.shape else self.element
+        # Without elements it is a list of any length: of fixed ones of size 0 Arrow reads no Parquet that it writes.
+        return pa.list_(self.element, self.repeat or -1) if self.shape else self.element
 
     @property
     def column(self) -> Column:
@@ -197,7 +200,7 @@ def column_of(header: Hdu, n: int, offset: int, *, keyword: str) -> FitsColumn:
         dimensions = _dimensions(header, n)  # in C order
         if dimensions != (1,) and math.prod(dimensions) == repeat:
             shape = dimensions
-    null, scale, zero = (_number(header, f"{key}{n}") for key in ("TNULL", "TSCAL", "TZERO"))
+    null = _number(header, f"TNULL{n}") if code in "BIJK" else None
     comment = header.comment(f"TTYPE{n}")
     return FitsColumn(
         name=header.text(f"TTYPE{n}") or f"col{n}",
@@ -208,9 +211,9 @@ def column_of(header: Hdu, n: int, offset: int, *, keyword: str) -> FitsColumn:
         heap=heap,
         width=width,
         shape=shape,
-        null=null if isinstance(null, int) and code in "BIJK" else None,
-        scale=1.0 if scale is None else scale,
-        zero=0.0 if zero is None else zero,
+        null=null if isinstance(null, int) else None,
+        scale=_scaling(header, f"TSCAL{n}", 1.0),
+        zero=_scaling(header, f"TZERO{n}", 0.0),
         unit=header.text(f"TUNIT{n}"),
         ucd=header.text(f"TUCD{n}"),
         description=header.text(f"TCOMM{n}") or ("" if BOILERPLATE.fullmatch(comment) else comment) or None,
@@ -233,8 +236,20 @@ def _dimensions(header: Hdu, n: int) -> tuple[int, ...]:
 
 
 def _number(header: Hdu, keyword: str) -> int | float | None:
+    """Return a number, also one in quotes; None where the card is absent, or has another value."""
     value = header.value(keyword)
-    return None if isinstance(value, bool | str) else value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return int(value)
+        return number_of(value)
+    return None if isinstance(value, bool) else value
+
+
+def _scaling(header: Hdu, keyword: str, default: float) -> float:
+    number = _number(header, keyword)
+    if number is None and header.text(keyword):
+        raise header.damaged(f"{keyword} is {header.text(keyword)!r}, expected a number")
+    return default if number is None else number
 
 
 # From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts trimmed.
@@ -298,8 +313,9 @@ def array_of(values: Stored, datatype: pa.DataType, *, valid: Stored | None = No
 
 
 def _lists(flat: pa.Array, datatype: pa.DataType, n: int) -> pa.Array:
-    """Wrap as lists of fixed size; `n` is an argument because the size may be zero."""
-    return pa.Array.from_buffers(datatype, n, [None], children=[flat])
+    """Wrap as lists of fixed size, or as `n` empty ones."""
+    places = [] if pt.is_fixed_size_list(datatype) else [pa.py_buffer(np.zeros(n + 1, np.int32))]
+    return pa.Array.from_buffers(datatype, n, [None, *places], children=[flat])
 
 
 def bits(stored: Bytes, n_bits: int) -> npt.NDArray[np.bool_]:

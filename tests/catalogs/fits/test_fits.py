@@ -46,10 +46,19 @@ def test_shifted_integers_are_exact(tmp_path: Path, code: str) -> None:
 )
 def test_other_scalings_are_float64(tmp_path: Path, code: str, stored: Any) -> None:
     stored = np.arange(N, dtype=stored)
-    path = patched(write(tmp_path / "t.fits", column("x", code, stored)), TSCAL1=0.5, TZERO1=100.0, TNULL1=2)
-    table = read(path)
-    assert table["x"].to_pylist() == [100.0, 100.5, None, 101.5, 102.0, 102.5, 103.0]
-    assert fits.open(path).column("x").null is None
+    written = write(tmp_path / "t.fits", column("x", code, stored))
+    for scale, zero, null in ((0.5, 100.0, 2), ("0.5", "100", "2")):  # some writers put numbers in quotes
+        path = patched(written, TSCAL1=scale, TZERO1=zero, TNULL1=null)
+        assert read(path)["x"].to_pylist() == [100.0, 100.5, None, 101.5, 102.0, 102.5, 103.0]
+        assert fits.open(path).column("x").null is None
+    with pytest.raises(DamagedFileError, match="TSCAL1 is 'half', expected a number"):
+        fits.open(patched(written, TSCAL1="half"))
+
+
+def test_vectors_without_elements_are_empty_lists_in_parquet(tmp_path: Path) -> None:
+    columns = column("row", "J", np.arange(N)), column("none", "0E", np.zeros((N, 0)))
+    (written,) = copied(write(tmp_path / "t.fits", *columns), tmp_path / "out", SHORT, form="parquet")
+    assert pq.read_table(written)["none"].to_pylist() == [[]] * N
 
 
 def test_truth_values_and_their_nulls(tmp_path: Path) -> None:
