@@ -403,8 +403,8 @@ class Store:
 
     def described(self, model: Model, status: Literal["trained", "exists", "stored"]) -> ModelDescription:
         """Describe a model for people: what it is, where it lies, and which is the champion."""
-        path = str(self.folder(model.name, model.version))
-        return model.described(status, path=path, champion=self.champion(model.name))
+        path, champion = str(self.folder(model.name, model.version)), self.champion(model.name)
+        return model.described(status, path=path, champion=champion)
 
     def promote(
         self, stored: StoredModel, *, why: str, who: str, kind: Literal["promoted", "undone"] = "promoted"

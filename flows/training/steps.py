@@ -219,9 +219,8 @@ Step = Callable[[Callable[..., Any]], Callable[..., Any]]
 def train(request: TrainRequest, *, step: Step = lambda function: function) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
     wanted = read_specification(request.specification)
-    threads = request.threads or default_threads()
+    store, threads = Store.named(request.store), request.threads or default_threads()
     engine = chosen_engine(request.engine, wanted.run.engine, wanted.base_folder, threads)
-    store = Store.named(request.store)
     with closing(engine), working_on(engine):
         if request.limit is None:
             return _trained(request, wanted, store, step)
