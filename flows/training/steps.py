@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Floats, Places
+from blr.arrays import Array, Floats, Places
 from blr.calibration import calibration_error, log_loss, log_losses, paired_gain, reliability_curve, skill
 from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
@@ -392,7 +392,7 @@ def _places(training: Training, classifier: Classifier) -> list[int]:
 
 def _stored_rows(
     model: Model, training: Training, trained: TrainedClassifier, p: Floats, losses: Floats
-) -> dict[str, Any]:
+) -> dict[str, Array]:
     """Return the columns of the labelled rows beside a model; those of rows that judge are empty elsewhere.
 
     `p` (n, K) and `losses` (n,) are the probabilities and log losses of the rows that judge.
@@ -400,12 +400,12 @@ def _stored_rows(
     rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
     used, label, N = _places(training, model.classifier), model.specification.label, len(rows.target)
 
-    def of_all(values: Any, empty: float) -> Any:
+    def of_all(values: Array, empty: float) -> Array:
         whole = np.full((N, *values.shape[1:]), empty, values.dtype)
         whole[seen] = values
         return whole
 
-    columns: dict[str, Any] = {
+    columns: dict[str, Array] = {
         "identifier": np.zeros(N, dtype="S1") if rows.identifier is None else rows.identifier,
         "position": np.full((N, 2), np.nan) if rows.position is None else rows.position,
         "target": rows.target,
