@@ -54,8 +54,19 @@ AnnotateOne = Callable[[Work, Job], Output]
 # Annotation of one file into the staging folder, or of several, where a faulty file does not stop the others.
 
 _THE_MACHINES = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+    }
 )
+_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
+"""What Python and Arrow say where a limit of processes or of memory is reached."""
 
 
 def annotate_file(work: Work, job: Job) -> Output:
@@ -134,6 +145,8 @@ def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Proble
             error.errno in _THE_MACHINES or error.filename not in (None, str(job.path))
         ):
             raise  # the machine or another file is the cause
+        if any(words in str(error) for words in _NO_THREAD):
+            raise MemoryError(str(error)) from error
         # Otherwise the file would count as faulty because another run removed something.
         check_held(work.staging.out)
         change = _changed(job.path, job.state)

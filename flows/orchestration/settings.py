@@ -364,6 +364,11 @@ def words_of(error: BaseException) -> str | None:
             return scrubbed(str(error))  # a URL may be given where a path is expected
         case OSError():
             return scrubbed(f"{of_files(error)}; every file with a final name is complete")
+        case MemoryError():
+            return (
+                f"this process got no more memory or threads ({str(error) or 'no more is known'}); every file with a "
+                "final name is complete: give it more, or fewer --threads, then run the same command again"
+            )
     # By name: httpx is slow to import, and is there already where it raised one.
     kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "httpx"}
     if "TransportError" in kinds:

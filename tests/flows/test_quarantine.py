@@ -450,3 +450,19 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
         assert process.wait(120) in {0, 3}
     assert sorted(path.name for path in out.glob("*.fits")) == [f"t{i:02d}.fits" for i in range(11)]
     assert "t11.fits is a FIFO, expected a file" in says(1, *command).err
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError("2 GB")])
+@pytest.mark.usefixtures("release")
+def test_no_file_is_set_aside_for_a_limit_of_the_machine(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, says: Callable[..., Any]
+) -> None:
+    """As of a container that allows few processes, or of a job with little memory."""
+
+    def limited(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("flows.classification.execution.annotate", limited)
+    said = says(1, "classify", "release/a.parquet", "release/c.parquet", *HERE).err
+    assert f"blr: error: this process got no more memory or threads ({error});" in said
+    assert not Path("out/manifest.json").exists()
