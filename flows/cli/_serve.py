@@ -86,8 +86,12 @@ def run_serve(*, file: Path, n_runs: int, port: int | None) -> None:
     finally:
         ended.set()
         if server.process.poll() is not None:
-            log = settings.prefect_home() / settings.SERVER_LOG
-            raise FlowError(f"Prefect's server has ended: the end of {log} tells why; run `blr serve` again")
+            raise _ended("serve")
+
+
+def _ended(verb: str) -> FlowError:
+    log = settings.prefect_home() / settings.SERVER_LOG
+    return FlowError(f"Prefect's server has ended: the end of {log} tells why; run `blr {verb}` again")
 
 
 def _serve(file: Path, limit: int) -> None:
@@ -115,6 +119,8 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
         server.process.wait()
     except KeyboardInterrupt:
         settings.stop_server(server.process)
+    else:
+        raise _ended("ui")
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -118,12 +119,18 @@ def test_prefect_takes_the_settings(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    with shown_from(tmp_path_factory.mktemp("home")) as pages:
+        yield pages
+
+
+@contextmanager
+def shown_from(home: Path) -> Iterator[SimpleNamespace]:
     """Run `blr ui` in a home of its own, as a user does in another terminal."""
-    home = tmp_path_factory.mktemp("home")
     own = {"PREFECT_HOME": str(home), "PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
     environment = clean_environment() | own
     command = [sys.executable, "-m", "flows", "ui", "--no-open", "--port", str(free_port())]
-    with subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True) as process:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, cwd=home, **streams) as process:
         said = process.stdout.readline() + process.stdout.readline()
         found = re.search(r"its pages: (http://\S+)", said)
         assert found, said
@@ -211,6 +218,17 @@ def test_the_server_ends_with_its_user_and_not_before(pages: SimpleNamespace) ->
     assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     pages.process.kill()
     pages.server.wait(timeout=30)
+
+
+@pytest.mark.slow
+def test_the_pages_end_in_words_where_their_server_ends(tmp_path: Path) -> None:
+    with shown_from(tmp_path) as pages:
+        pages.server.kill()
+        _, said = pages.process.communicate(timeout=60)
+    assert pages.process.returncode == 1
+    assert re.match(
+        r"blr: error: Prefect's server has ended: the end of .*server.log tells why; run `blr ui`", said
+    )
 
 
 @pytest.mark.slow
