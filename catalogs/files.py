@@ -147,12 +147,14 @@ def sweep(folder: Path) -> tuple[Path, ...]:
 
 
 def own_folder(folder: Path, root: Path) -> Path:
-    """Make a folder inside `root`; StorageError where a symbolic link stands between them, or in the folder's place.
+    """Make a folder inside `root`, or remove what killed runs have left in it.
 
-    Each file that is later written into it asks again.
+    StorageError where a symbolic link stands between them, or in the folder's place; each file that is later written
+    into it asks again.
     """
     check_links(folder, root)
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     _own[folder] = root
     return folder
 

@@ -28,7 +28,7 @@ from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.files import atomic_path, check_links, own_folder, sweep
+from catalogs.files import atomic_path, check_links, own_folder
 from catalogs.profile.quality import is_magnitude
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import Positions, positions
@@ -433,7 +433,6 @@ def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
     )
     path = folder / CENSUS_ROWS_FILE
     own_folder(path.parent, folder)
-    sweep(path.parent)  # removes a half-written file of a killed run
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
 

@@ -21,7 +21,7 @@ from catalogs.arrays import batch_values, hashed
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
-from catalogs.files import own_folder, sweep
+from catalogs.files import own_folder
 from catalogs.formats import open_annotated
 from flows.classification.scoring import Scorer, settled
 from flows.documents import utc_now, write_document
@@ -302,7 +302,6 @@ def write_report(folder: Path, report: ReleaseReport) -> Path:
     if report.before and report.before.release == report.release and path.is_file():
         return path
     own_folder(path.parent, folder)
-    sweep(path.parent)  # removes a half-written file of a killed run
     write_document(path, report)
     return path
 

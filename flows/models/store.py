@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
-from catalogs.files import atomic_write_text, check_links, own_folder, sweep
+from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import from_document, to_document, utc_now
 from flows.errors import DocumentError, ModelError
 from flows.runs.references import NAME_PATTERN, check_output, name_and_version
@@ -393,7 +393,6 @@ class Store:
         try:
             own_folder(folder, self.root)
             check_links(folder, self.root, inside=True)
-            sweep(folder)
         except OSError as error:
             raise ModelError(
                 f"{folder}: got '{error.strerror}' on making the folder, expected a model store that you may "

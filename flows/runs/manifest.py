@@ -32,7 +32,7 @@ from blr.arrays import Mask
 from catalogs.arrays import is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
-from catalogs.files import atomic_path, atomic_write_bytes, check_links, open_bytes, own_folder, sweep
+from catalogs.files import atomic_path, atomic_write_bytes, check_links, open_bytes, own_folder
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
 from flows.documents import (
     from_document,
@@ -245,7 +245,6 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     table = FileTable(path=f"{TABLES}/{sha256[:16]}.parquet", sha256=sha256, rows=len(outputs))
     path = folder / table["path"]
     own_folder(path.parent, folder)
-    sweep(path.parent)  # removes a half-written table of a killed run
     if not path.is_file():
         atomic_write_bytes(path, content)
     return table
@@ -336,7 +335,6 @@ def write_labelled_names(names: Iterable[str], out: Path) -> None:
     """Write the names into an output folder, whole or not at all."""
     path = out.joinpath(*LABELLED_NAMES)
     own_folder(path.parent, out)
-    sweep(path.parent)  # removes a half-written file of a killed run
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({"name": distinct_names(names)}), temporary)
 

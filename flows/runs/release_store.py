@@ -363,9 +363,7 @@ class ReleaseStore:
             return here.is_file() and here.stat().st_size == sizes[key] and file_sha256(here) == sums[key]
 
         def fetch_one(key: str) -> None:
-            here = self.folder / key
-            own_folder(here.parent, self.folder)
-            with atomic_path(here) as temporary:
+            with atomic_path(self.folder / key) as temporary:
                 self.store.fetch(f"{files}/{key}", temporary)
                 if file_sha256(temporary) != sums[key]:
                     raise CatalogError(
@@ -373,6 +371,8 @@ class ReleaseStore:
                         "release again from the machine that made it"
                     )
 
+        for parent in {(self.folder / key).parent for key in sums}:
+            own_folder(parent, self.folder)
         _each(fetch_one, {key: sizes[key] for key in sums if not is_here(key)}, "fetching the release")
         for key in _release_files(self.folder):
             if key not in sums:
