@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from catalogs.errors import counted
-from flows.cli._printing import (
-    files_words,
-    flow_or_work,
-    formatted,
-    print_table,
-    print_tables,
-    say,
-    say_next,
-    show,
-    shown_progress,
-)
+from flows.cli import _printing as printing
 from flows.request import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
 from flows.runs.progress import speed
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -61,7 +51,7 @@ def run_annotation(
         name, people = "reprocess", _show_reprocessed
         request = replace(request, specification=read_specification(request.specification))
     began, work = time.monotonic(), partial(getattr(steps, name), dry_run=dry_run)
-    result = flow_or_work(name, work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
+    result = printing.flow_or_work(name, work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
     _end(result, time.monotonic() - began, request.store, people, json=json)
 
 
@@ -70,11 +60,11 @@ def _show_classified(result: ClassificationResult) -> None:
 
     if result.summary:
         counts = ("all files", result.summary)
-        print_tables(class_count_table(*counts), flag_table(*counts), *set_tables(*counts))
+        printing.print_tables(class_count_table(*counts), flag_table(*counts), *set_tables(*counts))
         if result.status != "trial" and result.summary.census is not None:
-            print_tables(*census_tables(result.summary.census).values())
+            printing.print_tables(*census_tables(result.summary.census).values())
     if result.status != "trial" and (result.quarantined or result.deferred):
-        print_tables(trouble_table(result))
+        printing.print_tables(trouble_table(result))
     _say_release(result)
 
 
@@ -82,9 +72,9 @@ def _show_reprocessed(result: ReleaseResult) -> None:
     from flows.reports.counts import run_tables, trouble_table
 
     if result.status != "nothing to do" and not (result.status == "planned" and result.up_to_date):
-        print_tables(*run_tables(result).values())
+        printing.print_tables(*run_tables(result).values())
     elif result.quarantined or result.deferred:
-        print_tables(trouble_table(result))
+        printing.print_tables(trouble_table(result))
     _say_release(result)
 
 
@@ -93,31 +83,31 @@ def _say_release(result: ClassificationResult) -> None:
     from flows.reports.catalogue_page import use_lines
     from flows.reports.counts import classification_message
 
-    say(*use_lines(result), classification_message(result))
+    printing.say(*use_lines(result), classification_message(result))
     if result.status == "trial":
         return
     places = (result.out, result.report, result.published if result.status != "planned" else None)
-    say(f"By {result.model}: {', '.join(str(place) for place in places if place)}")
-    say(*result.repeats)
+    printing.say(f"By {result.model}: {', '.join(str(place) for place in places if place)}")
+    printing.say(*result.repeats)
 
 
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
     """Show a result, how fast files were annotated and what needs a look; leave with the status of the quarantined."""
     from flows.reports.answers import suspected_marks
 
-    show(result, people, json=json)
+    printing.show(result, people, json=json)
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
         if rows:
-            say(f"{counted(rows, 'row')} in {seconds:,.1f} s{speed(rows, seconds, 'rows')}")
+            printing.say(f"{counted(rows, 'row')} in {seconds:,.1f} s{speed(rows, seconds, 'rows')}")
         counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         looks = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
         for finding in suspected_marks(result.summary):
-            say(f"{finding.what}. {finding.advice}")
-        say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
+            printing.say(f"{finding.what}. {finding.advice}")
+        printing.say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
         if looks:
             named = () if store == Path("models") else ("--store", store)
-            say_next("blr", "review", result.out, *named, "--budget", 100)
+            printing.say_next("blr", "review", result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)
 
@@ -129,7 +119,7 @@ def run_status(*, folder: Path, json: bool) -> None:
 
     with output_folder(folder, key="FOLDER", publish=False) as here:
         status = read_status(here)
-    show(status, _show_status, json=json)
+    printing.show(status, _show_status, json=json)
     if status.quarantined:
         raise typer.Exit(PARTLY)
 
@@ -137,8 +127,10 @@ def run_status(*, folder: Path, json: bool) -> None:
 def _show_status(status: FolderStatus) -> None:
     from flows.reports.counts import status_table
 
-    print_tables(status_table(status))
-    say(f"{status.out} is at release {status.release}, {status.quarantined:,} quarantined, by {status.model}")
+    printing.print_tables(status_table(status))
+    printing.say(
+        f"{status.out} is at release {status.release}, {status.quarantined:,} quarantined, by {status.model}"
+    )
 
 
 def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
@@ -146,8 +138,8 @@ def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, j
     from flows.reviews.selection import review
 
     work = partial(review, dry_run=dry_run)
-    result = flow_or_work("review", work, request, dry_run=dry_run, prefect=prefect, quiet=False)
-    show(result, show_reviewed, json=json)
+    result = printing.flow_or_work("review", work, request, dry_run=dry_run, prefect=prefect, quiet=False)
+    printing.show(result, show_reviewed, json=json)
 
 
 def show_reviewed(result: ReviewResult) -> None:
@@ -158,11 +150,11 @@ def show_reviewed(result: ReviewResult) -> None:
     if not result.n_classified:
         said = "No object to choose: the model was trained on each one that is classified"
     outliers = f", and {result.outliers} outliers" if result.outliers else ""
-    say(f"{said}{outliers}: {files_words(result.files)}")
-    say(*result.remarks)
+    printing.say(f"{said}{outliers}: {printing.files_words(result.files)}")
+    printing.say(*result.remarks)
     page = next((path for path in result.files if path.suffix == ".html"), None)
     if page is not None and (result.top or result.drawn):
-        say(
+        printing.say(
             f"Next: open {page} in a browser, label, and name the answers in the specification: [label] extra"
         )
 
@@ -173,36 +165,36 @@ def run_explain(request: ExplainRequest, *, json: bool) -> None:
     from flows.classification.explanation import explain
     from flows.reports.catalogue_page import explanation_page
 
-    with shown_progress(quiet=True):
+    with printing.shown_progress(quiet=True):
         explained = explain(request)
     if request.html is not None:
         atomic_write_text(request.html, explanation_page(explained))
-    show(explained, _show_explanation, json=json)
+    printing.show(explained, _show_explanation, json=json)
     if request.html is not None and not json:
-        say(f"The page is {request.html}")
+        printing.say(f"The page is {request.html}")
 
 
 def _show_explanation(explained: Explanation) -> None:
     from flows.reports import catalogue_page as page
 
-    say(*page.explanation_sentences(explained))
+    printing.say(*page.explanation_sentences(explained))
     if explained.links:
-        say(f"Look at it: {', '.join(explained.links.values())}")
+        printing.say(f"Look at it: {', '.join(explained.links.values())}")
     if explained.probabilities:
         templates = ("{name}", "{plugin:.4f}", "{moderated:.4f}", "{sampled:.4f} ± {sampled_error:.4f}")
-        rows = formatted(templates, explained.probabilities)
+        rows = printing.formatted(templates, explained.probabilities)
         kinds = ("class", "plug-in", "moderated", "sampled ± error of the mean")
-        print_table("Probabilities", kinds, rows, note=page.OF_PROBABILITIES)
+        printing.print_table("Probabilities", kinds, rows, note=page.OF_PROBABILITIES)
     if explained.name is not None:
         title = f"What speaks for {explained.name} against {explained.runner_up}"
         columns = ("feature", "value", "usual", page.CONTRIBUTION)
         contributions = map(page.contribution_row, explained.contributions)
         said = page.logit_sentence(explained)
-        print_table(title, columns, contributions, remark=said, note=page.OF_CONTRIBUTIONS)
+        printing.print_table(title, columns, contributions, remark=said, note=page.OF_CONTRIBUTIONS)
     of_object = ("{identifier}", "{name}", "{distance:.2f}", "{compared}", "{link}")
     linked = ({**o, "link": next(iter(o["links"].values()), "")} for o in explained.nearest)
     like = ("object", "class", "distance", "features compared", "link")
-    print_table("Labelled objects that are like it", like, formatted(of_object, linked))
+    printing.print_table("Labelled objects that are like it", like, printing.formatted(of_object, linked))
 
 
 MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")
@@ -211,14 +203,14 @@ MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % inter
 def show_map(result: MapResult) -> None:
     """Show the fraction of all and by bins, and where the maps are."""
     title = f"{result.what.capitalize()} of {result.class_name}"
-    print_table(title, MAPPED, [_mapped(result.whole)])
+    printing.print_table(title, MAPPED, [_mapped(result.whole)])
     for quantity in result.over:
         unit = f", {quantity['unit']}" if quantity["unit"] else ""
         rows = [(f"{part['start']:.4g}", f"{part['stop']:.4g}", *_mapped(part)) for part in quantity["bins"]]
-        print_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
+        printing.print_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
     for remark in result.remarks:
-        say(remark[:1].upper() + remark[1:])
-    say(f"{result.cells:,} pixels of order {result.order}: {files_words(result.files)}")
+        printing.say(remark[:1].upper() + remark[1:])
+    printing.say(f"{result.cells:,} pixels of order {result.order}: {printing.files_words(result.files)}")
 
 
 def _mapped(part: MappedFraction) -> tuple[str, ...]:
@@ -233,9 +225,9 @@ def show_census(result: CensusResult) -> None:
     from flows.reports.catalogue_page import REPORT_KEPT
     from flows.reports.counts import census_tables
 
-    print_tables(*census_tables(result.census).values())
+    printing.print_tables(*census_tables(result.census).values())
     files: Sequence[Path | str] = [path for path in (result.written, result.report) if path is not None]
-    said = f"written to {files_words(files)}" if files else "nothing written"
-    say(f"Release {result.release} of {result.out}, by {result.model}: {said}")
+    said = f"written to {printing.files_words(files)}" if files else "nothing written"
+    printing.say(f"Release {result.release} of {result.out}, by {result.model}: {said}")
     if result.written is not None and result.report is None:
-        say(REPORT_KEPT)
+        printing.say(REPORT_KEPT)

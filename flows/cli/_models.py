@@ -11,18 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.remote.urls import is_remote
-from flows.cli._printing import (
-    connect_or_start,
-    flow_or_work,
-    print_table,
-    print_tables,
-    run_flow,
-    say,
-    say_next,
-    show,
-    shown_progress,
-    wide_console,
-)
+from flows.cli import _printing as printing
 from flows.errors import UsageError
 from flows.models import promotion
 from flows.models.description import ModelDescription, TrainingPlan, TrainingResult
@@ -46,8 +35,8 @@ def run_train(
     typed, wanted = request, read_specification(request.specification)  # a wrong one is an error at once
     request = replace(typed, specification=wanted)
     work: Callable[[TrainRequest], TrainingResult] = training.plan if dry_run else training.train
-    result = flow_or_work("train", work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
-    show(result, partial(show_trained, verbose=verbose), json=json)
+    result = printing.flow_or_work("train", work, request, dry_run=dry_run, prefect=prefect, quiet=quiet)
+    printing.show(result, partial(show_trained, verbose=verbose), json=json)
     if not json and not isinstance(result, TrainingPlan) and result.path:
         _say_next(typed, wanted, result)
 
@@ -58,10 +47,10 @@ def _say_next(request: TrainRequest, wanted: Specification, model: ModelDescript
     store = () if request.store == Path("models") else ("--store", request.store)
     label = model.name if model.champion in {None, model.version} else model.model
     if target not in {None, labelled} and label == model.name:
-        say_next("blr", "reprocess", request.specification, *store)
+        printing.say_next("blr", "reprocess", request.specification, *store)
         return
     paths = [p if is_remote(p) else Path(wanted.base_folder, p) for p in target or labelled]
-    say_next("blr", "classify", *paths, "--model", label, *store, "--out", "annotated")
+    printing.say_next("blr", "classify", *paths, "--model", label, *store, "--out", "annotated")
 
 
 def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
@@ -70,36 +59,36 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         _show_plan(result)
         return
     if result.trust.answer("known").colour != "green":
-        say(result.skill_words)
+        printing.say(result.skill_words)
     if result.training.labels.answered:
-        say(review_words(result.training.labels))
+        printing.say(review_words(result.training.labels))
     if verbose:
-        print_tables(
+        printing.print_tables(
             tables.label_table(result),
             *tables.class_tables(result),
             tables.performance_table(result),
             tables.review_table(result),
             tables.candidate_table(result),
         )
-        say(*noise_words(result.training.label_noise), *shift_words(result.training.shift))
-    say(tables.trained_words(result))
+        printing.say(*noise_words(result.training.label_noise), *shift_words(result.training.shift))
+    printing.say(tables.trained_words(result))
     answers = training_answers(result, read_notes(result).objects)
-    say(*answer_lines(answers), *tables.grouping_lines(result))
+    printing.say(*answer_lines(answers), *tables.grouping_lines(result))
     if result.path:
-        say(f"Model, card and report: {result.path}")
+        printing.say(f"Model, card and report: {result.path}")
     if result.history:
-        print_tables(tables.decision_table(result.history))
+        printing.print_tables(tables.decision_table(result.history))
     if result.champion not in (None, result.version):
         champion = f"{result.name}@{result.champion}"
-        say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
+        printing.say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
 
 
 def _show_plan(plan: TrainingPlan) -> None:
-    say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
+    printing.say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
     rows = [(c, f"{n:,}", f"{h:,}") for c, n, h in counts]
-    print_table("Labelled objects", ("class", "training", "held out"), rows)
-    say(f"Held out by a salted hash {tables.split_words(plan.training.split)}")
+    printing.print_table("Labelled objects", ("class", "training", "held out"), rows)
+    printing.say(f"Held out by a salted hash {tables.split_words(plan.training.split)}")
 
 
 def run_show(*, reference: str, store: Path, json: bool) -> None:
@@ -108,7 +97,7 @@ def run_show(*, reference: str, store: Path, json: bool) -> None:
     model = place.load(reference)
     history = tuple(place.history(model.name))
     stored = replace(place.described(model, "stored"), history=history)
-    show(stored, partial(show_trained, verbose=True), json=json)
+    printing.show(stored, partial(show_trained, verbose=True), json=json)
 
 
 def run_promote(
@@ -130,13 +119,13 @@ def run_promote(
         from flows.orchestration.run_page import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    show(result, _show_promoted, json=json)
+    printing.show(result, _show_promoted, json=json)
 
 
 def _show_promoted(result: PromotionResult) -> None:
     if result.status == "planned" and result.comparison is not None:
-        print_tables(*tables.comparison_tables(result.comparison))
-    say(tables.promotion_words(result))
+        printing.print_tables(*tables.comparison_tables(result.comparison))
+    printing.say(tables.promotion_words(result))
 
 
 def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
@@ -146,17 +135,17 @@ def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: boo
     from flows.training import steps as training
 
     if as_flow := prefect is not False:
-        with shown_progress(quiet=quiet):
-            connect_or_start()
+        with printing.shown_progress(quiet=quiet):
+            printing.connect_or_start()
 
     def shown(name: str, work: Callable[[Any], Any], request: Any) -> Any:
-        with shown_progress(quiet=quiet):  # a bar of its own: tables are printed between the bars
-            return run_flow(name, request) if as_flow else work(request)
+        with printing.shown_progress(quiet=quiet):  # a bar of its own: tables are printed between the bars
+            return printing.run_flow(name, request) if as_flow else work(request)
 
     result = run_demo(
         out,
         train=partial(shown, "train", training.train),
         classify=partial(shown, "classify", classification.classify),
-        show=(lambda _: None) if json else wide_console().print,
+        show=(lambda _: None) if json else printing.wide_console().print,
     )
-    show(result, lambda _: None, json=json)
+    printing.show(result, lambda _: None, json=json)
