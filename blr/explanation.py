@@ -23,6 +23,7 @@ from scipy.special import softmax
 
 from blr.arrays import Mask, Matrix, Vector, as_vector
 from blr.classifier import Classifier
+from blr.likelihood.likelihoods import LINKS
 from blr.member import Member
 
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
@@ -191,9 +192,7 @@ def _probabilities(member: Member, Phi: Matrix, W: Matrix, shift: Vector) -> Mat
     """Return (S, C, K) probabilities under draws of the weights (S, D)."""
     outputs = W.reshape(len(W), -1, Phi.shape[1]) @ Phi.T
     if outputs.shape[1] == 1:
-        a = (outputs[:, 0] + shift[1] - shift[0]).reshape(-1, 1)
-        log_second = member.posterior.problem.likelihood.log_likelihood(a, np.ones(len(a)))
-        second = np.exp(log_second).reshape(len(W), -1)
+        second = np.exp(LINKS[member.posterior.link].log_cdf(outputs[:, 0] + shift[1] - shift[0]))
         return np.stack([1 - second, second], axis=2)
     return np.asarray(softmax(np.moveaxis(outputs, 1, 2) + shift, axis=2))
 

@@ -32,7 +32,7 @@ from flows.request import ExplainRequest
 from flows.runs.manifest import Manifest
 from flows.runs.results import Difference
 from flows.tables import classify_table
-from tests.flows.verbs import classify
+from tests.flows.verbs import classify, train
 
 
 def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named: object) -> Any:
@@ -46,6 +46,21 @@ def classified(trained: Path) -> Any:
     """Return the survey as the model classifies it."""
     table = pq.read_table(trained / "survey.parquet")
     return classify_table(table, model="morphology", store=trained / "models")
+
+
+def test_a_model_of_labels_that_may_be_wrong_is_explained(tmp_path: Path) -> None:
+    x = np.random.default_rng(5).normal(size=200)
+    names = [f"G{i}" for i in range(200)]
+    table = pd.DataFrame({"name": names, "x": x, "kind": np.where(x > 0, "late", "early")})
+    table.to_csv(tmp_path / "c.csv", index=False)
+    (tmp_path / "spec.toml").write_text(
+        'name = "noisy"\n[catalog]\npaths = ["c.csv"]\nid = "name"\n[label]\ncolumn = "kind"\nnoise = 0.1\n'
+        '[split]\nheld_out = 0\n[features]\nx = "x"\n'
+    )
+    train(tmp_path / "spec.toml", tmp_path / "models")
+    found = explain(ExplainRequest(str(tmp_path / "c.csv"), "G3", "noisy", store=tmp_path / "models"))
+    for c in found.probabilities:
+        assert abs(c["sampled"] - c["moderated"]) < 4 * c["sampled_error"] + 2e-3
 
 
 def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> None:
