@@ -12,7 +12,15 @@ from itertools import chain, combinations
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from blr.arrays import Floats
 from blr.selection.grouping import Grouping
@@ -362,7 +370,7 @@ def stated_confusion(noise: Any, classes: Sequence[str]) -> Floats:
     return confusion
 
 
-ClassName = Annotated[str, Field(min_length=1, max_length=64)]
+ClassName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
 
 
 def _as_texts(value: Any) -> Any:
@@ -374,7 +382,9 @@ def _as_texts(value: Any) -> Any:
     return tuple(str(v) if isinstance(v, (int, float)) else v for v in whole)
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
+Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""A label: blanks around it do not count, as they do not in a catalogue."""
+Texts = Annotated[tuple[Stripped, ...], BeforeValidator(_as_texts)]
 
 
 class LabelTable(SpecificationTable):

@@ -174,6 +174,11 @@ CASES = {
         "label: got 1 class.es. in 'classes', expected at least two; add the other",
     ),
     "class twice": ('["S"]', '["S", "E"]', "label: 'E' is in class 'early' and in 'late'; keep it in one"),
+    "class twice, with a blank": (
+        '["S"]',
+        '["S", "E "]',
+        "label: 'E' is in class 'early' and in 'late'; keep it in one",
+    ),
     "empty class": ('["S"]', "[]", "label: class 'late' lists no spelling, expected at least one"),
     "bad expression": ("bmag - jmag", "bmag - ", "features.b_j: "),
     "unknown feature": (
