@@ -13,8 +13,9 @@ from typing_extensions import TypedDict
 from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
 from catalogs.profile.quality import Quality
-from flows.documents import read_document, utc_now
+from flows.documents import read_document, template, utc_now
 from flows.models import description
+from flows.reports.report_table import printable
 from flows.runs.references import user_name
 
 
@@ -219,35 +220,11 @@ def review_words(labels: description.LabelSummary) -> str:
     return f"{labels.reviewed:,} labels are from review{answers}."
 
 
-def label_words(labels: description.LabelSummary) -> Iterator[str]:
-    """Yield sentences on where labels came from, and on those in conflict."""
-
-    def shown(texts_of: Mapping[str, Sequence[str]] | None) -> str:
-        return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in (texts_of or {}).items())
-
-    if labels.conflicts:
-        said = shown(labels.conflicting)
-        yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {said}."
-    if labels.repeated:
-        said = shown(labels.repeating)
-        yield f"{labels.repeated:,} identifiers have rows of several classes, which were kept: {said}."
-    if labels.unplaced:
-        yield f"{labels.unplaced:,} labels of the table have no position, or one out of range."
-    if labels.shared:
-        yield (
-            f"{labels.shared:,} labels of the table are the nearest of several rows, all of which have them: narrow "
-            "label.table.radius where these are different objects."
-        )
-    if labels.reviewed or labels.answered:
-        yield review_words(labels)
-    if labels.disputed:
-        said = shown(labels.disputing)
-        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({said})."
-    if labels.weighted and labels.weighted_as is not None:
-        yield (
-            f"{labels.weighted:,} reviewed objects count by their inclusion weights: they tell as much as "
-            f"{labels.weighted_as:.0f} of equal weight."
-        )
+def label_words(labels: description.LabelSummary) -> list[str]:
+    """Return sentences on where labels came from, and on those in conflict."""
+    sentences = template("remarks-labels.txt.j2", line=printable, number="{:,}".format)
+    said = sentences.render(labels=labels, reviewed=review_words(labels))
+    return [str(line) for line in said.splitlines()]
 
 
 def missing_words(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
