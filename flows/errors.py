@@ -64,6 +64,6 @@ class Interrupted(FlowError):  # noqa: N818 - a wish of the user's, not an error
 
 
 class Terminated(BaseException):
-    """SIGTERM: not an error of the work's, so nothing that handles those may hold it up."""
+    """SIGTERM, or SIGHUP: not an error of the work's, so nothing that handles those may hold it up."""
 
     exit_status = 143

@@ -222,10 +222,11 @@ def _end_at_last(signals: int, left: threading.Event, within: float, remedy: str
 
 @contextmanager
 def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
-    """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message.
+    """Raise `Terminated` in the block when SIGTERM arrives, or SIGHUP of a terminal that is closed.
 
-    Compiled code may drop the exception.  It is raised again each second until the block is left, and by
-    `check_terminated`.  Compiled code may also not return: the process ends `within` so many seconds all the same.
+    They would otherwise end the program without a message, and its server would not hear of it.  Compiled code may drop
+    the exception.  It is raised again each second until the block is left, and by `check_terminated`.  Compiled code
+    may also not return: the process ends `within` so many seconds all the same.
     """
     # A worker of Prefect has a handler of its own, which must stay.
     if threading.current_thread() is not threading.main_thread() or (
@@ -244,7 +245,9 @@ def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
 
     def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         if not _terminated:
-            _terminated.append(Terminated("stopped by SIGTERM; finished work is kept: " + remedy))
+            by = signal.Signals(number)
+            _terminated.append(Terminated(f"stopped by {by.name}; finished work is kept: {remedy}"))
+            _terminated[0].exit_status = 128 + by
             threading.Thread(target=send_again, daemon=True).start()
         raise _terminated[0]
 
@@ -252,7 +255,11 @@ def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
         if not isinstance(lost.exc_value, Terminated):
             hook(lost)
 
-    signal.signal(signal.SIGTERM, terminate)
+    ours = [
+        n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL
+    ]  # not of nohup
+    for number in ours:
+        signal.signal(number, terminate)
     # Python runs handlers between its own steps, but writes to this pipe at once.
     before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     threading.Thread(target=_end_at_last, args=(signals, left, within, remedy), daemon=True).start()
@@ -265,4 +272,5 @@ def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
         os.close(woken)
         sys.unraisablehook = hook
         _terminated.clear()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)

@@ -291,15 +291,22 @@ except Terminated as error:
 """
 
 
-@pytest.mark.parametrize("opened", ["open(sys.argv[1])", "pa.OSFile(sys.argv[1])"])
-def test_no_read_outlasts_sigterm(tmp_path: Path, opened: str) -> None:
+@pytest.mark.parametrize(
+    ("opened", "number"),
+    [
+        ("open(sys.argv[1])", signal.SIGTERM),
+        ("pa.OSFile(sys.argv[1])", signal.SIGTERM),
+        ("open(sys.argv[1])", signal.SIGHUP),
+    ],
+)
+def test_no_read_outlasts_sigterm_or_a_closed_terminal(tmp_path: Path, opened: str, number: int) -> None:
     """A FIFO stands for a file server that is gone; compiled code waits for it again after each signal."""
     os.mkfifo(tmp_path / "x.parquet")
     child = Child(WAITING.replace("OPENED", opened), tmp_path / "x.parquet")
     assert child.said == "begun"
-    child.process.send_signal(signal.SIGTERM)
+    child.process.send_signal(number)
     child.end()
-    assert child.process.returncode == 143
+    assert child.process.returncode == 128 + number
 
 
 @pytest.fixture(scope="module")
