@@ -218,7 +218,8 @@ chosen by the same splits, which favours peers. *Ours less it*: the paired diffe
 over splits; negative is better. Splits share rows, which the interval does not know of. *First*: the interval is
 below zero; *tied*: it reaches zero and the mean is at most 0.01; *behind*: the rest. Calibration errors are the
 mean over classes, of 15 bins of equal weight. *Failed*: ours raised an error in some split. Seconds are of one
-thread of a machine that others share, and of ours include the specification and the classification.
+thread, and of ours include the specification and the classification; those of ours by code of 29 November 2026 or
+later are of the processor, older ones of the clock of a machine that others share.
 
 Peers: logistic regression with C by five folds (degrees 1 to 3, up to 2,500 terms: beyond is `NotRunError`), linear
 discriminant, random forest (500 trees, three rows a leaf), histogram boosting (early stopping), CatBoost, and up to
