@@ -34,7 +34,7 @@ from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, S
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
-from blr.selection.compare import leave_one_out_probability, recorded_shares
+from blr.selection.compare import leave_one_out_probability, recorded_shares, without_each_row
 from blr.selection.evidence import fit_evidence, fit_scales
 from blr.sums import Rows
 from blr.trust.verdict import Trust
@@ -54,6 +54,11 @@ FEW_OF_CLASS, MOST_FEW, FOLDS = 25, 500, 5
 
 Few rows of a stack are left out of refits by folds: these take as long as the fits again and again, and gain nothing of
 more rows for each class.
+"""
+MOST_INFLUENTIAL, MOST_REFITTED = 0.1, 1000
+"""Share of a part's rows that carry more than half of their own curvature, above which one step is not enough for any.
+
+All are then left out of refits by folds, if the rows are so many at most.
 """
 FOLD_STEPS = 6
 """Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance."""
@@ -326,9 +331,7 @@ def fit_candidate(
     if data.streamed is None:
         progress.start(f"left-out rows of {what}", len(parts), "parts")
         integral = integral_of_missing(data, problem.columns)
-        several = bool(problem.fold.any())  # groups
-        folded = selection.by == "stack" and problem.few and several
-        unseen = left_out(problem, parts, integral, folded=folded, on_part=step)
+        unseen = left_out(problem, parts, integral, stacked=selection.by == "stack", on_part=step)
     else:
         progress.start(f"left-out rows of {what}", len(problem.X), "rows")
         unseen = left_out_of_sample(problem, parts, on_rows=progress.advance)
@@ -421,21 +424,25 @@ def left_out(
     parts: Sequence[Part],
     integral: Integrated | None,
     *,
-    folded: bool,
+    stacked: bool,
     on_part: Callable[[], None],
 ) -> LeftOut:
     """Return the rows' left-out probabilities, of each part by one Newton step from its fit to all rows.
 
-    Where they are `folded`, by a refit without each fold.  Rows of a group are left out together.
+    Those of a stack by a refit without each fold, where rows are few, or many of them are influential.  Rows of a group
+    are left out together.
     """
     share, weight = recorded_shares(parts[0].laplace)
+    folds = stacked and bool(problem.fold.any())  # more than one group
     filled: Matrix | float = 0.0
     integrated: Matrix | float = 0.0
     for part in parts:
-        if folded:
+        rough = folds and problem.few
+        if not rough:
+            unseen, influential = without_each_row(part.served, problem.group)
+            rough = folds and len(unseen) <= MOST_REFITTED and influential.mean() > MOST_INFLUENTIAL
+        if rough:
             unseen = _without_folds(problem, part)
-        else:
-            unseen = leave_one_out_probability(part.served, records=False, group=problem.group)[0]
         filled = filled + part.weight * unseen
         if integral is not None:
             integrated = integrated + part.weight * integral(part.basis, part.served, unseen)

@@ -95,16 +95,25 @@ def leave_one_out_probability(
     may be wrong they are the probabilities of what was recorded; without `records` those of the true classes.
     RuntimeError if `q` was loaded from a file, TypeError if its rows came as a stream: both have no rows.
     """
-    data = q.problem.require_rows()
+    p, _ = without_each_row(q, group)
     shares, weight = recorded_shares(q)
+    return against_records(q, p, q.problem.require_rows().t)[0] if records else p, shares, weight
+
+
+def without_each_row(q: Posterior, group: ArrayLike | None = None) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return the probabilities (N, K) of each row's classes without itself, and which rows are influential (N,).
+
+    As `leave_one_out_probability`; an influential row carries more than half of its own curvature.
+    """
+    data, (_, weight) = q.problem.require_rows(), recorded_shares(q)
     step = chunk_rows(data.n_functions)
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
-        p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
-        p_left = np.concatenate(p)
+        found = [_left_out(q, data.Phi[part], data.t[part], weight[part]) for part in parts]
+        p, influential = (np.concatenate(x) for x in zip(*found, strict=True))
         for rows in _groups_of_several(group):
-            p_left[rows] = _left_out_together(q, data.Phi[rows], data.t[rows], weight[rows])
-    return against_records(q, p_left, data.t)[0] if records else p_left, shares, weight
+            p[rows] = _left_out_together(q, data.Phi[rows], data.t[rows], weight[rows])
+    return p, influential
 
 
 def recorded_shares(q: Posterior) -> tuple[Matrix, Vector]:
