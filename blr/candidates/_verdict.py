@@ -103,7 +103,7 @@ def computed(
     high = float(by_row[order][np.searchsorted(np.cumsum(weight[order]), 0.99 * weight.sum())])
     error = float(np.hypot(weight @ noise, SPREAD_OF_TYPICAL * (weight @ doubt)))
     colour = colour_of(mean, error)
-    shown = "less than 0.001" if mean + error < 0.0005 else f"{mean:.3f} ± {error:.3f}"
+    shown = "less than 0.001" if mean + error < 0.001 else f"{mean:.3f} ± {error:.3f}"
     says = (
         f"probabilities err by {shown} on average through the computation, and by less than "
         f"{max(1.0, np.ceil(1000 * high)) / 1000:.3f} for 99 of 100 objects"

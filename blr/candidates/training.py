@@ -11,6 +11,7 @@ Shapes: N labelled rows, n of them, T rows of the target, F features, K classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -470,6 +471,13 @@ def _labels(
         if not ((votes >= 0).all() and (votes.sum(axis=1) > 0).all()):
             raise ValueError("y holds votes, expected numbers of 0 or more, and at least one in each row")
         return labels, votes.argmax(axis=1), votes
+    none = [name is None or (isinstance(name, float) and math.isnan(name)) for name in given.tolist()]
+    without = np.flatnonzero(none)
+    if len(without):
+        raise ValueError(
+            f"y has no label in {len(without)} of {len(given)} rows, such as row {without[0]} ({given[without[0]]}), "
+            "expected one for each; leave rows without a label out"
+        )
     labels = np.unique(given) if classes is None else np.asarray(classes)
     index = {name: k for k, name in enumerate(labels.tolist())}
     unknown = sorted({str(name) for name in given.tolist() if name not in index})

@@ -601,9 +601,16 @@ class Domain:
 
     @classmethod
     def estimate(cls, X: ArrayLike, missing: ArrayLike, moments: FeatureMoments) -> Domain:
-        """Return the domain of the training rows X, shape (N, F), where not `missing`, shape (N, F)."""
-        z = cls(moments, np.inf).distance(X, missing)
-        measured = z[~np.all(missing, axis=1)]
+        """Return the domain of the training rows X, shape (N, F), where not `missing`, shape (N, F).
+
+        Each row counts with its distance from the moments of the others: in its own it is too near, by far where
+        features are nearly as many as rows.
+        """
+        squared, n = cls(moments, np.inf).squared_distance(X, missing)
+        known = ~np.all(missing, axis=1)
+        N = max(int(known.sum()), 2)
+        # Mean and covariance without a row by the formula of Sherman and Morrison.
+        measured = wilson_hilferty(N * squared / np.maximum(N - 1 - squared, 1.0), n)[known]
         # At least the distance of an ordinary row (z = 0), so that few and equal training rows are not outside
         # themselves; plus a margin for rounding, which differs between batches.
         limit = max(0.0, float(np.quantile(measured, _QUANTILE))) if measured.size else np.inf
@@ -614,6 +621,11 @@ class Domain:
 
         A row without any feature is at 0.
         """
+        z = wilson_hilferty(*self.squared_distance(X, missing))
+        return np.where(np.all(missing, axis=1), 0.0, z)
+
+    def squared_distance(self, X: ArrayLike, missing: ArrayLike) -> tuple[Vector, NDArray[np.intp]]:
+        """Return the squared distances (N,) of rows, and the degrees of freedom that each has (N,)."""
         X, absent = present_values(X, missing, n_features=self.moments.n_features)
         sd, whiten, rank = self._metric
         # What is missing at its conditional mean is no farther away than what is present.
@@ -625,8 +637,7 @@ class Domain:
             # Missing features that follow from those present take no degree of freedom away.
             L = self.moments.conditional(pattern)[1]
             n[rows] -= np.count_nonzero(np.diag(L) > np.sqrt(_NO_SPREAD) * sd[pattern])
-        z = wilson_hilferty(np.einsum("nk,nk->n", U, U), np.maximum(n, 1))
-        return np.where(absent.all(axis=1), 0.0, z)
+        return np.einsum("nk,nk->n", U, U), np.maximum(n, 1)
 
     def outside(self, X: ArrayLike, missing: ArrayLike) -> NDArray[np.bool_]:
         """Return which rows, shape (N,), lie beyond the training set's 99.9th percentile."""

@@ -289,6 +289,8 @@ def test_a_target_is_compared_and_its_class_shares_are_found() -> None:
         ({"sample_weight": -np.ones(200)}, "negative or missing"),
         ({"held_out": 1.0}, "share from 0 to below 1"),
         ({"classes": [0]}, "label '1', expected one of 0"),
+        ({"y": np.array(["nan", None] * 100)}, r"no label in 100 of 200 rows, such as row 1 \(None\)"),
+        ({"y": np.array([0.0, np.nan] * 100)}, r"no label in 100 of 200 rows, such as row 1 \(nan\)"),
         ({"class_prior": "em"}, "'em' with rows of the target"),
         ({"class_prior": {"a": 0.5, "b": 0.5}}, "one share for each class: 0, 1"),
         ({"candidates": ["lineal"]}, "did you mean 'linear'"),
