@@ -487,7 +487,7 @@ SlopeMoments = Callable[[Matrix, Vector], NDArray[np.float64]]
 _POINTS, _MOST_POINTS = 64, 128
 # The largest sum of the logit's sds along the axes, and how many nodes serve up to it: one axis, two, and more.  Of one
 # axis they are odd: one lies at the mean.
-_ALONG_ONE = (0.3, 7), (1.0, 9), (1.5, 11), (2.0, 15), (3.0, 19), (np.inf, 33)
+_ALONG_ONE = (0.5, 7), (1.0, 9), (1.5, 11), (2.0, 13), (3.0, 17), (3.5, 25), (np.inf, 33)
 _ALONG_TWO = (0.5, 16), (1.0, 24), (1.5, 32), (2.0, 48), (3.0, 64), (np.inf, 96)
 _ALONG_MANY = (0.5, 32), (1.0, 48), (2.5, 64), (np.inf, 96)
 # The logit's sd along a direction, below which it is held at its mean: no probability changes by more than 0.0001.
