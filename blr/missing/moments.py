@@ -610,7 +610,7 @@ class Domain:
         known = ~np.all(missing, axis=1)
         N = max(int(known.sum()), 2)
         # Mean and covariance without a row by the formula of Sherman and Morrison.
-        measured = wilson_hilferty(N * squared / np.maximum(N - 1 - squared, 1.0), n)[known]
+        measured = wilson_hilferty(N * squared / np.maximum(N - 1 - squared, 1e-9), n)[known]
         # At least the distance of an ordinary row (z = 0), so that few and equal training rows are not outside
         # themselves; plus a margin for rounding, which differs between batches.
         limit = max(0.0, float(np.quantile(measured, _QUANTILE))) if measured.size else np.inf

@@ -75,15 +75,16 @@ def test_one_training_row_in_a_thousand_is_outside() -> None:
     assert domain.limit > 5
 
 
-@pytest.mark.parametrize(("n", "features"), [(60, 50), (200, 10)])
+@pytest.mark.parametrize(("n", "features"), [(60, 50), (200, 10), (60, 80)])
 def test_a_training_row_is_as_far_from_the_others_as_a_new_row(n: int, features: int) -> None:
     """The slow twin takes the moments of the others; a few new rows in a hundred, and not all, are outside."""
     rng = np.random.default_rng(2)
     X, new = rng.standard_normal((n, features)), rng.standard_normal((2000, features))
-    others = [FeatureMoments.estimate(np.delete(X, i, 0), none(X[1:])) for i in range(n)]
-    alone = [Domain(m, np.inf).distance(X[[i]], none(X[[i]]))[0] for i, m in enumerate(others)]
     domain = trained(X, none(X))
-    assert domain.limit == pytest.approx(np.quantile(alone, 0.999), rel=1e-6)
+    if features < n:
+        others = [FeatureMoments.estimate(np.delete(X, i, 0), none(X[1:])) for i in range(n)]
+        alone = [Domain(m, np.inf).distance(X[[i]], none(X[[i]]))[0] for i, m in enumerate(others)]
+        assert domain.limit == pytest.approx(np.quantile(alone, 0.999), rel=1e-6)
     assert domain.outside(new, none(new)).mean() < 0.03
 
 
