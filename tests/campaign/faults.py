@@ -22,51 +22,45 @@ DISK = 64_000_000
 """Bytes of the small disk: far more than an output needs, filled in a moment."""
 TOO_SMALL = 20_000
 BALLAST = ".ballast"
+NO_ROOT = "only root can mount a small disk"
 
 
 def told_to_stop(
     bench: Bench, scenario: Scenario, number: signal.Signals, times: int, rng: random.Random
 ) -> Line:
     """Send SIGTERM or SIGINT at random times: the exit status says so, or that all was done already."""
-    line = Line(f"{scenario.name}: {number.name}")
     good = {signal.SIGTERM: {0, 143}, signal.SIGINT: {0, 130}}[number]
-    _each(bench, scenario, line, times, rng, lambda _, pid: os.kill(pid, number), good)
-    return line
+    return _each(bench, scenario, number.name, times, rng, lambda _, pid: os.kill(pid, number), good)
 
 
 def full_disk(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
     """Fill the disk at random times; then too small a disk, which is refused before anything is written."""
-    line = Line(f"{scenario.name}: full disk", skipped=_cannot_mount())
-    if line.skipped:
-        return line
+    if os.geteuid() != 0:
+        return Line(f"{scenario.name}: full disk", skipped=NO_ROOT)
+
+    def empty(out: Path) -> None:
+        (out / BALLAST).unlink(missing_ok=True)
+
     with _disk(scenario.folder / "out", DISK):
-        _each(bench, scenario, line, times, rng, lambda out, _: _fill(out), {0, 1}, undo=_empty)
-    out = scenario.folder / "out"
-    with _disk(out, TOO_SMALL):
-        status = bench.run(scenario, out)
-        said = "but the output needs about" in bench.errors
-        line.add(
-            Counter({"untrue": int(status != 1 or not said), "half-written": len(list(out.iterdir()))}),
-            "refused",
-        )
-    out.rmdir()
+        line = _each(bench, scenario, "full disk", times, rng, lambda out, _: _fill(out), {0, 1}, undo=empty)
+    with _disk(scenario.folder / "out", TOO_SMALL) as out:
+        untrue = bench.run(scenario, out) != 1 or "but the output needs about" not in bench.errors
+        written = len(list(out.iterdir()))
+        line.add(Counter({"untrue": int(untrue), "half-written": written}), "refused")
     return line
 
 
 def read_only(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
     """Make the output folder read-only at random times; by a mount, since modes do not stop root."""
-    line = Line(f"{scenario.name}: read-only", skipped=_cannot_mount())
-    if line.skipped:
-        return line
+    if os.geteuid() != 0:
+        return Line(f"{scenario.name}: read-only", skipped=NO_ROOT)
 
     def seal(out: Path, _: int) -> None:
         # What is open stays writable, as on a file system that the kernel has made read-only after an error.
         _mount("--bind", "-o", "ro", out, out)
 
     with _disk(scenario.folder / "out", DISK):
-        _each(bench, scenario, line, times, rng, seal, {0, 1}, undo=_unmount)
-    (scenario.folder / "out").rmdir()
-    return line
+        return _each(bench, scenario, "read-only", times, rng, seal, {0, 1}, undo=_unmount)
 
 
 def two_at_once(bench: Bench, other: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
@@ -91,15 +85,16 @@ def two_at_once(bench: Bench, other: Bench, scenario: Scenario, times: int, rng:
 def _each(
     bench: Bench,
     scenario: Scenario,
-    line: Line,
+    what: str,
     times: int,
     rng: random.Random,
     disturb: Callable[[Path, int], object],
     good: set[int],
     *,
     undo: Callable[[Path], object] = lambda _: None,
-) -> None:
+) -> Line:
     """Disturb runs at random times; look, undo what was done, run again, look."""
+    line = Line(f"{scenario.name}: {what}")
     longest = bench.length(scenario)[0]
     for _ in range(times):
         out = scenario.prepare(scenario.folder / "out")
@@ -118,21 +113,19 @@ def _each(
         harm += bench.rerun(scenario, out)
         line.add(harm, seen, where=where)
         _remove(out)
-
-
-def _cannot_mount() -> str:
-    return "" if os.geteuid() == 0 else "only root can mount a small disk"
+    return line
 
 
 @contextmanager
-def _disk(folder: Path, size: int) -> Iterator[None]:
-    """Mount a small disk at a folder."""
+def _disk(folder: Path, size: int) -> Iterator[Path]:
+    """Mount a small disk at a folder, which goes with it."""
     folder.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder)
     try:
-        yield
+        yield folder
     finally:
         _unmount(folder)
+    folder.rmdir()
 
 
 def _mount(*arguments: str | Path) -> None:
@@ -150,10 +143,6 @@ def _fill(folder: Path) -> None:
         while True:
             if ballast.write(block) < len(block):
                 block = block[:4096]
-
-
-def _empty(folder: Path) -> None:
-    (folder / BALLAST).unlink(missing_ok=True)
 
 
 def _remove(out: Path) -> None:

@@ -108,7 +108,8 @@ def at_times(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -
         def stop(out: Path, delay: float = delay) -> None:
             pid = bench.start(scenario, out)
             time.sleep(delay)
-            _kill(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             bench.zygote.wait()
 
         stopped(bench, scenario, stop, line, where=f"{line.what}, {delay:.3f} s of {longest:.3f} s")
@@ -196,8 +197,3 @@ def _count_states(
     states = Counter(dict(found))
     line.seen["said to have crashed"] += states["CRASHED"]
     line.harm["untrue"] += states["RUNNING"] + states["PENDING"]
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -120,8 +119,8 @@ class Browser:
         self.click("Resume", "*[@role='menuitem']")
         self.shows("Your name, for the champion's log", *shows)
         self.picture(picture)
-        (dialog,) = self.some("[role=dialog]")
-        name, reason = (self.wait_for(partial(_fields, dialog), "two fields") or [])[:2]
+        self.wait_for(lambda: len(self.all("[role=dialog] textarea")) == 2, "two fields")
+        name, reason = self.all("[role=dialog] textarea")
         name.send_keys(who)
         reason.send_keys(why)
         if decision != "reject":  # what is chosen already
@@ -134,11 +133,6 @@ class Browser:
         path = self.shots / f"{name}.png"
         self.driver.save_screenshot(str(path))
         return path
-
-
-def _fields(dialog: WebElement) -> list[WebElement]:
-    fields = dialog.find_elements(By.TAG_NAME, "textarea")
-    return fields if len(fields) == 2 else []
 
 
 @contextmanager

@@ -49,11 +49,7 @@ def postgresql() -> Iterator[str]:
             for path in (folder, folder / "password"):
                 shutil.chown(path, who["user"], who["group"])
         initdb: list[str | Path] = [found / "initdb", "--pgdata", folder / "data", "--username", "postgres"]
-        initdb += [
-            "--pwfile",
-            folder / "password",
-            *["--auth", "scram-sha-256", "--no-sync", "--encoding", "UTF8"],
-        ]
+        initdb += ["--pwfile", folder / "password", "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"]
         subprocess.run(initdb, cwd=folder, check=True, capture_output=True, **who)
         server: list[str | Path] = [found / "postgres", "-D", folder / "data", "-p", str(port)]
         server += ["-h", "127.0.0.1", "-k", folder]

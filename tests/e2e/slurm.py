@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +104,10 @@ def slurm() -> Iterator[Slurm]:
         start("slurmd", "-D", "-c")
         while not queue.is_ready():
             if time.monotonic() > end:
-                pytest.skip(f"Slurm does not start here: {_last_lines(folder)}")
+                logs = (
+                    f"{log.name}: {log.read_text().strip()[-200:]}" for log in sorted(folder.glob("*.log"))
+                )
+                pytest.skip(f"Slurm does not start here: {'; '.join(logs)}")
             time.sleep(0.3)
         try:
             yield queue
@@ -128,8 +131,3 @@ def _write_configuration(folder: Path) -> None:
 
 def _user() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
-
-
-def _last_lines(folder: Path) -> str:
-    logs: Sequence[Path] = sorted(folder.glob("*.log"))
-    return "; ".join(f"{log.name}: {log.read_text().strip()[-200:]}" for log in logs)

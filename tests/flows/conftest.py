@@ -40,6 +40,22 @@ features = ["b_j"]
 basis = { kind = "polynomial", degree = 2 }
 """
 
+SKY = """
+name = "{name}"
+[catalog]
+paths = ["survey.parquet"]
+id = "id"
+ra = "ra"
+dec = "dec"
+[features]
+{feature} = "{feature}"
+[select]
+posterior = "laplace"
+[label]
+column = "kind"
+"""
+"""Of a survey with positions; what is added belongs to the label."""
+
 
 def survey(n: int = 400, *, seed: int = 1) -> dict[str, np.ndarray]:
     """Return the columns: early types are red in b - j; a tenth has no j."""

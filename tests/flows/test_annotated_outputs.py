@@ -18,24 +18,11 @@ from flows.inputs.source import copy_name
 from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
+from tests.flows.conftest import SKY
 from tests.flows.verbs import classify, train
 
 CLASSES = ("E", "S", "Irr")
-TEXT = """
-name = "three"
-[catalog]
-paths = ["survey.parquet"]
-id = "id"
-ra = "ra"
-dec = "dec"
-[label]
-column = "kind"
-classes = { E = ["E"], S = ["S"], Irr = ["Irr"] }
-[features]
-mag = "mag"
-[select]
-posterior = "laplace"
-"""
+TEXT = SKY.format(name="three", feature="mag") + 'classes = { E = ["E"], S = ["S"], Irr = ["Irr"] }\n'
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import time
 import tomllib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,12 @@ def galaxies() -> dict[str, Any]:
 def started(path: Path, columns: dict[str, Any], label: str = "type") -> StartedSpecification:
     pq.write_table(pa.table(columns), path)
     return starting_specification(catalogs.open(path), label, folder=path.parent)
+
+
+@pytest.fixture
+def classified(trained: Path, tmp_path: Path) -> Callable[..., Any]:
+    """Return what classifies files with the model of the survey."""
+    return partial(classify, model="morphology", store=trained / "models", out=tmp_path / "out")
 
 
 def csv_rows(columns: dict[str, Any]) -> list[str]:
@@ -165,7 +172,7 @@ def test_weights_that_weigh_nothing_and_expressions_that_do_not_fit_the_columns(
 
 
 def test_a_target_with_texts_among_its_numbers_or_vectors_as_names_says_so(
-    trained: Path, make: SimpleNamespace, tmp_path: Path
+    classified: Callable[..., Any], make: SimpleNamespace, tmp_path: Path
 ) -> None:
     columns = make.survey(50)
     columns["bmag"] = np.where(np.arange(50) == 7, "~", columns["bmag"].astype(str))
@@ -176,37 +183,30 @@ def test_a_target_with_texts_among_its_numbers_or_vectors_as_names_says_so(
         ("v", "got vectors as identifiers or groups, expected one value in each row"),
     ):
         with pytest.raises(CatalogError, match=told):
-            classify(
-                [tmp_path / f"{name}.parquet"],
-                model="morphology",
-                store=trained / "models",
-                out=tmp_path / "out",
-            )
+            classified([tmp_path / f"{name}.parquet"])
 
 
 def test_file_names_that_no_report_could_hold_are_refused(
-    trained: Path, make: SimpleNamespace, tmp_path: Path
+    classified: Callable[..., Any], make: SimpleNamespace, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
-    make.parquet(tmp_path / "in" / "a.parquet", make.survey(50))
-    odd = (tmp_path / "in" / "a.parquet").rename(tmp_path / "in" / "\udcff.parquet")
+    odd = make.parquet(tmp_path / "in" / "a.parquet", make.survey(50)).rename(tmp_path / "in/\udcff.parquet")
     for named in (odd, tmp_path / "in", tmp_path / "in" / "*"):
         with pytest.raises(CatalogError, match=r"in/\\udcff\.parquet' is no UTF-8, .*: rename it"):
-            classify([named], model="morphology", store=trained / "models", out=tmp_path / "out")
+            classified([named])
 
 
 def test_copies_inside_their_catalogue_are_refused(
-    trained: Path, make: SimpleNamespace, tmp_path: Path
+    classified: Callable[..., Any], make: SimpleNamespace, tmp_path: Path
 ) -> None:
     """The next run would take them for the catalogue."""
     (tmp_path / "release").mkdir()
     make.parquet(tmp_path / "release" / "a.parquet", make.survey(50))
-    given = {"model": "morphology", "store": trained / "models"}
     for name in ("annotated", "deep/er"):
         with pytest.raises(UsageError, match="an output folder inside the catalogue"):
-            classify([tmp_path / "release"], out=tmp_path / "release" / name, **given)
+            classified([tmp_path / "release"], out=tmp_path / "release" / name)
     for _ in range(2):  # what begins so is no data
-        told = classify([tmp_path / "release"], out=tmp_path / "release" / "_annotated", **given)
+        told = classified([tmp_path / "release"], out=tmp_path / "release" / "_annotated")
         assert told.summary.n_rows == 50
 
 
@@ -233,7 +233,7 @@ def test_thousands_of_columns_are_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "fits"])
 def test_notes_beside_a_damaged_file_are_still_notes(
-    trained: Path, make: SimpleNamespace, tmp_path: Path, form: str
+    classified: Callable[..., Any], make: SimpleNamespace, tmp_path: Path, form: str
 ) -> None:
     """They failed in its place, and with them the whole folder, for want of the features' columns."""
     release = tmp_path / "release"
@@ -246,8 +246,7 @@ def test_notes_beside_a_damaged_file_are_still_notes(
         (release / "files.csv").write_text("name,rows\np0.parquet,50\n")
     whole = (release / f"p1.{form}").read_bytes()
     (release / f"p1.{form}").write_bytes(whole[: len(whole) // 2])
-    given = {"model": "morphology", "store": trained / "models"}
-    told = classify([release], out=tmp_path / "out", **given)
+    told = classified([release])
     assert [*told.quarantined] == [f"p1.{form}"]
     assert told.summary.n_rows == 100
 

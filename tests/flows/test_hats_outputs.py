@@ -16,22 +16,13 @@ import catalogs
 from flows.runs.manifest import Manifest
 from tests.catalogs import hats_samples
 from tests.catalogs.web import serving
+from tests.flows.conftest import SKY
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
-SPECIFICATION = """
-name = "stars"
-[catalog]
-paths = ["survey.parquet"]
-id = "id"
-ra = "ra"
-dec = "dec"
-[label]
-column = "kind"
-[features]
-mag = "mag"
+SPECIFICATION = f"""{SKY.format(name="stars", feature="mag")}
 [[candidate]]
-basis = { kind = "linear" }
+basis = {{ kind = "linear" }}
 [target]
 paths = ["TARGET"]
 """

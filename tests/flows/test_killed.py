@@ -34,10 +34,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield Bench(forks, tmp_path_factory.mktemp("logs"))
 
 
-def harmless(line: Line) -> bool:
+def check_harmless(line: Line) -> None:
     if line.skipped:
         pytest.skip(line.skipped)
-    return not harmed([line])
+    assert not harmed([line]), table([line])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_killed_at_steps_over_the_whole_run(bench: Bench, scenarios: list[Scenar
     scenario = scenarios[which]
     _, steps = bench.length(scenario)
     line = at_steps(bench, scenario, [steps // 16, steps // 8, steps // 4, steps - 12])
-    assert harmless(line), table([line])
+    check_harmless(line)
     assert "annotating" in line.seen
     assert {"giving names", "tidying up"} & line.seen.keys()
 
@@ -60,37 +60,28 @@ def test_terminated_at_steps_over_the_whole_run(bench: Bench, scenarios: list[Sc
     scenario = scenarios[3]
     _, steps = bench.length(scenario)
     line = at_steps(bench, scenario, [2, steps // 2, steps - 25, steps - 12, steps - 3], signal.SIGTERM)
-    assert harmless(line), table([line])
+    check_harmless(line)
     assert {"annotating", "giving names"} <= line.seen.keys()
 
 
 @pytest.mark.long
 def test_killed_at_random_times(bench: Bench, scenarios: list[Scenario]) -> None:
-    line = at_times(bench, scenarios[0], 2, RANDOM)
-    assert harmless(line), table([line])
+    check_harmless(at_times(bench, scenarios[0], 2, RANDOM))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_told_to_stop(bench: Bench, scenarios: list[Scenario], number: Any) -> None:
-    line = told_to_stop(bench, scenarios[3], number, 1, RANDOM)
-    assert harmless(line), table([line])
+    check_harmless(told_to_stop(bench, scenarios[3], number, 1, RANDOM))
 
 
-def test_a_full_disk(bench: Bench, scenarios: list[Scenario]) -> None:
-    line = full_disk(bench, scenarios[3], 1, RANDOM)
-    assert harmless(line), table([line])
-
-
-@pytest.mark.long
-def test_output_made_read_only(bench: Bench, scenarios: list[Scenario]) -> None:
-    line = read_only(bench, scenarios[3], 1, RANDOM)
-    assert harmless(line), table([line])
+@pytest.mark.parametrize("happens", [full_disk, pytest.param(read_only, marks=pytest.mark.long)])
+def test_a_full_disk_and_output_made_read_only(bench: Bench, scenarios: list[Scenario], happens: Any) -> None:
+    check_harmless(happens(bench, scenarios[3], 1, RANDOM))
 
 
 def test_two_at_once(bench: Bench, scenarios: list[Scenario], tmp_path: Path) -> None:
     with zygote() as forks:
-        line = two_at_once(bench, Bench(forks, tmp_path), scenarios[3], 1, RANDOM)
-    assert harmless(line), table([line])
+        check_harmless(two_at_once(bench, Bench(forks, tmp_path), scenarios[3], 1, RANDOM))
 
 
 def test_the_campaign_sees_harm_where_there_is_some(scenarios: list[Scenario]) -> None:

@@ -16,22 +16,10 @@ import catalogs
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
-from tests.flows.conftest import write_parquet
+from tests.flows.conftest import SKY, write_parquet
 from tests.flows.verbs import classify, review, train
 
-TEXT = """
-name = "places"
-[catalog]
-paths = ["survey.parquet"]
-id = "id"
-ra = "ra"
-dec = "dec"
-[features]
-x = "x"
-[select]
-posterior = "laplace"
-"""
-LABEL = '[label]\ncolumn = "kind"\n'
+TEXT = SKY.format(name="places", feature="x")
 
 
 def survey(n: int = 240) -> dict[str, np.ndarray]:
@@ -63,8 +51,8 @@ def write(path: Path, columns: dict[str, np.ndarray], unit: str | tuple[str, str
     write_parquet(path, columns, **dict(zip(("ra", "dec"), said, strict=False)))
 
 
-def gathered(folder: Path, label: str = LABEL, more: str = "") -> Any:
-    text = TEXT.replace('dec = "dec"\n', f'dec = "dec"\n{more}') + '[split]\nby = "healpix"\n' + label
+def gathered(folder: Path, join: str = "", more: str = "") -> Any:
+    text = TEXT.replace('dec = "dec"\n', f'dec = "dec"\n{more}') + join + '[split]\nby = "healpix"\n'
     specification = parse_specification(text, source="here", base_folder=str(folder))
     return gather(specification, [catalogs.open(folder / "survey.parquet")])
 
@@ -102,7 +90,7 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, uni
     write(tmp_path / "labels.parquet", in_unit(table, unit), "rad" if unit == "rad" else None)
     write(tmp_path / "survey.parquet", columns, "deg")
     joined = 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
-    found = gathered(tmp_path, LABEL + joined)
+    found = gathered(tmp_path, joined)
     assert found.sample.labels.conflicts == 6
     assert all(set(texts) == {"early", "late"} for texts in found.sample.labels.conflicting.values())
     assert len(found.rows.target) == 237
@@ -119,7 +107,7 @@ def check_places(table: Table, n: int) -> None:
 def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
-    (tmp_path / "spec.toml").write_text(TEXT + LABEL)
+    (tmp_path / "spec.toml").write_text(TEXT)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     found = {}
     for unit in ("deg", "rad", "sexagesimal", "furlong"):
@@ -146,7 +134,7 @@ def test_review_lists_go_by_the_specification(tmp_path: Path) -> None:
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
     columns = survey()
     ours = TEXT.replace('"ra"', '"one"').replace('"dec"', '"two"\nposition_unit = "rad"')
-    (tmp_path / "spec.toml").write_text(ours + LABEL)
+    (tmp_path / "spec.toml").write_text(ours)
 
     def write_as(name: str, unit: str, said: str | None) -> Path:
         made = in_unit(columns, unit)

@@ -7,22 +7,24 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.remote_file import ObjectStore
-from flows.classification._plan import Plan
 from flows.classification.census_taking import take_census
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
 from flows.request import CensusRequest
 from flows.runs.manifest import MANIFEST, file_sha256
 from flows.runs.release_store import STAGING, folder_here
+from tests.flows.children import free_port
 from tests.flows.conftest import S3_SECRET, make_bucket
 from tests.flows.verbs import classify, reprocess, review
 
@@ -30,11 +32,6 @@ PARTS = ("p0.parquet", "p1.parquet")
 OUT = "s3://survey/products/release"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's, which is the same everywhere."""
-QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-
-
-def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
-    (plan.out / "report.html").write_text("a report")
 
 
 @pytest.fixture
@@ -46,7 +43,10 @@ def work(trained: Path, make: SimpleNamespace, tmp_path: Path, monkeypatch: pyte
         make.parquet(tmp_path / "release" / name, make.survey(60, seed=seed))
     (tmp_path / "spec.toml").write_text(make.specification + '\n[target]\npaths = ["release"]\n')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flows.classification._publishing.write_classification_report", no_report)
+    monkeypatch.setattr(
+        "flows.classification._publishing.write_classification_report",
+        lambda _, plan, *__: (plan.out / "report.html").write_text("a report"),
+    )
     monkeypatch.setenv(STAGING, str(tmp_path / "here"))
     return tmp_path
 
@@ -268,28 +268,31 @@ def test_a_worker_publishes_only_below_urls_that_it_may_use(
     assert run().status == "done"
 
 
+@contextmanager
+def serving_objects(scheme: str, program: str, *options: str | Path) -> Iterator[None]:
+    """Run a store's server, with a bucket; skip the test where the program is not installed."""
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not on the PATH (npm installs azurite; fake-gcs-server is a Go program)")
+    command = [found, *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        make_bucket(fsspec.filesystem(scheme, skip_instance_cache=True))
+        yield
+        server.terminate()
+
+
 @pytest.fixture
 def az(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """Run Azurite, the server for tests of Azure's makers; yield the URL of a release there."""
+    """Run Azurite, which npm installs, the server for tests of Azure's makers; yield the URL of a release there."""
     pytest.importorskip("adlfs", reason="fsspec writes to Azure with adlfs")
-    program = shutil.which("azurite-blob")
-    if program is None:
-        pytest.skip("azurite-blob, which npm installs, is not on the PATH")
-    import fsspec
-
-    from tests.flows.children import free_port
-
     port = free_port()
     place = f"http://127.0.0.1:{port}/devstoreaccount1"
     account = f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY}"
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={place};")
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(tmp_path / "azurite")]
     options += ["--skipApiVersionCheck", "--silent", "--disableTelemetry"]
-    with subprocess.Popen([program, *options], **QUIET) as server:
-        filesystem = fsspec.filesystem("az", skip_instance_cache=True)
-        make_bucket(filesystem)
+    with serving_objects("az", "azurite-blob", *options):
         yield "az://survey/release"
-        server.terminate()
 
 
 @pytest.mark.usefixtures("work")
@@ -303,32 +306,21 @@ def test_a_release_is_published_in_azure(az: str) -> None:
 
 
 @pytest.fixture
-def gs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run fake-gcs-server, a program in Go; yield the URL of a folder."""
     # The server has no gRPC, which the driver asks for kinds of buckets.
     monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     pytest.importorskip("gcsfs", reason="fsspec writes to Google's store with gcsfs")
-    program = shutil.which("fake-gcs-server")
-    if program is None:
-        pytest.skip("fake-gcs-server, a Go program, is not on the PATH")
-    import fsspec
-
-    from tests.flows.children import free_port
-
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+    for name in ("gs", "gcs"):
+        anonymous = {"token": "anon", "project": "survey", "endpoint_url": address}
+        monkeypatch.setitem(fsspec.config.conf, name, anonymous)
     options = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     options += ["-external-url", address, "-public-host", f"127.0.0.1:{port}"]
-    with subprocess.Popen([program, *options], **QUIET, cwd=tmp_path) as server:
-        anonymous = {"token": "anon", "project": "survey", "endpoint_url": address}
-        fsspec.config.conf["gcs"] = fsspec.config.conf["gs"] = anonymous
-        filesystem = fsspec.filesystem("gs", skip_instance_cache=True)
-        make_bucket(filesystem)
+    with serving_objects("gs", "fake-gcs-server", *options):
         yield "gs://survey/products/release"
-        for name in ("gs", "gcs"):
-            del fsspec.config.conf[name]
-        server.terminate()
 
 
 @pytest.mark.usefixtures("work")

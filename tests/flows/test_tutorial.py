@@ -78,10 +78,6 @@ OUTPUT = re.compile(r"(^```sh\nblr .*\n```\n\n```text\n)((?:.*\n)*?)```$", re.MU
 """A command with its output."""
 
 
-def as_shown(output: str) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in output.splitlines())
-
-
 def without_numbers(output: str) -> list[str]:
     """Return the words of an output, rules of tables left out, each number, version and name of a galaxy as #."""
     return [re.sub(r"[+-]?G?\d[\w.,:%-]*", "#", word) for word in output.split() if set(word) != {"─"}]
@@ -95,9 +91,8 @@ def test_the_tutorial_does_what_it_says(
     assert len(told) == 8, "ten, with `pip` and `python`"
     page = DOCS / "tutorial.md"
     if os.environ.get("BLR_WRITE_TUTORIAL"):
-        outputs = iter(told)
-        written = OUTPUT.sub(lambda found: f"{found[1]}{as_shown(next(outputs)[1])}```", page.read_text())
-        page.write_text(written)
+        said = ("".join(f"{line.rstrip()}\n" for line in output.splitlines()) for _, output in told)
+        page.write_text(OUTPUT.sub(lambda found: f"{found[1]}{next(said)}```", page.read_text()))
     shown = [found[2] for found in OUTPUT.finditer(page.read_text(encoding="utf-8"))]
     assert [without_numbers(text) for text in shown] == [without_numbers(said) for _, said in told]
     first, second = Store(Path("models")).versions("galaxies")

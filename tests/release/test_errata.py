@@ -142,15 +142,11 @@ def test_times_vectors_long_numbers_and_bytes_are_compared_with_the_last_release
 
 
 @pytest.mark.parametrize("what", ["duplicates after a resume", "objects of an overlap with new names"])
-def test_what_lies_on_the_disk_is_found_too(
-    what: str, survey: Path, parquet_releases: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lies_on_the_disk_is_found_too(what: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large release, identifiers and what was elsewhere before lie in files."""
     monkeypatch.setattr("flows.release._differences.IN_MEMORY", 900)
-    folder = working_folder(survey, parquet_releases)
-    monkeypatch.chdir(folder)
     fault = FAULTS[what]
-    found = planted(fault, survey, folder, "parquet")
+    found = planted(fault, here, Path.cwd(), "parquet")
     assert any(c["name"] == fault.check and fault.words in str(c["found"]) for c in found)
     others = {"objects", "positions", "identifiers of the inputs"} if what.startswith("objects") else set()
     assert not others & {c["name"] for c in found}

@@ -49,6 +49,13 @@ def killed(processes: Zygote, words: list[str], longest: float) -> bool:
     return processes.wait(pid) == -signal.SIGKILL
 
 
+def length(processes: Zygote, words: list[str]) -> float:
+    """Return how long a command takes that nobody stops, in seconds."""
+    begun = time.monotonic()
+    assert processes.run(words, cwd=Path.cwd(), log=Path("said").absolute()) == 0
+    return time.monotonic() - begun
+
+
 REPEATS = [4, pytest.param(60, marks=pytest.mark.long)]
 
 
@@ -56,9 +63,7 @@ REPEATS = [4, pytest.param(60, marks=pytest.mark.long)]
 def test_a_draft_killed_anywhere_is_begun_again(here: Path, processes: Zygote, n: int) -> None:
     words = ["release", "draft", "parquet", "2", "--run", str(here / "parquet-2" / "run")]
     words += ["--store", str(here / "models")]
-    begun = time.monotonic()
-    assert processes.wait(processes.start(words, cwd=Path.cwd(), log=Path("said").absolute())) == 0
-    longest = time.monotonic() - begun
+    longest = length(processes, words)
     kills = sum(killed(processes, words, longest) for _ in range(n))
     assert kills
     assert see()["latest"] == "1"
@@ -78,9 +83,7 @@ def test_a_publication_killed_anywhere_goes_on(processes: Zygote, n: int) -> Non
         first = {"latest": "1", "events": log()["events"][:1]}
         (RELEASES / "releases.json").write_text(json.dumps(first))
 
-    begun = time.monotonic()
-    assert processes.wait(processes.start(words, cwd=Path.cwd(), log=Path("said").absolute())) == 0
-    longest, kills = time.monotonic() - begun, 0
+    longest, kills = length(processes, words), 0
     begin_again()
     for k in range(n):
         kills += killed(processes, words, longest)
