@@ -263,7 +263,7 @@ class NodeMixture:
             # Two classes have the moments of the logit, the difference of their activations.
             logit, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
             q = Prediction(q.probability, q.expected_entropy, logit, variance)
-        return q, plugin, contrast_std(mean_at_mean, second_at_mean)
+        return q, plugin, q.logit_std if len(nodes) == 1 else contrast_std(mean_at_mean, second_at_mean)
 
     def by_dimension(
         self, parts: Iterable[Nodes], most: int, share: Vector
@@ -300,7 +300,8 @@ class NodeMixture:
     ) -> tuple[Matrix, ...]:
         """Return the sums of `Moments` over members and nodes (S, n, F), and over members at the node that is the mean.
 
-        These are the plug-in probabilities (n, K), and means (n, K) and second moments (n, K, K) of activations.
+        These are the plug-in probabilities (n, K), and means (n, K) and second moments (n, K, K) of activations, which
+        are 0 where that node is the only one.
         """
         with_covariances = _with_covariances(dimension, len(nodes))
         kept, _, weight = kept_nodes(dimension, len(nodes))
@@ -325,10 +326,10 @@ class NodeMixture:
                 add_nodes(sums, m, loads, to_all, points, member.weight * counts)
                 here, own = np.searchsorted(few, centre), m[centre]
                 plugin += member.weight * member.posterior.plugin(Phi.reshape(len(few), n, -1)[here])
-                mean += member.weight * own
-                second += member.weight * (
-                    loads[here] @ loads[here].transpose(0, 2, 1) + own[:, :, None] * own[:, None, :]
-                )
+                if S > 1:
+                    mean += member.weight * own
+                    spread = loads[here] @ loads[here].transpose(0, 2, 1)
+                    second += member.weight * (spread + own[:, :, None] * own[:, None, :])
         return *sums, plugin, mean, second
 
     @staticmethod
