@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -85,11 +84,6 @@ TRAIN = ("train", "spec.toml", "--store", "new", "--direct", "-q")
 def cut(name: str, share: float = 0.6) -> None:
     content = Path(name).read_bytes()
     Path(name).write_bytes(content[: int(share * len(content))])
-
-
-def all_early(make: Any) -> None:
-    columns = make.survey()
-    make.parquet(Path("survey.parquet"), columns | {"hubble": np.full(400, "E")})
 
 
 def newer_model() -> None:
@@ -169,7 +163,7 @@ BAD = {
     ),
     "one value": (
         lambda make: (
-            all_early(make),
+            make.parquet(Path("survey.parquet"), make.survey() | {"hubble": np.full(400, "E")}),
             change("spec.toml", 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', ""),
         ),
         TRAIN,

@@ -20,10 +20,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "column-names.md"
 
 
-def team_file() -> str:
-    return re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
-
-
 def team_survey(path: Path, *, n: int = 400) -> Path:
     """Write a survey whose columns have names that only the team knows."""
     rng = np.random.default_rng(5)
@@ -56,7 +52,8 @@ def test_the_documented_file_beside_the_specification_adds_names(
     survey = team_survey(tmp_path / "survey.parquet")
     out = tmp_path / "spec.toml"
     without = init(capsys, str(survey), "--out", str(out))
-    (tmp_path / "blr-columns.toml").write_text(team_file(), encoding="utf-8")
+    team_file = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    (tmp_path / "blr-columns.toml").write_text(team_file, encoding="utf-8")
     told = init(capsys, str(survey), "--out", str(out), "--overwrite")
     assert without["columns_file"] is None
     assert told["columns_file"] == str(tmp_path / "blr-columns.toml")

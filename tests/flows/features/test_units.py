@@ -169,52 +169,36 @@ def test_labelled_catalogues_in_several_units_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "unit", "other", "factor"), [("mag", "mag", "mmag", 1e3), ("flux", "nanomaggy", "nJy", NJY)]
 )
-def test_a_limit_is_in_the_trainings_unit(
+def test_a_limit_is_in_the_unit_of_the_catalogues_that_it_is_stated_for(
     tmp_path: Path, column: str, unit: str, other: str, factor: float
 ) -> None:
-    """Wherever the target is in another: the mark is compared as it is written, the limit converted."""
-    band = '[photometry.m]\nflux = "flux"\nsoftening = 1e-10\n' if column == "flux" else ""
-    feature = "m" if band else "mag"
-    states = f"not_detected = {{ {column} = -9 }}\nlimits = {{ {column} = 20.5 }}\n"
-    text = f'{HEAD}{states}{LABEL}{band}[features]\nf = "{feature}"\n'
-    found = []
-    for name, said, times in (("here", unit, 1.0), ("there", other, factor)):
-        columns = survey()
-        columns[column] = np.where(np.arange(N) < 9, -9, columns[column] * times)
-        write(tmp_path / f"{name}.parquet", columns, **{column: said})
-        catalog = catalogs.open(tmp_path / f"{name}.parquet")
-        plain = parse_specification(text, source="x", base_folder=str(tmp_path))
-        if name == "here":
-            model = with_learned_photometry(plain, [catalog])
-            trained = {column: metadata(unit)}
-            reader = training_reader(model).of(catalog)
-        else:
-            reader = converted(target_reader(model, ["f"]), catalog, trained=trained, stated={})
-        found.append(reader.evaluate(next(catalog.batches(catalog.names))).X)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("column", "unit", "other", "factor"), [("mag", "mag", "mmag", 1e3), ("flux", "nanomaggy", "nJy", NJY)]
-)
-def test_a_targets_own_limit_is_in_its_own_unit(
-    tmp_path: Path, column: str, unit: str, other: str, factor: float
-) -> None:
-    """The slow twin: the limit is written into the file, and nothing is said of it."""
+    """The training's is converted, a target's own is not, and a mark is compared as it is written."""
     band = '[photometry.m]\nflux = "flux"\nsoftening = 1e-10\n' if column == "flux" else ""
     states = f"not_detected = {{ {column} = -9 }}\nlimits = {{ {column} = 20.5 }}\n"
     text = f'{HEAD}{states}{LABEL}{band}[features]\nf = "{"m" if band else "mag"}"\n'
-    limit, found = 22.5 * factor, []
-    for mark, target in ((-9.0, f"[target]\nlimits = {{ {column} = {limit} }}\n"), (limit, "")):
+    limit = 22.5 * factor
+
+    def marked(mark: float, said: str, times: float) -> Any:
         columns = survey()
-        columns[column] = np.where(np.arange(N) < 9, mark, columns[column] * factor)
-        write(tmp_path / "there.parquet", columns, **{column: other})
-        catalog = catalogs.open(tmp_path / "there.parquet")
-        specification = parse_specification(text + target, source="x", base_folder=str(tmp_path))
+        columns[column] = np.where(np.arange(N) < 9, mark, columns[column] * times)
+        return catalogs.open(write(tmp_path / f"{said}{mark}.parquet", columns, **{column: said}))
+
+    def specified(target: str = "") -> Any:
+        return parse_specification(text + target, source="x", base_folder=str(tmp_path))
+
+    def values(reader: Any, catalog: Any) -> np.ndarray:
+        return reader.evaluate(next(catalog.batches(catalog.names))).X
+
+    def in_other(specification: Any, mark: float) -> np.ndarray:
+        catalog, trained = marked(mark, other, factor), {column: metadata(unit)}
         plain = target_reader(specification, ["f"])
-        reader = converted(plain, catalog, trained={column: metadata(unit)}, stated={})
-        found.append(reader.evaluate(next(catalog.batches(catalog.names))).X)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+        return values(converted(plain, catalog, trained=trained, stated={}), catalog)
+
+    here = marked(-9, unit, 1.0)
+    model = with_learned_photometry(specified(), [here])
+    np.testing.assert_allclose(in_other(model, -9), values(training_reader(model).of(here), here), rtol=1e-9)
+    stated = in_other(specified(f"[target]\nlimits = {{ {column} = {limit} }}\n"), -9)
+    np.testing.assert_allclose(in_other(specified(), limit), stated, rtol=1e-9)
 
 
 def test_a_targets_limit_needs_one_in_training() -> None:

@@ -189,7 +189,8 @@ def test_what_would_change_in_the_last_release(
     column = []
     for of, out in (("morphology", tmp_path / "a"), ("morphology@0123456789ac", tmp_path / "b")):
         classify(files, model=of, store=store.root, out=out)
-        column.append(np.concatenate([catalog_column(out / path.name, "blr_class") for path in files]))
+        batches = [b for path in files for b in catalogs.open(out / path.name).batches(["blr_class"])]
+        column.append(np.concatenate([np.asarray(batch.column(0).to_pylist()) for batch in batches]))
     asked = PromoteRequest("morphology@0123456789ac", store=store.root, release=tmp_path / "a")
     found = compare(asked, in_release=in_release).in_release
     assert (found["compared"], found["n_rows"]) == (len(column[0]), 800)
@@ -202,11 +203,6 @@ def test_what_would_change_in_the_last_release(
     (row,) = (row[:2] for row in tables[0].rows if "change class" in row[0])
     assert row == ("would change class in release 1", f"{found['changed']:,} of {found['compared']:,}")
     assert compare(replace(asked, release=None), in_release=in_release).in_release is None
-
-
-def catalog_column(path: Path, name: str) -> np.ndarray:
-    batches = catalogs.open(path).batches([name])
-    return np.concatenate([np.asarray(batch.column(0).to_pylist()) for batch in batches])
 
 
 def made(n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

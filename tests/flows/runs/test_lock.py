@@ -49,6 +49,7 @@ with exclusive(pathlib.Path(sys.argv[1])) as killed:
 """
 
 
+@pytest.fixture
 def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a file system without locks."""
 
@@ -78,10 +79,8 @@ def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_locks_of_the_system_the_file_is_the_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_locks(monkeypatch)
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path: Path) -> None:
     with exclusive(tmp_path) as killed:
         assert killed is None
         with pytest.raises(OutputFolderError, match=f"process {os.getpid()} .*remove {LINK}"):
@@ -89,11 +88,9 @@ def test_without_locks_of_the_system_the_file_is_the_lock(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_locks")
 @pytest.mark.parametrize("reused", [False, True])
-def test_without_locks_a_dead_owner_is_recognised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reused: bool
-) -> None:
-    without_locks(monkeypatch)
+def test_without_locks_a_dead_owner_is_recognised(tmp_path: Path, *, reused: bool) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     owner = replace(Owner.this(), pid=os.getpid() if reused else dead.pid, began=1)
@@ -128,13 +125,12 @@ except OutputFolderError as error:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a host without locks that waits for five beats of 0.1 s: of who is dead or asleep, none comes."""
-    without_locks(monkeypatch)
+    """Be a host that waits for five beats of 0.1 s: of who is dead or asleep, none comes."""
     monkeypatch.setattr(lock, "BEAT", 0.1)
     monkeypatch.setattr(lock, "SILENCE", 0.5)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("without_locks", "impatient")
 def test_without_locks_a_run_on_another_host_gives_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +149,7 @@ def test_without_locks_a_run_on_another_host_gives_signs_of_life(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("without_locks", "impatient")
 def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(tmp_path: Path) -> None:
     """It stops in a sentence, and leaves the other one's lock alone."""
     other = Child(ELSEWHERE, tmp_path)
@@ -185,16 +181,15 @@ with exclusive(folder):
 """
 
 
+@pytest.fixture
 def locks_of_this_host_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a file system that grants a lock to whoever asks: NFS with `nolock`, Lustre with `localflock`."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
 
 
-def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("locks_of_this_host_only")
+def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(tmp_path: Path) -> None:
     """The first to ask is told of the second, whose lock file it leaves alone."""
-    locks_of_this_host_only(monkeypatch)
     with exclusive(tmp_path):
         check_held(tmp_path)
         other = Child(ALONE_IN_VAIN, tmp_path)
@@ -206,10 +201,8 @@ def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_another_run_removed_give_a_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locks_of_this_host_only(monkeypatch)
+@pytest.mark.usefixtures("locks_of_this_host_only")
+def test_files_that_another_run_removed_give_a_clear_error(tmp_path: Path) -> None:
     said = "another run writes at the same time .ended now.*then run the same command again"
     with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
         (tmp_path / "out" / "staged").unlink()
@@ -231,12 +224,12 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+@pytest.mark.usefixtures("locks_of_this_host_only")
 @pytest.mark.parametrize("at", ["p1.parquet", pytest.param("p3.parquet", marks=pytest.mark.long)])
 def test_two_hosts_without_working_locks(
     tmp_path: Path, trained: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
-    locks_of_this_host_only(monkeypatch)
     (tmp_path / "in").mkdir()
     for n in range(4):
         make.parquet(tmp_path / "in" / f"p{n}.parquet", make.survey(40, seed=n))
