@@ -45,12 +45,8 @@ def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
     return {"blr_p": read.astype(np.float32), "blr_class": np.full(batch.num_rows, "late")}
 
 
-def same_column(old: Any, new: Any) -> bool:
-    """Say whether a column of an astropy table is the same: class, type, values, masks, unit and other words."""
-    return parts_of(old) == parts_of(new)
-
-
 def parts_of(column: Any) -> tuple[Any, ...]:
+    """Return all of a column of an astropy table: class, type, values, masks, unit and other words."""
     plain = represent_mixins_as_columns(Table([column], names=["c"], copy=False))
     about = [[str(getattr(column.info, key) or "") for key in ("unit", "format", "description", "meta")]]
     for values in plain.itercols():
@@ -115,7 +111,7 @@ def memory_trips() -> tuple[Verdicts, Verdicts]:
 def of_astropy(table: Table, form: str | None, label: str = "") -> str:
     if form is None:
         new = catalogs.annotate_table(table, NEW, compute, read=["row"])
-        same = all(same_column(table[name], new[name]) for name in table.colnames)
+        same = all(parts_of(table[name]) == parts_of(new[name]) for name in table.colnames)
         return KEPT if same and has_meta(table, new) else SILENT
     with tempfile.TemporaryDirectory() as folder:
         cat = catalogs.open(table)
@@ -125,14 +121,11 @@ def of_astropy(table: Table, form: str | None, label: str = "") -> str:
         if label in READ_OTHERWISE:
             return OTHERWISE if rows(catalogs.open(written[0])) == rows(cat) else SILENT
         new = type(table).read(written[0])
-        if masked_truth(table):  # of these astropy warns itself
+        # Of masked truth values astropy warns itself.
+        if table["c"].info.dtype == bool and np.any(np.ma.getmaskarray(table["c"])):
             return KEPT if rows(catalogs.open(written[0])) == rows(cat) else SILENT
         same = all(same_in_a_file(table[name], new[name]) for name in table.colnames)
         return KEPT if same and has_meta(table, new) else SILENT
-
-
-def masked_truth(table: Table) -> bool:
-    return bool(table["c"].info.dtype == bool and np.any(np.ma.getmaskarray(table["c"])))
 
 
 def rows(cat: Catalog) -> list[Any]:

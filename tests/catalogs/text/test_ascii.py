@@ -230,10 +230,6 @@ def test_again_is_as_if_it_had_not_been(tmp_path: Path, name: str, columns: Sequ
     assert other.read_bytes() == reannotated(source, tmp_path / "fresh", TWO, shift=1).read_bytes()
 
 
-def frame_of(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, comment="#", sep=None, engine="python")
-
-
 FOREIGN = {
     "one is gone": lambda f: f.drop(columns="blr_p_late"),
     "one has come between": lambda f: f.assign(q=1)[["row", "blr_class", "q", *f.columns[3:]]],
@@ -253,7 +249,8 @@ FOREIGN = {
 def test_less_than_a_whole_annotation_is_foreign(tmp_path: Path, change: str) -> None:
     """Whatever is not all of an annotation as we write it is somebody else's, and refused before any work."""
     first = reannotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one")
-    FOREIGN[change](frame_of(first)).to_csv(tmp_path / "t.csv", index=False)
+    old = pd.read_csv(first, comment="#", sep=None, engine="python")
+    FOREIGN[change](old).to_csv(tmp_path / "t.csv", index=False)
     assert levels(catalogs.open(tmp_path / "t.csv").metadata) == []
     with pytest.raises(NameClashError, match=r"already, so 'blr_.*choose another prefix"):
         reannotated(tmp_path / "t.csv", tmp_path / "two")

@@ -54,6 +54,7 @@ DIALECTS = {
     "quotes": '"row","x","s"\n"0","1.5","a"\n1,"","b c"\n',
     "blanks": "row, x, s\n0, 1.5,a\n1,,b c\n",
 }
+TWO = NewColumn("p", pa.float32()), NewColumn("class", pa.string())
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
@@ -65,9 +66,8 @@ def test_dialects_and_their_annotated_copies(tmp_path: Path, kind: str) -> None:
     assert table.to_pydict() == {"row": [0, 1], "x": [1.5, None], "s": ["a", "b c"]}
     catalog = text.open(path)
     mark = catalog.metadata["delimiter"]
-    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
     values = {"p": np.array([0.1, np.nan], np.float32), "class": np.array(["E", f"S{mark}"])}
-    (out,) = annotate(catalog, tmp_path / "out", columns, lambda _: values, read=["row"])
+    (out,) = annotate(catalog, tmp_path / "out", TWO, lambda _: values, read=["row"])
     new = out.read_bytes().decode()
     for added in (f"{mark}p{mark}class", f"{mark}0.1{mark}E", f'{mark}{mark}"S{mark}"'):
         assert new.count(added) == 1
@@ -271,8 +271,7 @@ def test_the_header_of_ecsv_takes_no_time(tmp_path: Path, harm: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "excel.csv"
-    path.write_bytes("id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
+    path = written(tmp_path / "excel.csv", "id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
     with pytest.raises(FormatError, match=r"got text in UTF-16 .* iconv -f UTF-16 -t UTF-8 'excel\.csv'"):
         catalogs.open(path)
 
@@ -293,10 +292,9 @@ def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None
 def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
     """Only the columns to keep, as they were written, and the new ones."""
     path = written(tmp_path / "a.csv", DIALECTS[kind])
-    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
     new = {"p": np.array([0.25, 0.5], np.float32), "class": np.array(["E", "S"])}
     how: Any = {"read": ["x"], "mode": "slim", "keep": keep}
-    (out,) = annotate(text.open(path), tmp_path / "o", columns, lambda _: new, **how)
+    (out,) = annotate(text.open(path), tmp_path / "o", TWO, lambda _: new, **how)
     old = table_of(path).select(keep).to_pydict()
     assert table_of(out).to_pydict() == old | {n: v.tolist() for n, v in new.items()}
     assert b"comment" not in out.read_bytes()

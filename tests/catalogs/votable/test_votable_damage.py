@@ -51,13 +51,9 @@ def respell(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(respelt)
 
 
-def utf_16(data: bytes) -> bytes:
-    return data.decode().replace('encoding="utf-8"', 'encoding="UTF-16"').encode("utf-16")
-
-
 SAMPLES: dict[str, Callable[[], bytes]] = {
     "text": lambda: written("tabledata"),
-    "text in UTF-16": lambda: utf_16(written("tabledata")),
+    "text in UTF-16": lambda: written("tabledata").decode().replace('"utf-8"', '"UTF-16"').encode("utf-16"),
     "compressed text": lambda: gzip.compress(written("tabledata"), mtime=0),
     "BINARY": lambda: written("binary"),
     "BINARY2": lambda: written("binary2"),

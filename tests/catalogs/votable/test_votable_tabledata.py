@@ -93,7 +93,8 @@ def written_otherwise() -> Iterator[tuple[str, bytes]]:
     yield "ASCII", (declared.format("US-ASCII") + rest).encode("ascii", "xmlcharrefreplace")
     for order, mark in (("le", b"\xff\xfe"), ("be", b"\xfe\xff")):
         yield f"UTF-16{order}", mark + (declared.format("UTF-16") + rest).encode(f"utf-16-{order}")
-    yield "a prefix", prefixed()
+    text = sample().decode().partition("?>")[2]
+    yield "a prefix", re.sub("<(/?)(?!!)", r"<\1v:", text).replace("xmlns=", "xmlns:v=").encode()
     yield "attributes", text.replace("<TR>", '<TR ID="r">').replace("<TD>", "<TD class='c'>").encode()
     yield "no declared prefix", text.replace("<VOTABLE", '<VOTABLE xsi:schemaLocation="x y"').encode()
     marked = text.replace("a &amp; b", "<![CDATA[a & b]]>")
@@ -105,12 +106,6 @@ def written_otherwise() -> Iterator[tuple[str, bytes]]:
     yield "closed apart", text.replace("<TD/>", "<TD></TD>").encode()
     doctype = '<!DOCTYPE VOTABLE SYSTEM "http://us-vo.org/xml/VOTable.dtd">'
     yield "a document type", text.replace("?>", f"?>{doctype}", 1).encode()
-
-
-def prefixed() -> bytes:
-    """Return the sample with a prefix in front of all names."""
-    text = sample().decode().partition("?>")[2]
-    return re.sub("<(/?)(?!!)", r"<\1v:", text).replace("xmlns=", "xmlns:v=").encode()
 
 
 WRITTEN = dict(written_otherwise())
