@@ -299,15 +299,6 @@ def survey(n: int = 240, *, seed: int = 6) -> dict[str, np.ndarray]:
     }
 
 
-def reddened(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    through = columns["through"]
-    return columns | {
-        "flux": columns["flux"] * through,
-        "sigma": columns["sigma"] * through,
-        "mag": columns["mag"] - 2.5 * np.log10(through),
-    }
-
-
 DUST = {
     "coefficient": '{ e_bv = "ebv", coefficient = 2.285 }',
     "transmission": '{ transmission = "through" }',
@@ -334,7 +325,11 @@ def test_each_way_to_state_extinction_takes_it_off(tmp_path: Path, kind: str, du
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     clean = evaluated(tmp_path, BANDS[kind])
     already = evaluated(tmp_path, f"{BANDS[kind]}extinction = {DUST[dust]}\ndereddened = true\n")
-    write(tmp_path / "survey.parquet", reddened(survey()), flux="nanomaggy")
+    reddened = survey()
+    reddened["flux"] *= reddened["through"]
+    reddened["sigma"] *= reddened["through"]
+    reddened["mag"] -= 2.5 * np.log10(reddened["through"])
+    write(tmp_path / "survey.parquet", reddened, flux="nanomaggy")
     freed = evaluated(tmp_path, f"{BANDS[kind]}extinction = {DUST[dust]}\n")
     left = evaluated(tmp_path, BANDS[kind])
     for ours, same, other in zip(clean, already, freed, strict=True):

@@ -38,22 +38,17 @@ def artifacts() -> dict[str, object]:
         return {a.key: a for a in client.read_artifacts() if a.key}
 
 
-def stored_result(flow_run_id: object) -> object:
-    """Return the result of a run as whoever asks the server for it gets it: read from its file."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        return client.read_flow_run(flow_run_id).state.result()
-
-
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flows_do_the_same_as_the_plain_functions(work: Path) -> None:
+    from prefect.client.orchestration import get_client
+
     from flows.classify import classify
     from flows.train import train
 
     state = train(work / "spec.toml", work / "flow-models", return_state=True)
     told = state.result()
-    assert stored_result(state.state_details.flow_run_id) == told
+    with get_client(sync_client=True) as client:  # whoever asks the server gets the result from its file
+        assert client.read_flow_run(state.state_details.flow_run_id).state.result() == told
     assert (told.status, told.model) == ("trained", f"morphology@{told.version}")
     plain = Path("models/morphology") / told.version
     for name in ("model.asdf", "card.md"):
