@@ -363,8 +363,7 @@ def test_a_line_without_an_end(tmp_path: Path, start: str) -> None:
 
 
 def test_a_field_above_the_usual_limit_and_a_line_of_names_beyond_the_head(tmp_path: Path) -> None:
-    path = tmp_path / "long.csv"
-    path.write_text(f"id,region\nx,{'7 ' * 90_000}\ny,2\n")
+    path = written(tmp_path / "long.csv", f"id,region\nx,{'7 ' * 90_000}\ny,2\n")
     assert catalogs.open(path).n_rows == 2
     path.write_text(",".join(f"c{i}" for i in range(50_000)) + "\n" + ",".join("1" * 50_000) + "\n")
     with pytest.raises(CatalogError, match=r"no line of data; .* very many columns as Parquet"):

@@ -13,6 +13,7 @@ from catalogs.text.sniff import is_votable
 from catalogs.votable import _document as votable_document
 from catalogs.votable import table as votable
 from catalogs.votable import table as votable_tabledata
+from tests.catalogs.text.test_text import written
 from tests.catalogs.votable_samples import annotated, our_values, parsed, slow_values
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -117,8 +118,7 @@ def test_all_ways_of_xml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: s
     """Whatever the encoding, and wherever a piece of the file ends."""
     monkeypatch.setattr(votable_document, "BLOCK_BYTES", piece)
     monkeypatch.setattr(votable_tabledata, "PIECE_BYTES", piece)
-    path = tmp_path / "t.vot"
-    path.write_bytes(WRITTEN[way])
+    path = written(tmp_path / "t.vot", WRITTEN[way])
     assert is_votable(path)
     assert our_values(path) == slow_values(parsed(sample())[1])
 
@@ -217,8 +217,7 @@ REFUSED = {
 def test_what_is_refused(tmp_path: Path, case: str) -> None:
     """With what was found; astropy clips numbers to their type's range, and pads and cuts vectors."""
     data, message = REFUSED[case]
-    path = tmp_path / "t.vot"
-    path.write_bytes(data)
+    path = written(tmp_path / "t.vot", data)
     with pytest.raises(FormatError, match=message) as caught:
         our_values(path)
     assert str(path) in str(caught.value)
@@ -248,8 +247,7 @@ def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("claimed", ["0", "1", "-1", "99999999999999", "many"])
 def test_rows_are_counted_whatever_is_claimed(tmp_path: Path, claimed: str) -> None:
-    path = tmp_path / "t.vot"
-    path.write_bytes(PLAIN.replace(b"<TABLE>", f'<TABLE nrows="{claimed}">'.encode()))
+    path = written(tmp_path / "t.vot", PLAIN.replace(b"<TABLE>", f'<TABLE nrows="{claimed}">'.encode()))
     assert our_values(path) == ["[5, 6]"]
     assert b'nrows="2"' in annotated(path, tmp_path / "out").read_bytes()
 
@@ -257,15 +255,14 @@ def test_rows_are_counted_whatever_is_claimed(tmp_path: Path, claimed: str) -> N
 @pytest.mark.parametrize("way", WRITTEN)
 def test_annotated_as_it_was(tmp_path: Path, way: str) -> None:
     """All old values are in the copy."""
-    path = tmp_path / "t.vot"
-    path.write_bytes(WRITTEN[way])
+    path = written(tmp_path / "t.vot", WRITTEN[way])
     assert our_values(annotated(path, tmp_path / "out"))[:-1] == our_values(path)
 
 
 def test_astropy_reads_the_copy(tmp_path: Path) -> None:
     """As it read what was there; but lists of bits, which are written as the standard says."""
-    path = tmp_path / "t.vot"
-    path.write_bytes(sample({name: field for name, field in FIELDS.items() if name != "varbit"}))
+    fields = {name: field for name, field in FIELDS.items() if name != "varbit"}
+    path = written(tmp_path / "t.vot", sample(fields))
     _, table = parsed(annotated(path, tmp_path / "out").read_bytes())
     assert slow_values(table)[:-1] == slow_values(parsed(path.read_bytes())[1])
 
