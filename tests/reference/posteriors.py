@@ -21,14 +21,13 @@ HERE = Path(__file__).parent
 CHAINS, WARM, KEPT, THIN = 1000, 120, 120, 3
 
 
-def log_cloglog(a: Any) -> Any:
-    return np.where(a < -30, a, np.log(-np.expm1(-np.exp(np.clip(a, -30, 700)))))
-
-
 LOG_CDF = {
     "logistic": (log_expit, lambda a: log_expit(-a)),
     "probit": (log_ndtr, lambda a: log_ndtr(-a)),
-    "cloglog": (log_cloglog, lambda a: -np.exp(np.minimum(a, 700))),
+    "cloglog": (
+        lambda a: np.where(a < -30, a, np.log(-np.expm1(-np.exp(np.clip(a, -30, 700))))),
+        lambda a: -np.exp(np.minimum(a, 700)),
+    ),
     "cauchit": (
         lambda a: np.log(np.maximum(0.5 + np.arctan(a) / np.pi, 1e-300)),
         lambda a: np.log(np.maximum(0.5 - np.arctan(a) / np.pi, 1e-300)),

@@ -322,21 +322,16 @@ BRIDGED = json.loads((Path(__file__).parents[2] / "reference" / "bridge.json").r
 REPEATS = 2
 
 
-def bridged(reference: dict[str, Any]) -> LaplacePosterior:
-    softmax = reference["likelihood"] == "softmax"
-    Phi, variance = np.array(reference["Phi"]), np.array(reference["prior_variance"])
-    prior = GaussianPrior(0.0, variance[: Phi.shape[1]])
-    classes = range(len(reference["t"][0]) if softmax else 2)
-    return fit(Phi, np.array(reference["t"]), prior, reference["likelihood"], classes=classes)
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("few_draws")
 def test_evidence_of_separable_problems() -> None:
     """Within 0.05 nats of brute force, with an error that is neither too small nor meaningless."""
     z = []
     for reference in BRIDGED:
-        q = bridged(reference)
+        Phi, t, likelihood = np.array(reference["Phi"]), np.array(reference["t"]), reference["likelihood"]
+        prior = GaussianPrior(0.0, np.array(reference["prior_variance"])[: Phi.shape[1]])
+        classes = range(t.shape[1] if likelihood == "softmax" else 2)
+        q = fit(Phi, t, prior, likelihood, classes=classes)
         for seed in range(REPEATS):
             s = sample_posterior(q, rng=np.random.default_rng(seed))
             value, error = bridge_evidence(s, rng=np.random.default_rng(100 + seed))

@@ -169,15 +169,6 @@ def test_without_a_prior_there_is_nothing_to_refine() -> None:
             function(q)
 
 
-def five_classes(n: int = 80) -> LaplacePosterior:
-    """Return a fit of five classes of which some rows are far from any border."""
-    rng = np.random.default_rng(5)
-    t = np.arange(n) % 5
-    centre = 2 * rng.normal(size=(5, 3))
-    Phi = np.column_stack([np.ones(n), centre[t] + rng.normal(size=(n, 3))])
-    return fit(Phi, t, GaussianPrior.isotropic(4, 0.1), "softmax", classes=range(5))
-
-
 @pytest.mark.parametrize(
     ("module", "name", "nats", "error"),
     [(variational, "_COARSE_NODES", 0.02, 0.01), (expectations, "_MANY_NODES", 2e-3, 2e-3)],
@@ -186,12 +177,15 @@ def five_classes(n: int = 80) -> LaplacePosterior:
 def test_a_quick_draft_ends_where_a_slow_one_does(
     module: ModuleType, name: str, nats: float, error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    q = five_classes()
+    """Five classes, of which some rows are far from any border."""
+    rng, t = np.random.default_rng(5), np.arange(80) % 5
+    centre = 2 * rng.normal(size=(5, 3))
+    Phi = np.column_stack([np.ones(80), centre[t] + rng.normal(size=(80, 3))])
+    q = fit(Phi, t, GaussianPrior.isotropic(4, 0.1), "softmax", classes=range(5))
     quick = refine(q, draft=True)
     monkeypatch.setattr(module, name, 10**9)
     plain = refine(q, draft=True)
     assert quick.elbo == pytest.approx(plain.elbo, abs=nats)
-    Phi = q.problem.require_data().Phi
     np.testing.assert_allclose(quick.predict_proba(Phi), plain.predict_proba(Phi), atol=error)
 
 
