@@ -16,7 +16,7 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
-from blr.posterior.kinds import LaplacePosterior, Posterior
+from blr.posterior.kinds import Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import (
     Hamiltonian,

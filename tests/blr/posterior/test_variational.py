@@ -13,7 +13,7 @@ import pytest
 from blr.basis.kinds import fit_basis
 from blr.gaussian import GaussianPrior
 from blr.posterior import variational
-from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
+from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.variational import mean_shift, refine
 from blr.predictive import expectations
