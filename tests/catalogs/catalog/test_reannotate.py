@@ -53,13 +53,15 @@ def write(folder: Path, name: str) -> Path:
     return path
 
 
-def values_of(column: NewColumn, shift: int) -> np.ndarray[Any, Any]:
+def values_of(
+    column: NewColumn, shift: int, n: int = N, words: Sequence[str] = ("E", "late", "")
+) -> np.ndarray[Any, Any]:
     if pa.types.is_string(column.datatype):
-        return np.array(["E", "late", ""])[(np.arange(N) + shift) % 3]
+        return np.array(words)[(np.arange(n) + shift) % 3]
     if column.name.endswith("flags"):
-        return (np.arange(N) + shift).astype(np.int32)
+        return (np.arange(n) + shift).astype(np.int32)
     kind = column.datatype.to_pandas_dtype()
-    return np.linspace(-5, 5, N).astype(kind) + kind(shift)
+    return np.linspace(-5, 5, n).astype(kind) + kind(shift)
 
 
 def annotated(

@@ -21,6 +21,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, FormatError, NameClashError
 from catalogs.text import ascii as ascii_read
 from catalogs.writing import annotate
+from tests.catalogs.catalog.test_reannotate import values_of
 
 EXAMPLES = Path(astropy_ascii.__file__).parent / "tests" / "data"
 NEW = (NewColumn("blr_p", pa.float32(), "stat.probability", description="a share"),)
@@ -198,19 +199,11 @@ def write(path: Path) -> Path:
     return path
 
 
-def values_of(column: NewColumn, shift: int) -> np.ndarray[Any, Any]:
-    if pa.types.is_string(column.datatype):
-        return np.array(["1", "2", ""])[(np.arange(N) + shift) % 3]
-    if column.name.endswith("flags"):
-        return (np.arange(N) + shift).astype(np.int32)
-    values = np.linspace(0, 1, N).astype(column.datatype.to_pandas_dtype())
-    if values.dtype.kind == "f":
-        values[:3] = np.nan
-    return values
-
-
 def reannotated(path: Path, out: Path, columns: Sequence[NewColumn] = TWO, shift: int = 0) -> Path:
-    whole = {c.name: values_of(c, shift) for c in columns}
+    whole = {c.name: values_of(c, shift, N, ("1", "2", "")) for c in columns}
+    for values in whole.values():
+        if values.dtype.kind == "f":
+            values[:3] = np.nan
 
     def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
         return {name: v[batch.column("row").to_numpy()] for name, v in whole.items()}
