@@ -250,14 +250,6 @@ def by_astropy(ra: Any, dec: Any, radius: float = 1.0) -> Any:
     return len(np.unique(one[one != other]))
 
 
-def close_pairs(ra: Any, dec: Any, rng: Any) -> Any:
-    """Return the positions with a companion each, up to 2 arcseconds away in any direction."""
-    sky = SkyCoord(ra * u.deg, dec * u.deg)
-    n = len(ra)
-    beside = sky.directional_offset_by(rng.uniform(0, 360, n) * u.deg, rng.uniform(0, 2, n) * u.arcsec)
-    return np.concatenate([ra, beside.ra.deg]), np.concatenate([dec, beside.dec.deg])
-
-
 @pytest.mark.parametrize(
     ("low", "high", "north", "south"),
     [
@@ -272,8 +264,11 @@ def close_pairs(ra: Any, dec: Any, rng: Any) -> Any:
 def test_as_many_as_astropy_finds(low: float, high: float, north: float, south: float) -> None:
     rng = np.random.default_rng(7)
     n = 600
-    ra, dec = close_pairs(rng.uniform(low, high, n) % 360, rng.uniform(north, south, n), rng)
-    ra, dec = np.concatenate([ra, ra[:50]]), np.concatenate([dec, dec[:50]])  # and some at the same place
+    ra, dec = rng.uniform(low, high, n) % 360, rng.uniform(north, south, n)
+    sky = SkyCoord(ra * u.deg, dec * u.deg)  # each with a companion, up to 2 arcseconds away in any direction
+    beside = sky.directional_offset_by(rng.uniform(0, 360, n) * u.deg, rng.uniform(0, 2, n) * u.arcsec)
+    # and some at the same place
+    ra, dec = (np.concatenate([x, y, x[:50]]) for x, y in ((ra, beside.ra.deg), (dec, beside.dec.deg)))
     order = rng.permutation(len(ra))
     ra, dec = ra[order], dec[order]
     counter = NeighbourCounter()
