@@ -419,20 +419,18 @@ def without_folds(
     return expected
 
 
-@pytest.mark.parametrize("shift", [0.1, 2.5])
-def test_rows_with_much_weight_in_the_fit_are_left_out_by_refits(shift: float) -> None:
+def test_rows_with_much_weight_in_the_fit_are_left_out_by_refits() -> None:
     """Of many features that nearly separate the classes, one step says two thirds of the loss of refits."""
     rng, n, F = np.random.default_rng(4), 2 * FEW_OF_CLASS + 40, 20
     y = np.arange(n) % 2
-    X = rng.standard_normal((n, F)) + shift * y[:, None] * np.eye(F)[0]
+    X = rng.standard_normal((n, F)) + 2.5 * y[:, None] * np.eye(F)[0]
     rows = LabelledRows(X, np.zeros((n, F), bool), y, np.zeros(n, bool))
     names = tuple(f"x{j}" for j in range(F))
     data, candidate = TrainingSet.of(rows, names, ("a", "b")), Candidate("linear")
     fitted = fit_candidate(Problem(candidate, data), Selection())
     by_folds = without_folds(candidate, data, fitted, "refined")
     one_step = sum(p.weight * leave_one_out_probability(p.served)[0] for p in fitted.parts)
-    expected = by_folds if shift > 1 else one_step
-    np.testing.assert_allclose(fitted.left_out.filled, expected, rtol=1e-6)
+    np.testing.assert_allclose(fitted.left_out.filled, by_folds, rtol=1e-6)
     assert np.abs(by_folds - one_step).max() > 0.01
 
 

@@ -215,9 +215,7 @@ def test_the_wider_the_logit_the_more_nodes() -> None:
         (0, 1, 3, 4),
     ],
 )
-def test_a_stack_is_integrated_as_by_very_many_nodes_one_by_one(
-    classes: int, missing: tuple[int, ...]
-) -> None:
+def test_a_stack_is_integrated_as_by_very_many_nodes(classes: int, missing: tuple[int, ...]) -> None:
     c, X = linear(classes)
     gone, rows = pattern(*missing), X[:40]
     scores = c.score(rows, np.broadcast_to(gone, rows.shape))
@@ -245,16 +243,6 @@ def test_what_is_missing_lies_within_the_range(missing: tuple[int, ...], width: 
     error = np.abs(found - slow.probability).max(axis=1)
     assert error.mean() < 2e-3
     assert error.max() < 4e-3
-
-
-def test_nodes_beyond_the_range_are_those_of_the_row_alone() -> None:
-    c, X = linear(3)
-    c = replace(c, support=np.array([[-1.8] * F, [1.8] * F]))
-    missing = np.random.default_rng(0).random((60, F)) < 0.5
-    missing[:, 2] = False
-    whole = c.score(X[:60], missing).probability
-    alone = [c.score(X[[i]], missing[[i]]).probability for i in range(60)]
-    np.testing.assert_allclose(whole, np.concatenate(alone), atol=1e-12)
 
 
 def test_a_shift_of_class_priors_is_taken_into_the_integral_of_two_classes() -> None:
