@@ -238,8 +238,8 @@ class Classifier:
             return self._integrated(point, X, missing, lacking), plugin, point.logit_std
         parts = list[tuple[Places, Integral]]()
         if len(whole := np.flatnonzero(~lacking)):
-            point, of_point = self._point(X[whole])
-            parts.append((whole, (point, of_point, point.logit_std)))
+            point, plugin = self._point(X[whole])
+            parts.append((whole, (point, plugin, point.logit_std)))
         found = self._subspace.nodes(X, missing, chosen, most=SCORED_AT_ONCE)
         parts += self._joint.by_dimension(found, SCORED_AT_ONCE, largest_share(self.integrated, missing))
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
@@ -250,7 +250,6 @@ class Classifier:
 
     def _point(self, X: Matrix) -> tuple[Prediction, Matrix]:
         """Return the prediction at given features, and the plug-in's."""
-        beyond, inside = rows_beyond(self.support, X)
         # Two classes, and one member, are exact by themselves.
         if self._joint is not None and len(self.members) > 1 and len(self.classes) > 2:
             prediction, plugin, _ = self._joint(X[None], 0, designs=list(self._designs.by_basis(X)))
@@ -259,7 +258,7 @@ class Classifier:
         for member, Phi in self._designs(X):
             predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
-        prediction = mixed(predictions)
+        prediction, (beyond, inside) = mixed(predictions), rows_beyond(self.support, X)
         if len(beyond):
             prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(Phi) for m, Phi in self._designs(inside))

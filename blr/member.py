@@ -307,10 +307,10 @@ class NodeMixture:
         kept, _, weight = kept_nodes(dimension, len(nodes))
         nodes, centre = nodes[kept], len(kept) // 2
         S, n, F = nodes.shape
-        counts = np.repeat(weight[:, None], n, axis=1)
+        shares = np.repeat(weight[:, None], n, axis=1)
         if share is not None:
-            counts *= share
-            counts[centre] += 1 - share
+            shares *= share
+            shares[centre] += 1 - share
         K = len(self.members[0].loads)
         sums, plugin, (mean, second) = no_moments(n, K), np.zeros((n, K)), no_moments(n, K)[2:]
         inner = self._inner(S)
@@ -323,7 +323,7 @@ class NodeMixture:
                     Phi = member.basis.mixed(Phi)
                 loads = self._loads(member, Phi).reshape(len(few), n, K, -1)
                 points = inner[self.members.index(member)]
-                add_nodes(sums, m, loads, to_all, points, member.weight * counts)
+                add_nodes(sums, m, loads, to_all, points, member.weight * shares)
                 here, own = np.searchsorted(few, centre), m[centre]
                 plugin += member.weight * member.posterior.plugin(Phi.reshape(len(few), n, -1)[here])
                 if S > 1:
