@@ -58,6 +58,11 @@ def brief(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
+def printable(text: str) -> str:
+    """Return the text on one line, without control characters: they steer terminals."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless there is one."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -162,10 +162,11 @@ def template(name: str, **filters: Callable[[Any], str]) -> Any:
 @cache
 def word_table(name: str) -> Mapping[str, Any]:
     """Return a table of ours in TOML of what is said in pages, lists and checks."""
-    return tomllib.loads(_text(name))
+    return tomllib.loads(template_text(name))
 
 
-def _text(name: str) -> str:
+def template_text(name: str) -> str:
+    """Return the text of a file of ours beside the templates."""
     return resources.files("flows").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -173,6 +174,6 @@ def script(name: str) -> dict[str, Any]:
     """Return a script of ours for a page's template, and its hash for the page's policy, which allows no other."""
     from markupsafe import Markup  # noqa: PLC0415 -- only pages need it
 
-    text = _text(name)
+    text = template_text(name)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"script": Markup(text), "script_hash": f"sha256-{digest}"}  # noqa: S704  our own file

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from catalogs.arrays import EXACT_INTEGER
-from catalogs.errors import ExpressionError, nearest
+from catalogs.errors import ExpressionError, nearest, printable
 
 # Arithmetic is done in float64, whatever the columns' types, so that 8-bit columns do not wrap around.
 # What has no finite value (log of 0, division by 0, overflow) is NaN, which is missing.  A comparison
@@ -267,9 +267,7 @@ def complaint(text: str, at: int, message: str) -> ExpressionError:
     """Return the error that shows the place in the text with a caret below it."""
     # A long expression is cut to the neighbourhood of the fault, so that the caret stays on the screen.
     start = max(0, at - 60)
-    shown = ("..." if start else "") + "".join(
-        c if c.isprintable() else " " for c in text[start : start + 100]
-    )
+    shown = ("..." if start else "") + printable(text[start : start + 100])
     caret = " " * (at - start + (3 if start else 0)) + "^"
     return ExpressionError(f"{message}\n    {shown}\n    {caret}")
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import Annotation, Computed, NewValues, Partition, in_order, is_provenance
 from catalogs.catalog.new_columns import Provenance, check_names
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, printable
 from catalogs.files import atomic_path
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, Table, record_type
 from catalogs.fits.fields import LONGEST_NAME, FitsField, Stored
@@ -335,8 +335,7 @@ def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
     others = {*names, *taken}
     stored = []
     for number, name in enumerate(names, 1):
-        text = "".join(c if c.isprintable() else " " for c in name)
-        text = text.encode("ascii", "backslashreplace").decode().rstrip()
+        text = printable(name).encode("ascii", "backslashreplace").decode().rstrip()
         if not text.strip():
             text = f"col{number}"
         if len(text.replace("'", "''")) > LONGEST_NAME:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from catalogs.catalog.catalog import Catalog, is_provenance, levels, own_names
+from catalogs.errors import printable
 
 # FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY (FITS Standard 4.0, section 4).
 
@@ -126,8 +127,7 @@ def _pieces(text: str) -> list[str]:
 
 def _printable(text: str) -> str:
     """Return the text in the characters that a header may have."""
-    ascii_text = text.encode("ascii", "backslashreplace").decode()
-    return "".join(c if c.isprintable() else " " for c in ascii_text)
+    return printable(text.encode("ascii", "backslashreplace").decode())
 
 
 # Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.  Read back as the same

@@ -6,13 +6,14 @@ is missing.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata, resources
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ from catalogs.metadata.astropy_header import ASTROPY, ASTROPY_LENGTH, entry_line
 from catalogs.metadata.votable_fields import field_xml, new_votable
 from catalogs.parquet.metadata import VOTABLE, VOTABLE_VERSION, new_fields
 from flows.classification import steps as classification
-from flows.documents import write_document
+from flows.documents import template_text, write_document
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE, Store
 from flows.release.draft import draft
@@ -61,59 +62,15 @@ __all__ = [
 #
 # The UCDs are of the IVOA's UCD1+ vocabulary.  `phys.angSize` and not `.smajAxis`: OpenNGC gives full axes.
 
-_TEXT = pa.string()
-_REAL = pa.float64()
 
-_PHOTOMETRY = tuple(
-    Column(
-        f"{band.lower()}mag",
-        _REAL,
-        "mag",
-        f"phot.mag;em.{spectrum}.{band}",
-        f"Apparent total {band} magnitude",
+def _described(row: Mapping[str, str]) -> Column:
+    null = int(row["null"]) if row["null"] else None
+    return Column(
+        row["name"], pa.type_for_alias(row["type"]), row["unit"] or None, row["ucd"], row["description"], null
     )
-    for band, spectrum in (("B", "opt"), ("V", "opt"), ("J", "IR"), ("H", "IR"), ("K", "IR"))
-)
 
-COLUMNS = (
-    Column("name", _TEXT, None, "meta.id;meta.main", "Object name: catalogue and number"),
-    Column("type", _TEXT, None, "src.class", "Kind of object; G is a galaxy"),
-    Column("ra", _REAL, "deg", "pos.eq.ra;meta.main", "Right ascension, J2000 (from radians)"),
-    Column("dec", _REAL, "deg", "pos.eq.dec;meta.main", "Declination, J2000 (from radians)"),
-    Column("const", _TEXT, None, "meta.code;pos", "Constellation where the object is"),
-    Column("majax", _REAL, "arcmin", "phys.angSize;src", "Major axis, full"),
-    Column("minax", _REAL, "arcmin", "phys.angSize;src", "Minor axis, full"),
-    Column("pa", pa.int16(), "deg", "pos.posAng", "Position angle of the major axis, N to E", null=-32768),
-    *_PHOTOMETRY,
-    Column(
-        "sbrightn",
-        _REAL,
-        "mag/arcsec2",
-        "phot.mag.sb;em.opt.B",
-        "Mean B surface brightness within 25 mag isophote",
-    ),
-    Column("hubble", _TEXT, None, "src.morph.type", "Hubble type; ? is doubtful, empty unknown"),
-    Column("parallax", _REAL, "mas", "pos.parallax.trig", "Parallax"),
-    Column("pmra", _REAL, "mas/yr", "pos.pm;pos.eq.ra", "Proper motion in right ascension"),
-    Column("pmdec", _REAL, "mas/yr", "pos.pm;pos.eq.dec", "Proper motion in declination"),
-    Column(
-        "radvel",
-        pa.int32(),
-        "km/s",
-        "spect.dopplerVeloc.opt;pos.heliocentric",
-        "Heliocentric radial velocity",
-        null=-2147483648,
-    ),
-    Column("redshift", _REAL, None, "src.redshift;pos.heliocentric", "Heliocentric redshift"),
-    Column("messier", _TEXT, None, "meta.id", "Messier number"),
-    Column("ngc", _TEXT, None, "meta.id", "Other NGC identification"),
-    Column("ic", _TEXT, None, "meta.id", "IC identification"),
-    Column("identifiers", _TEXT, None, "meta.id", "Names in other catalogues"),
-    Column("commonnames", _TEXT, None, "meta.id", "Common names"),
-    Column("nednotes", _TEXT, None, "meta.note", "Notes from NED"),
-    Column("ongcnotes", _TEXT, None, "meta.note", "Notes of OpenNGC"),
-    Column("notngc", pa.bool_(), None, "meta.code", "True: from the addendum, not NGC or IC"),
-)
+
+COLUMNS = tuple(map(_described, csv.DictReader(template_text("demo-columns.csv").splitlines())))
 """Name, type, unit, UCD, description and null value of each, in the order of the files."""
 
 
@@ -376,7 +333,7 @@ def _run_task(
 def _specification(task: str, folder: Path) -> Path:
     """Return the task's specification; one that is there stays, for its user may have changed it."""
     path = folder / "spec.toml"
-    text = resources.files("flows").joinpath("templates", f"demo-{task}.toml").read_text(encoding="utf-8")
+    text = template_text(f"demo-{task}.toml")
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         atomic_write_text(path, text)

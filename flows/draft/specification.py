@@ -22,7 +22,7 @@ from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, Element, annotated_names
 from catalogs.column_names import column_names, using, with_names_of
-from catalogs.errors import brief, counted
+from catalogs.errors import brief, counted, printable
 from catalogs.files import atomic_path
 from catalogs.formats import TableChoice, all_suffixes
 from catalogs.profile import quality, split
@@ -307,11 +307,6 @@ def _toml_mark(value: float | str) -> str:
     return toml_text(value) if isinstance(value, str) else repr(value)
 
 
-def _line(text: str) -> str:
-    """Return a text that is safe in a comment."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 MOST_NAMED = 6  # labels that a line names, and suspects
 LEAST_OF_TARGET = 0.5  # rows without a label for each labelled row, from which a file is the target too
 
@@ -380,7 +375,7 @@ def _written(
         "is_target": more["unlabelled"] > LEAST_OF_TARGET * n_rows,
         **more,
     }
-    filters = {"line": _line, "toml": toml_text, "json": json.dumps, "quoted": quoted, "spelt": _spelt}
+    filters = {"line": printable, "toml": toml_text, "json": json.dumps, "quoted": quoted, "spelt": _spelt}
     filters |= {"brief": lambda text: repr(brief(text)), "flux_unit": lambda unit: str(flux_unit(unit))}
     filters |= {"error_key": lambda error: "inverse_variance" if is_inverse_variance(error) else "error"}
     summary = template("specification-summary.txt.j2", **filters).render(about).splitlines()

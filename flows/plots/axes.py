@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Floats
+from catalogs.errors import printable
 
 SURFACE: Final = "#ffffff"
 INK: Final = "#1f2430"
@@ -161,7 +162,7 @@ def text_mark(
     anchor: str = "start",
 ) -> str:
     """Return a text whose middle is at the height `y`."""
-    plain = escape("".join(c if c.isprintable() else " " for c in shortened(text)))
+    plain = escape(printable(shortened(text)))
     turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
     place = f'x="{x:.1f}" y="{y + 0.36 * size:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
     return f'<text {place} fill="{colour}"{turned}>{plain}</text>' if plain else ""

@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.classifier import Classifier
+from catalogs.errors import printable
 from catalogs.profile.quality import Quality
 from flows.documents import read_document, template, utc_now
 from flows.models import description
-from flows.reports.report_table import printable
 from flows.runs.references import user_name
 
 

@@ -15,6 +15,8 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from catalogs.errors import printable
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
@@ -71,11 +73,6 @@ def fixed(value: float | None, digits: int, sign: str = "") -> str:
 def probability(value: float) -> str:
     """Return a probability as text; a tiny one is never shown as zero."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def printable(text: str) -> str:
-    """Return the text on one line, without control characters: they steer terminals."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def class_words(name: str) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 
-from catalogs.errors import counted
+from catalogs.errors import counted, printable
 from catalogs.profile.split import SplitSummary
 from flows.documents import template, word_table
 from flows.models.description import ModelDescription
@@ -22,7 +23,7 @@ from flows.models.store import Promotion, gain_interval
 from flows.reports._html import linked, made_words, render_page, training_pictures
 from flows.reports.answers import plain_end, share_words, training_answers
 from flows.reports.data import BoundaryPicture, NotableObject, ReportNotes, TrainingPictures, training_remarks
-from flows.reports.report_table import ReportTable, fixed, named, percent, printable, probability
+from flows.reports.report_table import ReportTable, fixed, named, percent, probability
 from flows.runs.results import SampledChange
 from flows.specification.catalog import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
@@ -245,7 +246,7 @@ def markdown_report(model: ModelDescription, objects: Sequence[NotableObject] = 
 
 def literal(text: str) -> str:
     """Return the text so that Markdown shows it as it is: no markup, no HTML, no new column."""
-    shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    shown = escape(printable(text), quote=False)
     return "".join(f"\\{c}" if c in "\\`*_{}[]|#!~" else c for c in shown)
 
 
