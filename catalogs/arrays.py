@@ -120,15 +120,20 @@ def texts(column: pa.Array) -> Array:
     return np.asarray(trimmed.to_numpy(zero_copy_only=False), dtype=object)
 
 
-def floats(column: pa.Array) -> NDArray[np.float64]:
-    """Return numbers, (n,) or (n, k), in double precision, NaN where they are missing; times count their units."""
-    if pt.is_temporal(column.type):
-        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    values = column_values(column)
-    if np.ma.isMaskedArray(values):
-        return np.ma.filled(values.astype(np.float64), np.nan)
+def floats(column: pa.Array | npt.ArrayLike) -> NDArray[np.float64]:
+    """Return the numbers of a column of Arrow or NumPy, (n,) or (n, k), in double precision, NaN where missing.
+
+    A column of nulls only is missing throughout; times of Arrow count their units.
+    """
+    if isinstance(column, pa.Array):
+        if pt.is_temporal(column.type):
+            column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+        column = column_values(column)
+    values: Array = np.ma.asanyarray(column)
+    if values.dtype == NO_VALUES:
+        return np.full(values.shape, np.nan)
     with np.errstate(invalid="ignore"):  # a signalling NaN, as damaged bytes may hold, is a NaN
-        return np.asarray(values, np.float64)
+        return np.asarray(np.ma.filled(values.astype(np.float64, copy=False), np.nan))
 
 
 def plain(column: pa.Array, padding: str = " ") -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from catalogs.arrays import EXACT_INTEGER
+from catalogs.arrays import EXACT_INTEGER, floats
 from catalogs.errors import ExpressionError, nearest, printable
 
 # Arithmetic is done in float64, whatever the columns' types, so that 8-bit columns do not wrap around.
@@ -40,13 +40,9 @@ def number(value: Value) -> Array:
     if is_text(value):
         raise MisfitError("text where a number is expected")
     array = np.asanyarray(value)
-    if array.dtype.kind == "V":
-        return np.full(array.shape, np.nan)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biufV":
         raise MisfitError(f"values of type {array.dtype} where a number is expected")
-    if isinstance(array, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(array.astype(np.float64), np.nan))
-    return array.astype(np.float64, copy=False)
+    return array if array.dtype == np.float64 and type(array) is np.ndarray else floats(array)
 
 
 def truth(value: Value) -> Array:

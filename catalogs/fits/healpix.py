@@ -19,13 +19,12 @@ from astropy.io import fits
 from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
-from catalogs.arrays import column_values, holds_text
+from catalogs.arrays import column_values, floats, holds_text
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.files import atomic_path, stamp
 from catalogs.fits.columns import table_of
 from catalogs.fits.header import Hdu, read_hdus
 from catalogs.fits.table import FitsPartition, open_tables
-from catalogs.sky.photometry import floats
 
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]
@@ -104,7 +103,7 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
         )
     partition = FitsPartition(path, path.name, table.n_rows, table, seen)
     values = floats(_numbers(partition, name))
-    values[~np.isfinite(values) | (values < 0.99 * UNSEEN)] = np.nan
+    values = np.where(np.isfinite(values) & (values >= 0.99 * UNSEEN), values, np.nan)
     if isinstance(bad := header.value("BAD_DATA"), int | float):
         values[values == bad] = np.nan
     if index is None:

@@ -20,6 +20,7 @@ from catalogs.arrays import (
     NO_VALUES,
     DistinctCounter,
     batch_values,
+    floats,
     is_text,
     name_words,
     number_of,
@@ -326,7 +327,7 @@ class Profile:
 
 def as_numbers(values: Array) -> NDArray[np.float64]:
     """Return values (n,) as float64, NaN where missing or not finite."""
-    numbers = np.ma.filled(values.astype(np.float64), np.nan)
+    numbers = floats(values)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from catalogs.arrays import NO_VALUES, holds_text, is_mark, numbers_of, with_missing, words_of
+from catalogs.arrays import NO_VALUES, floats, holds_text, is_mark, numbers_of, with_missing, words_of
 from catalogs.errors import CatalogError
 
 Floats = NDArray[np.float64]
@@ -215,12 +215,3 @@ def states(
     result = np.where(is_sentinel(values, not_observed), State.NOT_OBSERVED, result)
     result = np.where(is_sentinel(values, not_detected), State.NOT_DETECTED, result)
     return np.where(is_sentinel(values, masked), State.MASKED, result).astype(np.int8)
-
-
-def floats(values: ArrayLike) -> Floats:
-    """Return values as float64, NaN where masked, and of a column of nulls only."""
-    column: Array = np.ma.asanyarray(values)
-    if column.dtype == NO_VALUES:
-        return np.full(column.shape, np.nan)
-    array = column.astype(np.float64)
-    return np.asarray(array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array)

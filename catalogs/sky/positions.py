@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import (
     FULL,
-    NO_VALUES,
+    floats,
     hashed,
     holds_text,
     is_real,
@@ -222,14 +222,12 @@ def galactic_latitude(ra: Floats, dec: Floats) -> Floats:
 
 def numbers(column: Array, unit: PositionUnit) -> tuple[Floats, NDArray[np.bool_]]:
     """Return angles (n,) in degrees, and which were unreadable: texts that are no number."""
-    if column.dtype == NO_VALUES:
-        column = np.full(len(column), np.nan)
     if holds_text(column):
         words = words_of(np.ma.filled(column, ""))
         values = numbers_of(words)
         bad = np.isnan(values) & (words != "")
     else:
-        values = np.ma.filled(np.ma.asanyarray(column).astype(np.float64), np.nan)
+        values = floats(column)
         bad = np.zeros(len(values), dtype=bool)
     return np.asarray(np.degrees(values) if unit == "rad" else values), bad
 

@@ -34,7 +34,7 @@ from blr.census.fraction_map import (
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
-from catalogs.arrays import batch_values, plain_texts
+from catalogs.arrays import batch_values, floats, plain_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
@@ -44,7 +44,6 @@ from catalogs.fits.healpix import Frame, HealpixMap, MapColumn, centres, read_he
 from catalogs.formats import open_annotated
 from catalogs.hats import write_hats
 from catalogs.profile.split import healpix_pixels
-from catalogs.sky.photometry import floats
 from catalogs.sky.positions import PositionUnit, positions
 from flows.documents import write_document
 from flows.errors import UsageError

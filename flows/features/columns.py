@@ -18,12 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Mask
-from catalogs.arrays import batch_values, numbers_or_texts, words_of
+from catalogs.arrays import batch_values, floats, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.sky import photometry
-from catalogs.sky.photometry import ZERO_POINT, State, floats, flux_unit, states
+from catalogs.sky.photometry import ZERO_POINT, State, flux_unit, states
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 

@@ -24,7 +24,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Mask
-from catalogs.arrays import holds_text, is_real, numbers_of, numbers_or_texts, words_of
+from catalogs.arrays import floats, holds_text, is_real, numbers_of, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError, ExpressionError, brief, nearest
@@ -33,7 +33,7 @@ from catalogs.formats import TableChoice
 from catalogs.profile import split
 from catalogs.profile.columns import measured
 from catalogs.sky import photometry
-from catalogs.sky.photometry import ZERO_POINT, State, floats, flux_unit, unit_factor
+from catalogs.sky.photometry import ZERO_POINT, State, flux_unit, unit_factor
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError
 from flows.features.columns import OurColumns

@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 
 import catalogs
 from blr.arrays import Array, Floats, Mask, Places
-from catalogs.arrays import batch_values, plain_texts, unique_texts
+from catalogs.arrays import batch_values, floats, plain_texts, unique_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
 from catalogs.profile import quality
 from catalogs.profile.columns import Profile, as_numbers, suspected_texts
 from catalogs.profile.leaks import codes_label, copies_of_label, find_leaks, label_numbers, shown_column
 from catalogs.profile.quality import Leak
-from catalogs.sky.photometry import floats
 from catalogs.sky.positions import find_position_columns
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import apply_sentinels

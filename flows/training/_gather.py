@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Mask, Places
 from blr.missing.patterns import training_noise
-from catalogs.arrays import batch_values, hashed, plain_texts
+from catalogs.arrays import batch_values, floats, hashed, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
-from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
+from catalogs.sky.photometry import ZERO_POINT, State, softening_of, unit_factor
 from catalogs.sky.positions import NeighbourCounter, PositionUnit, positions
 from flows.engines.engine import Engine, LostError, current_engine
 from flows.errors import EngineError, SpecificationError, TrainingError
