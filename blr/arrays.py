@@ -142,15 +142,18 @@ def without_names(x: Any, name: str) -> Any:
     parts = []
     for key, column in columns.items():
         values = column.filled(np.nan) if hasattr(column, "unmasked") else column  # a masked Quantity
-        if isinstance(values, np.ma.MaskedArray):
-            values = np.ma.filled(values.astype(np.float64), np.nan)
-        parts.append(_as_float(values, f"column {key!r} of {name}"))
+        parts.append(_as_float(masked_as_nan(values), f"column {key!r} of {name}"))
         if parts[-1].ndim != 1:
             raise ValueError(
                 f"column {key!r} of {name} must hold one number in each row, got shape {parts[-1].shape}; "
                 "give each of its parts as a column"
             )
     return np.column_stack(parts)
+
+
+def masked_as_nan(x: Any) -> Any:
+    """Return a masked array as float64, NaN where it is masked; any other as it is."""
+    return np.ma.filled(x.astype(np.float64), np.nan) if isinstance(x, np.ma.MaskedArray) else x
 
 
 def plain_fields(value: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from blr.arrays import Mask, Matrix, Vector, column_names, features_of, without_names
+from blr.arrays import Mask, Matrix, Vector, column_names, features_of, masked_as_nan, without_names
 from blr.basis.kinds import fit_basis
 from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
@@ -60,7 +60,7 @@ class _SurveyClassifier(ClassifierMixin, BaseEstimator):
     def _training_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, NDArray[Any]]:
         """Return features (N, F), NaN where they are missing, and labels (N,)."""
         names = None if _is_frame(X) else column_names(X)
-        rows = X if _is_frame(X) else _masked_as_nan(without_names(X, "X"))
+        rows = X if _is_frame(X) else masked_as_nan(without_names(X, "X"))
         rows, labels = validate_data(self, rows, y, dtype=np.float64, ensure_all_finite=self._finite)
         check_classification_targets(labels)
         if names is not None:
@@ -89,7 +89,7 @@ class _SurveyClassifier(ClassifierMixin, BaseEstimator):
         """Return features (N, F) to be classified, in the order of the fit, NaN where they are missing."""
         check_is_fitted(self)
         if _is_frame(X) or column_names(X) is None:
-            X = X if _is_frame(X) else _masked_as_nan(X)
+            X = X if _is_frame(X) else masked_as_nan(X)
             return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
         rows = without_names(features_of(X, getattr(self, "feature_names_in_", None)), "X")
         return check_array(rows, dtype=np.float64, ensure_all_finite=self._finite)
@@ -403,10 +403,6 @@ def _is_frame(X: Any) -> bool:
     if hasattr(type(X), "colnames"):  # astropy, whose tables have an `iloc` too
         return False
     return hasattr(type(X), "__dataframe__") or hasattr(type(X), "iloc")
-
-
-def _masked_as_nan(X: Any) -> Any:
-    return np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else X
 
 
 def _check_shared(missing: str, n_jobs: int | None) -> None:

@@ -26,6 +26,7 @@ from blr.arrays import (
     Vector,
     column_names,
     features_of,
+    masked_as_nan,
     plain_fields,
     require_finite,
     without_names,
@@ -446,10 +447,7 @@ _ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "
 
 def _features(x: Any, n_features: int | None, name: str) -> Matrix:
     """Return features (N, F), NaN where they are missing."""
-    x = without_names(
-        np.ma.filled(x.astype(np.float64), np.nan) if isinstance(x, np.ma.MaskedArray) else x, name
-    )
-    rows = np.ascontiguousarray(x, dtype=np.float64)
+    rows = np.ascontiguousarray(without_names(masked_as_nan(x), name), dtype=np.float64)
     if rows.ndim != 2 or n_features not in (None, rows.shape[1]):
         raise ValueError(
             f"{name} must be (N, {n_features or 'F'}), got shape {rows.shape}; give a row an object"

@@ -163,13 +163,13 @@ def axis_rule(n: int, step: float) -> tuple[Vector, Vector]:
 
 def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) for mean (n, K), axes (d, K, n), d >= 2, and one index into RULES an axis."""
-    return _at_nodes(mean, axes, *_product_nodes(rules))
+    return _at_nodes(mean, axes, *product_nodes(tuple(RULES[r][:2] for r in rules)))
 
 
 @lru_cache(maxsize=64)
-def _product_nodes(rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
-    """Return the nodes (S, d) of a product of rules, and their weights (S,)."""
-    chosen = [axis_rule(*RULES[r][:2]) for r in rules]
+def product_nodes(rules: tuple[tuple[int, float], ...]) -> tuple[Matrix, Vector]:
+    """Return the nodes (S, d) of a product of rules, each a number and a step as of `axis_rule`, and weights (S,)."""
+    chosen = [axis_rule(*rule) for rule in rules]
     index = np.indices([len(z) for z, _ in chosen]).reshape(len(chosen), -1)
     z = np.stack([z[i] for (z, _), i in zip(chosen, index, strict=True)], axis=1)
     return z, np.prod([w[i] for (_, w), i in zip(chosen, index, strict=True)], axis=0)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr
 
 from blr import compiled
@@ -34,7 +33,7 @@ from blr.likelihood.likelihoods import (
     pairs,
 )
 from blr.likelihood.targets import graded_nodes
-from blr.predictive._cubature import leading_axes, normal_nodes
+from blr.predictive._cubature import leading_axes, normal_nodes, product_nodes
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
 from blr.predictive.softmax import expanded_derivatives
 from blr.sums import (
@@ -290,12 +289,8 @@ def _by_spread(
         yield np.flatnonzero(chosen == i), rule(n, C)
 
 
-@lru_cache(maxsize=32)
 def _product(n: int, C: int) -> tuple[Matrix, Vector]:
-    x, w = hermegauss(n)
-    nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * C, indexing="ij")], axis=1)
-    weights = np.prod(np.stack([g.ravel() for g in np.meshgrid(*[w / w.sum()] * C, indexing="ij")]), axis=0)
-    return nodes, weights
+    return product_nodes(((n, 0.0),) * C)
 
 
 @lru_cache(maxsize=32)

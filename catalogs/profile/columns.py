@@ -316,6 +316,11 @@ class Profile:
         """Return a column of the sample as float64, NaN where missing or not finite."""
         return as_numbers(self.sample[name])
 
+    def known(self, name: str) -> NDArray[np.float64]:
+        """Return the finite numbers of a column of the sample."""
+        numbers = self.numbers(name)
+        return numbers[np.isfinite(numbers)]
+
     def duplicate_columns(self) -> list[tuple[str, ...]]:
         """Return the groups of columns that hold the same in every row."""
         groups: dict[bytes, list[str]] = {}

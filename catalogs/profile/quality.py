@@ -244,8 +244,7 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     elsewhere = {v for v in once if {*profile.repeated_marks.get(v, ())} - {name}}
     if max(candidates.values(), default=0) < FEWEST and not elsewhere:
         return []
-    sample = profile.numbers(name)
-    known = sample[np.isfinite(sample)]
+    known = profile.known(name)
     with np.errstate(over="ignore"):  # beyond float32 all are infinite, and none a mark
         marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
     bulk = known[~marked]
@@ -288,8 +287,7 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
     # Of nearly all columns the extremes say that there is none: no sample is sorted.
     ends = ((-1, -column.minimum), (1, column.maximum))
     signs = [sign for sign, end in ends if any(abs(end - mark) < SHIFT for mark in marks)]
-    sample = profile.numbers(name) if signs else np.empty(0)
-    known = sample[np.isfinite(sample)]
+    known = profile.known(name) if signs else np.empty(0)
     if len(known) < 4 * FEWEST_UNUSUAL:
         return []
     suspected = []
@@ -364,8 +362,7 @@ def _with_repeats(column: ColumnProfile) -> list[tuple[int, str]]:
 
 def _numbered(profile: Profile, name: str) -> bool:
     """Say whether whole numbers count the rows, rise from row to row, or are larger than what is counted."""
-    values = profile.numbers(name)
-    known = values[np.isfinite(values)]
+    known = profile.known(name)
     if len(known) < FEWEST:
         return False
     dense = float(np.ptp(known)) < DENSE * profile.columns[name].n
@@ -409,8 +406,7 @@ def bookkeeping(profile: Profile, name: str) -> bool:
         return False
     if (c.column.ucd or "").lower().startswith(("phot.", "phys.", "src.")):
         return False
-    values = profile.numbers(name)
-    known = values[np.isfinite(values)]
+    known = profile.known(name)
     return bool(known.size and (known == np.trunc(known)).all())
 
 
@@ -523,8 +519,7 @@ def outlier_share(seen: Profile, name: str) -> float:
     c = seen.columns[name]
     if not c.is_number or c.distinct.estimate < 20:
         return 0.0
-    numbers = seen.numbers(name)
-    known = numbers[np.isfinite(numbers)]
+    known = seen.known(name)
     low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
     half = max(high - low, 1e-300) / 2
     return float(np.mean(np.abs(known - middle) > FAR * half)) if high > low else 0.0

@@ -343,21 +343,25 @@ def appended(dialect: Dialect, stay: Sequence[int] | None, record: bytes, text: 
 
 def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:
     """Return each row's new values, as they stand behind the old ones."""
-    texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
+    arrays = (
+        pa.array(values[c.name].tolist() if pt.is_string(c.datatype) else values[c.name], c.datatype)
+        for c in columns
+    )
+    texts = [written(array, delimiter, nan=nan) for array in arrays]
     lines: list[bytes] = pc.cast(pc.binary_join_element_wise(*texts, delimiter), pa.binary()).to_pylist()
     return lines
 
 
-def written(values: np.ndarray[Any, Any], datatype: pa.DataType, delimiter: str, nan: str) -> pa.Array:
-    """Return values as text: the shortest that reads back as the same number."""
-    if pt.is_string(datatype):
-        words = {word: quoted(word, delimiter) for word in set(values.tolist())}
-        return pa.array([words[word] for word in values.tolist()], pa.string())
-    if pt.is_boolean(datatype):
-        return pa.array(np.where(values, "True", "False"))
-    array = pa.array(values, datatype)
-    texts = pc.cast(array, pa.string())
-    return pc.if_else(pc.is_nan(array), nan, texts) if pt.is_floating(datatype) else texts
+def written(column: pa.Array, delimiter: str, *, nan: str = "nan") -> pa.Array:
+    """Return values as text: the shortest that reads back as the same; a null stays null."""
+    if pt.is_boolean(column.type):
+        return pc.if_else(column, "True", "False")
+    if pt.is_string(column.type) or pt.is_large_string(column.type):
+        texts = column.to_pylist()
+        words = {text: None if text is None else quoted(text, delimiter) for text in set(texts)}
+        return pa.array([words[text] for text in texts], pa.string())
+    texts = column.cast(pa.string())
+    return pc.if_else(pc.is_nan(column), nan, texts) if pt.is_floating(column.type) else texts
 
 
 def quoted(word: str, delimiter: str) -> str:

@@ -16,10 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
@@ -59,6 +57,7 @@ from catalogs.text._records import (
     is_plain,
     quoted,
     value_lines,
+    written,
 )
 from catalogs.text.sniff import ECSV_MARK, convert, head_lines, infer_types, require_table
 
@@ -335,20 +334,8 @@ def create(
         stream.writelines(annotated_header(head, annotation, dropped if header else ()))
         stream.write(names.encode() + b"\n")
         for batch, values in computed:
-            texts = [texts_of(batch.column(c.name)) for c in old]
+            # "" for none
+            texts = [pc.coalesce(written(batch.column(c.name), BLANK), '""') for c in old]
             added = pa.array(value_lines(values, new, BLANK, nan="nan"), pa.binary())
             rows = pc.binary_join_element_wise(*(t.cast(pa.binary()) for t in texts), added, BLANK.encode())
             stream.write(b"".join(row + b"\n" for row in rows.to_pylist()))
-
-
-def texts_of(column: pa.Array) -> pa.Array:
-    """Return values as ECSV has them: the shortest that reads back as the same, and "" for none."""
-    if pt.is_boolean(column.type):
-        values = column.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- the value
-        texts = pa.array(np.where(values, "True", "False"))
-    elif pt.is_string(column.type) or pt.is_large_string(column.type):
-        words = column.fill_null("").to_pylist()
-        texts = pa.array([quoted(word, BLANK) for word in words], pa.string())
-    else:
-        texts = column.cast(pa.string())
-    return pc.if_else(column.is_valid(), texts, '""').cast(pa.string())

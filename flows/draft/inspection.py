@@ -272,8 +272,7 @@ def _values(counts: profiles.ColumnProfile | None, seen: profiles.Profile) -> di
     as_read = profiles.as_number_column(seen, counts.name)
     read = as_read.columns[counts.name]
     if read.is_number:
-        numbers = as_read.numbers(counts.name)
-        known = numbers[np.isfinite(numbers)]
+        known = as_read.known(counts.name)
         minimum, maximum = read.minimum, read.maximum
         median = float(np.median(known)) if known.size else None
     texts = profiles.suspected_texts(seen, counts.name)
