@@ -23,6 +23,7 @@ from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 # and those who convert from it pad with.
 
 Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
 NO_VALUES = np.dtype("V1")
 """The type of a column of nulls only: missing numbers or missing text, as it is used."""
 EXACT_INTEGER = 2**53

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from catalogs.arrays import EXACT_INTEGER, floats
+from catalogs.arrays import EXACT_INTEGER, Array, floats
 from catalogs.errors import ExpressionError, nearest, printable
 
 # Arithmetic is done in float64, whatever the columns' types, so that 8-bit columns do not wrap around.
@@ -21,7 +21,6 @@ from catalogs.errors import ExpressionError, nearest, printable
 # with a missing value is False, `!=` included.  Integers compare as integers: identifiers never pass
 # through float.  Missing integers and booleans come as masked arrays where NaN could not stand for them.
 
-Array = np.ndarray[Any, Any]
 Value = Array | float | str
 """What a node evaluates to: an array of as many elements as rows, or a literal."""
 

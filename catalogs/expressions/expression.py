@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays import batch_values, column_values, plain_texts
+from catalogs.arrays import Array, Floats, batch_values, column_values, plain_texts
 from catalogs.errors import ColumnNotFoundError, nearest
 from catalogs.expressions._parser import (
     ARITHMETIC,
@@ -35,8 +35,6 @@ from catalogs.expressions._parser import (
 
 # Feature expressions: a small language over a catalogue's columns, evaluated on arrays.  Nothing in an `Expression`
 # can do more than the operators and functions of `_parser`.
-
-Array = np.ndarray[Any, Any]
 
 
 def parse(text: str) -> Expression:
@@ -225,7 +223,6 @@ def plain(value: Value) -> Array:
 # Bins of the values of an expression: edges between bins of as many values each, and the bins' names.  Bin 0 is below
 # the first edge; a value at an edge is in the bin above it.  Shapes: n values, E edges, E + 1 bins.
 
-Floats = NDArray[np.float64]
 MISSING = "missing"
 """The bin of values that are missing."""
 

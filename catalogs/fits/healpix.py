@@ -19,14 +19,13 @@ from astropy.io import fits
 from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
-from catalogs.arrays import column_values, floats, holds_text
+from catalogs.arrays import Floats, column_values, floats, holds_text
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.files import atomic_path, stamp
 from catalogs.fits.columns import table_of
 from catalogs.fits.header import Hdu, read_hdus
 from catalogs.fits.table import FitsPartition, open_tables
 
-Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]
 Frame = Literal["equatorial", "galactic", "ecliptic"]
 Ordering = Literal["nested", "ring"]

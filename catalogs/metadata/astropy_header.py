@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 import yaml
 
+from catalogs.arrays import Array
 from catalogs.catalog.catalog import Column
 from catalogs.catalog.new_columns import NewColumn
 
@@ -166,8 +167,6 @@ def masked(array: pa.Array, mask: pa.Array) -> pa.Array:
 
 
 # From the arrays of astropy's tables to Arrow: masks become nulls, vectors lists of one length.
-
-Array = np.ndarray[Any, Any]
 
 
 def arrow_array(values: Array) -> pa.Array:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import (
     NO_VALUES,
+    Array,
     DistinctCounter,
     batch_values,
     floats,
@@ -125,8 +126,6 @@ CLOSE, NEARLY_ALL = 0.02, 0.95
 FEWEST_ROWS = 20
 NUMBERED = re.compile(r"\d$")
 """Ends of the names of a histogram's bins, which are measurements; answers have names."""
-
-Array = np.ndarray[Any, Any]
 
 UNEVEN = 0.5
 """Difference of the measured shares of two classes from which a column's presence tells them apart."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays import holds_text, numbers_of, unique_texts, words_of
+from catalogs.arrays import Array, Floats, holds_text, numbers_of, unique_texts, words_of
 from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import as_numbers
 from catalogs.profile.quality import Leak
@@ -21,8 +20,6 @@ from catalogs.profile.quality import Leak
 # 1 means all of the entropy, 0 nothing; the estimate is below 0 where there is only noise.  Shapes: n rows, K
 # classes.
 
-Array = np.ndarray[Any, Any]
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 BINS = 48

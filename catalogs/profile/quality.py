@@ -6,14 +6,13 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from catalogs.arrays import batch_values, is_real, is_text, name_words
+from catalogs.arrays import Array, Floats, batch_values, is_real, is_text, name_words
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
@@ -182,8 +181,6 @@ def _galactic(names: Collection[str]) -> tuple[str, ...]:
 # What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.  All of
 # this is uncertain, so no data are changed: `blr inspect` shows it, and `blr init` writes it into a specification
 # that a person reads.
-
-Array = np.ndarray[Any, Any]
 
 FEWEST = 2
 """Rows with a number that other catalogues use as a mark, from which it may be one here."""
@@ -528,7 +525,6 @@ def outlier_share(seen: Profile, name: str) -> float:
 # Which groups of rows are unlike the others: files of a catalogue, or parts of the sky.  Limits are robust and allow
 # for the number of tests.  Shapes: n rows, G groups.
 
-Floats = NDArray[np.float64]
 SIGMA = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
 LEAST_IN_GROUP = 10
 ALARMS = 0.01  # expected false alarms of a family of tests, at most

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays import unique_texts
+from catalogs.arrays import Array, unique_texts
 from catalogs.errors import CatalogError
 
 __all__ = [
@@ -38,8 +37,6 @@ TOLERANCE = 0.25
 """Part of the share asked for by which the share held out may differ from it."""
 
 _SALT = b"blr: held-out rows, 1"
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,15 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from catalogs.arrays import NO_VALUES, floats, holds_text, is_mark, numbers_of, with_missing, words_of
+from catalogs.arrays import (
+    NO_VALUES,
+    Array,
+    Floats,
+    floats,
+    holds_text,
+    is_mark,
+    numbers_of,
+    with_missing,
+    words_of,
+)
 from catalogs.errors import CatalogError
-
-Floats = NDArray[np.float64]
 
 POGSON = 2.5 / np.log(10)
 """Magnitudes in a factor e of flux."""
@@ -65,8 +72,6 @@ class State(IntEnum):
 
 Sentinel = float | str | tuple[float, float]
 """A number or a text that stands for no value, or a closed range of such numbers; '>' and '<' for all limits."""
-
-Array = np.ndarray[Any, Any]
 
 
 def flux_unit(written: str | None) -> str | None:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import (
     FULL,
+    Array,
+    Floats,
     floats,
     hashed,
     holds_text,
@@ -49,8 +51,6 @@ def survey_links(ra: float, dec: float) -> dict[str, str]:
 # the cells with the smallest hashes are kept, fewer of them whenever there are too many objects, but each with all of
 # its objects: so the kept cells are a random sample of the sky ("distinct sampling", Gibbons 2001, VLDB, of places).
 # One pair in a hundred lies across an edge, and may lose an object with the cell beside.  Shapes: n rows, P places.
-
-Floats = NDArray[np.float64]
 
 CAPACITY = 200_000
 """Most places that are kept; they take 10 MB."""
@@ -103,8 +103,6 @@ class NeighbourCounter:
 
 # The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers are
 # degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.  Shapes: n rows.
-
-Array = np.ndarray[Any, Any]
 
 PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
 """Hours: right ascensions in decimal hours, 15 degrees each, beside declinations in degrees, as HyperLEDA has them."""

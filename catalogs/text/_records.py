@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Annotation
+from catalogs.catalog.catalog import Annotation, NewValues
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError, FormatError, brief, require_once
 from catalogs.files import atomic_path, reading, writing_like
@@ -272,8 +271,6 @@ def commented_names(
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
 """A byte-order mark, and what makes a comment of the line of names."""
 
-Values = Mapping[str, np.ndarray[Any, Any]]
-
 
 def append_values(
     source: Path,
@@ -341,7 +338,7 @@ def appended(dialect: Dialect, stay: Sequence[int] | None, record: bytes, text: 
     return record[:start] + mark.join([*(fields[i] for i in stay), text]) + record[end:]
 
 
-def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:
+def value_lines(values: NewValues, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:
     """Return each row's new values, as they stand behind the old ones."""
     arrays = (
         pa.array(values[c.name].tolist() if pt.is_string(c.datatype) else values[c.name], c.datatype)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from astropy.io.votable.tree import Field
 
+from catalogs.arrays import Array
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.fits.columns import FitsColumn, Table, table_of
 from catalogs.fits.header import MAX_INFLATED, Source, read_hdus, unnamed
@@ -25,8 +26,6 @@ from catalogs.votable._document import LONGEST_ROW, Data
 
 # The values of a VOTable's field in some rows, as NumPy and as Arrow: their types are what the FIELD says.
 # https://www.ivoa.net/documents/VOTable/20250116/, sections 2.1 and 2.2
-
-Array = np.ndarray[Any, Any]
 
 ELEMENTS = {"unsignedByte": "u1", "short": "i2", "int": "i4", "long": "i8", "float": "f4", "double": "f8"}
 ELEMENTS |= {"floatComplex": "c8", "doubleComplex": "c16", "boolean": "b1", "bit": "b1"}

@@ -22,7 +22,7 @@ import pyarrow as pa
 from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 from astropy.utils.xml.iterparser import get_xml_iterator
 
-from catalogs.arrays import list_shape, number_of
+from catalogs.arrays import Array, list_shape, number_of
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
@@ -52,7 +52,6 @@ from catalogs.votable._document import (
     says_more,
 )
 from catalogs.votable._rows import (
-    Array,
     BinaryRows,
     Cells,
     FitsRows,
