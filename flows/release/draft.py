@@ -26,7 +26,7 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
-from flows.release._contract import CONTRACT, DATA, MODEL, SETTINGS, Findings, Opened, derived_contract
+from flows.release._contract import CONTRACT, DATA, LISTS, MODEL, SETTINGS, Findings, Opened, derived_contract
 from flows.release._differences import transitions_of
 from flows.release.record import COMPANIONS, RECORD, ReleaseRefusedError, Series, forget_checks, write_checks
 from flows.release.replay import mismatches, settings_of
@@ -81,8 +81,9 @@ def finished_run(folder: Path) -> Manifest:
 
 
 def _adopted(run: Path, data: Path) -> Manifest:
-    """Copy a finished run into a draft; its bytes are compared with the manifest's hashes in the check."""
+    """Copy a finished run, without lists for people, into a draft; the check compares its bytes with the manifest."""
     manifest = finished_run(run)
+    listed = {output.name for output in manifest.outputs}
     if data.exists():
         shutil.rmtree(data)
     for path in sorted(run.rglob("*")):
@@ -90,6 +91,7 @@ def _adopted(run: Path, data: Path) -> Manifest:
         if path.is_symlink():
             raise UsageError(f"--run: got a symbolic link {path}, expected a file; replace it by the file")
         hidden = relative.parts[0] == RETIRED or any(part.startswith(".") for part in relative.parts)
+        hidden |= relative.as_posix() not in listed and LISTS.fullmatch(relative.as_posix()) is not None
         if path.is_file() and not hidden:
             copy_file(path, data / relative)
     outputs = []
