@@ -23,6 +23,8 @@ from blr.arrays import Matrix
 
 APART = 0.1
 """Share of what tells two classes apart that the features have to know; pairs below it are joined."""
+TAKEN = 0.1
+"""Share of one of two classes that is taken for the other, below which they are not alike, however little is known."""
 LEAST = 0.01
 """Share of the information on the class, of which probabilities that know less tell nothing of what is alike."""
 _TINY = 1e-300
@@ -45,7 +47,8 @@ def group_classes(probability: ArrayLike, target: ArrayLike) -> Grouping:
     """Return the groups of classes that the probabilities of rows which no fit has seen cannot tell apart.
 
     Probabilities (N, K) that know nothing of the classes `target` (N,) join none: any groups would keep all that they
-    know.  Classes are joined while some pair is known by less than the share `APART`, and more than two are left.
+    know.  Classes are joined while some pair is known by less than the share `APART`, and one of them is taken for the
+    other in `TAKEN` of its rows or more, and more than two are left.
 
     Examples
     --------
@@ -70,13 +73,18 @@ def group_classes(probability: ArrayLike, target: ArrayLike) -> Grouping:
         own[:, j] = np.bincount(group, weights=-np.log1p(p[:, j] / mine), minlength=K)
         own[j, j] = 0.0
 
+    def mixed(j: int, k: int) -> bool:
+        of_j, of_k = group == j, group == k
+        return max(np.mean(p[of_j, k] >= p[of_j, j]), np.mean(p[of_k, j] >= p[of_k, k])) >= TAKEN
+
     for k in left:
         count(k)
     while len(left) > 2:
         both = n[:, None] + n
         entropy = _n_log_n(both) - _n_log_n(n)[:, None] - _n_log_n(n)
         known = own + own.T + entropy
-        alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < APART * entropy[j, k]]
+        unknown = [(j, k) for j, k in combinations(left, 2) if known[j, k] < APART * entropy[j, k]]
+        alike = [(known[j, k], j, k) for j, k in unknown if mixed(j, k)]
         if not alike:
             break
         _, j, k = min(alike)

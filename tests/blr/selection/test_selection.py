@@ -336,6 +336,9 @@ def test_classes_that_are_told_apart_stay_and_so_do_those_without_rows() -> None
     assert group_classes(np.full((60, 4), 0.02) + 0.92 * np.eye(4)[t], t).groups == ((0,), (1,), (2,), (3,))
     alike = np.where(t[:, None] == 3, [0.04, 0.04, 0.04, 0.88], [0.46, 0.46, 0.04, 0.04])
     assert group_classes(alike, t).groups == ((0, 1), (2,), (3,))
+    told = np.full((60, 4), 1e-3) + 0.996 * np.eye(4)[t]
+    told[0] = [1e-14, 1.0, 0.0, 0.0]  # so sure of another class that of the two less is known than by shares
+    assert group_classes(told, t).groups == ((0,), (1,), (2,), (3,))
     nothing = group_classes(np.full((60, 4), 0.25), t)
     assert nothing.groups == ((0,), (1,), (2,), (3,)), "who knows nothing cannot tell which are alike"
     assert not nothing.mistaken
@@ -348,9 +351,8 @@ def simulated(
     rng, K = np.random.default_rng(seed), len(rate)
     Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
     W = rng.normal(size=(F + 1, K))
-    W *= slope / np.sqrt(
-        np.mean((W - W.mean(axis=1, keepdims=True))[1:] ** 2)
-    )  # none too weak to tell anything
+    apart = W - W.mean(axis=1, keepdims=True)
+    W *= slope / np.sqrt(np.mean(apart[1:] ** 2))  # none too weak to tell anything
     W[0] *= 0.3
     p = np.exp(Phi @ W)
     truth = (rng.random((n, 1)) > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
