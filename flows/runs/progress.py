@@ -44,6 +44,8 @@ class Listener:
 
 RATED = ("row", "rows", "bytes")
 """Units whose number a second says something; that of parts or candidates does not."""
+SMALL = ("steps", "parts")
+"""Units of the parts of larger work, as of a candidate's fit: their begin and end are no news in lines."""
 SHORTEST = 0.05
 """Seconds of work from which its speed is one: below it is that of the clock."""
 
@@ -82,14 +84,15 @@ class LineListener(Listener):
         self._what, self._total, self._done = what, total, 0
         self._unit = unit.removesuffix("s") if total == 1 else unit
         self._began = self._said = time.monotonic()
-        if not self._quiet:
+        if not self._quiet and unit not in SMALL:
             self.write(": ".join(filter(None, (what, amount(total, unit)))))
 
     def advance(self, n: int) -> None:
         """Write how far the work is, where there is something new to say."""
         self._done += n
         now = time.monotonic()
-        ended = self.ended and amount(self._total, self._unit) != "" and now - self._began >= self._shortest
+        news = self._unit not in SMALL and amount(self._total, self._unit) != ""
+        ended = self.ended and news and now - self._began >= self._shortest
         if ended or now - self._said > self._between:
             self._said = now
             self.write(f"{self._what}: {self.reached()}")

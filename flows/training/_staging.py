@@ -239,7 +239,7 @@ def stage_rows(
     """Write the weighted rows and their filled features into the folder; return the description of the rows."""
     rows, sample, stored, classes = gathered.rows, gathered.sample, gathered.stored, gathered.classes
     shift = TargetShift()
-    tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
+    tell().start("describing the rows: missing features, differences from the target, quality", 0, "rows")
     with single_threaded_blas():
         data = training_set(specification, rows, classes, stored)
         if target is not None and stored is not None and specification.shift.density_weights:
