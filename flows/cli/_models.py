@@ -146,6 +146,6 @@ def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: boo
         out,
         train=partial(shown, "train", training.train),
         classify=partial(shown, "classify", classification.classify),
-        show=(lambda _: None) if json else printing.wide_console().print,
+        show=(lambda _: None) if json else printing.say,
     )
     printing.show(result, lambda _: None, json=json)

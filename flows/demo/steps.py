@@ -23,8 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from astropy.io import fits
-from rich.console import RenderableType
-from rich.text import Text
 
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
@@ -248,13 +246,13 @@ class DemoResult:
     tasks: Mapping[str, DemoTask]
 
 
-Show = Callable[[RenderableType], None]
+Show = Callable[[str], None]
 Train = Callable[[TrainRequest], ModelDescription]
 Classify = Callable[[ClassifyRequest], ClassificationResult]
 
 TASKS: Final = {
     "binary": "early (E, E-S0, S0, S0-a) or late (Sa to Sm, I)",
-    "five-class": "elliptical, lenticular, early spiral, late spiral, irregular",
+    "five-class": "elliptical, lenticular, early_spiral, late_spiral, irregular",
 }
 COPIES: Final = {".fits": "annotated", ".parquet": "annotated-parquet"}
 """Where the copies of each catalogue go, by its suffix."""
@@ -286,17 +284,15 @@ def run_demo(
     """
     folder = check_output(out, key="out")
     catalogues = write_catalogues(folder / "catalogues")
-    show(Text(INTRODUCTION))
+    show(INTRODUCTION)
     tasks = {task: _run_task(task, folder, catalogues, train, classify, show) for task in TASKS}
     show(_checked(folder))
     show(
-        Text(
-            f"Reports:  {folder / 'binary' / 'report.html'} and {folder / 'five-class' / 'report.html'}\n"
-            f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {folder / 'catalogues'}\n"
-            f"Models:   blr models list --store {folder / 'models'}\n"
-            "Left out of the features: redshift, radvel and sbrightn, which give types away (see summary.json).\n"
-            f"{ATTRIBUTION}"
-        )
+        f"Reports:  {folder / 'binary' / 'report.html'} and {folder / 'five-class' / 'report.html'}\n"
+        f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {folder / 'catalogues'}\n"
+        f"Models:   blr models list --store {folder / 'models'}\n"
+        "Left out of the features: redshift, radvel and sbrightn, which give types away (see summary.json).\n"
+        f"{ATTRIBUTION}"
     )
     return DemoResult(catalogues=tuple(map(str, catalogues)), attribution=ATTRIBUTION, tasks=tasks)
 
@@ -345,16 +341,17 @@ def _specification(task: str, folder: Path) -> Path:
 def _show_task(task: str, trained: ModelDescription, summary: Summary | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
     use, *four, odd, _ = training_answers(trained)
-    show(Text(f"{trained.model}: {TASKS[task]}", style="bold"))
-    show(Text(f"  {use.question} {use.short}"))
-    show(Text(f"  {four[2].question} {four[2].short}"))
+    show(f"{trained.model}: {TASKS[task]}")
+    show(f"  {use.question} {use.short}")
+    show(f"  {four[2].question} {four[2].short}")
     if summary is not None:
-        counts = "" if summary.census is None else census_words(summary.census)
-        said = counts or "how many of each class cannot be said"
-        show(Text(f"  Of {summary.n_rows:,} galaxies: {said}. {odd.short}"))
+        said = "" if summary.census is None else census_words(summary.census)
+        show(
+            f"  Of {summary.n_rows:,} galaxies: {said or 'how many of each class cannot be said'}. {odd.short}"
+        )
 
 
-def _checked(out: OutputFolder) -> Text:
+def _checked(out: OutputFolder) -> str:
     """Draft a release of the binary run and check it, as `blr release check` does; return what it says."""
     releases, version = out / "releases", "1.0"
     run = out / "binary" / COPIES[".parquet"]
@@ -363,4 +360,4 @@ def _checked(out: OutputFolder) -> Text:
     stops = f"these say stop: {', '.join(checked.stops)}" if checked.stops else "none says stop"
     report = releases / "openngc" / f".{version}.draft" / "report.html"
     rows = f"{checked.n_rows:,} rows, {checked.n_replayed:,} scored again"
-    return Text(f"Release check: {len({c.name for c in checked.checks})} checks of {rows}; {stops}: {report}")
+    return f"Release check: {len({c.name for c in checked.checks})} checks of {rows}; {stops}: {report}"

@@ -35,7 +35,7 @@ LEAST_CAUGHT = {"binary": 0.35, "five-class": 0.25}
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     printed: list[str] = []
     out = tmp_path_factory.mktemp("demo") / "blr-demo"
-    result = run_demo(out, show=lambda shown: printed.append(str(shown)))
+    result = run_demo(out, show=printed.append)
     return out, to_document(result), "\n".join(printed)
 
 
@@ -49,9 +49,8 @@ def test_leaves_what_is_announced(demo: Demo, task: str) -> None:
         assert "10,521 objects, sorted into" in (copies / "report.html").read_text(encoding="utf-8")
     for name in ("spec.toml", "report.html", "summary.json"):
         assert (out / task / name).is_file()
-    assert json.loads((out / task / "summary.json").read_text(encoding="utf-8")) == json.loads(
-        json.dumps(told["tasks"][task])
-    )
+    written = json.loads((out / task / "summary.json").read_text(encoding="utf-8"))
+    assert written == json.loads(json.dumps(told["tasks"][task]))
     assert Store(out / "models").champion(task) == told["tasks"][task]["model"]["model"].partition("@")[2]
 
 
