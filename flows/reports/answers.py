@@ -271,7 +271,7 @@ def _holds(training: TrainingDescription) -> Answer:
     reasons = [finding.short for finding in known]
     target, told_apart = shift.target, shift.auc_low is not None and shift.auc_low > TOLD_APART
     if target is None:
-        short = "Not known: the training compared no catalogue to classify; name one under [target] that can be read."
+        short = "Not known: the training saw no catalogue to classify; name it under [target]."
     elif not told_apart:
         short = f"Yes: the objects of {target['name']} look like the labelled ones."
     elif shift.density_weights or shift.class_prior is not None:

@@ -408,12 +408,13 @@ class Specification(SpecificationTable):
             )
         if self.split.by == "id" and catalog.id is None:
             raise ValueError(
-                "split.by: got 'id' without catalog.id, expected the column that names the objects; add it, or "
-                "split by a column"
+                "split.by: got 'id' without catalog.id, expected the column that names the objects; add it or, "
+                "if no column does, split by 'healpix', which needs catalog.ra and catalog.dec"
             )
         if self.split.by == "healpix" and no_position:
             raise ValueError(
-                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected both; add them, or split by 'id'"
+                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected both; add them, or "
+                "split by 'id', which needs catalog.id"
             )
 
     def _check_shift(self) -> None:
