@@ -82,8 +82,7 @@ def selection_table(census: Census) -> ReportTable:
         _AT_TRAINING_SHARES * any(count.selections for count in census.classes.values()),
         "–: too few labelled objects tell." * any("–" in row for row in rows),
     )
-    columns = f"class | > probability from | {_QUALITY}"
-    return ReportTable.of("Purity and completeness", columns, rows, note=" ".join(filter(None, notes)))
+    return ReportTable.of_kind("selections", rows, notes=" ".join(filter(None, notes)))
 
 
 def bin_tables(census: Census) -> tuple[ReportTable, ...]:
@@ -92,39 +91,32 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
     if binned is None:
         return ()
     cells = [(one, name, c) for one in binned.bins for name, c in one.classes.items()]
-    counts = ReportTable.of(
-        f"Census by {binned.by}",
-        "bin | > objects | > labelled | class | > of the class | > 95 % from | > 95 % to | > share | share, 95 %",
-        (
-            [one.name, f"{one.objects:,}", f"{one.labelled:,}", name]
-            + [fixed(v, 0) for v in (c.count, c.low, c.high)]
-            + [percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))]
-            for one, name, c in cells
-        ),
-        note=f"{begun_large(binned.reason)}.",
+    counts = (
+        [one.name, f"{one.objects:,}", f"{one.labelled:,}", name]
+        + [fixed(v, 0) for v in (c.count, c.low, c.high)]
+        + [percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))]
+        for one, name, c in cells
     )
-    selections = ReportTable.of(
-        f"Purity and completeness by {binned.by}",
-        f"bin | class | > probability from | {_QUALITY}",
-        (
-            (one.name, name, *_selected(s))
-            for one, name, c in cells
-            for s in c.selections
-            if s.stated or s.threshold == SHOWN_IN_BINS
-        ),
-        note=f"A stated purity or completeness has a threshold in each bin. {_AT_TRAINING_SHARES}",
+    selections = (
+        (one.name, name, *_selected(s))
+        for one, name, c in cells
+        for s in c.selections
+        if s.stated or s.threshold == SHOWN_IN_BINS
     )
-    whole = ReportTable.of(
-        f"Thresholds by {binned.by}, all bins together",
-        f"class | stated | {_QUALITY} | thresholds",
-        (
-            (name, s.stated, *_quality(s), "; ".join(f"{b}: {t:.4g}" for b, t in s.thresholds.items()))
-            for name, of_class in binned.selections.items()
-            for s in of_class
-        ),
-        note="A bin in which no threshold has what is stated is left out: its objects of the class are lost.",
+    thresholds = (
+        (name, s.stated, *_quality(s), "; ".join(f"{b}: {t:.4g}" for b, t in s.thresholds.items()))
+        for name, of_class in binned.selections.items()
+        for s in of_class
     )
-    return (counts, *(table for table in (selections, whole) if table.rows))
+    by = binned.by
+    tables = (
+        ReportTable.of_kind("bin_selections", selections, by=by, shares=_AT_TRAINING_SHARES),
+        ReportTable.of_kind("bin_thresholds", thresholds, by=by),
+    )
+    return (
+        ReportTable.of_kind("bin_counts", counts, by=by, reason=begun_large(binned.reason)),
+        *(table for table in tables if table.rows),
+    )
 
 
 CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many such objects."
@@ -134,7 +126,6 @@ SHOWN_IN_BINS = 0.5
 NOTHING_KNOWN = 0.9
 """Width of an interval from which its centre is not shown: no labelled object is there to tell."""
 _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
-_QUALITY = "> objects | > purity | purity, 95 % | > completeness | completeness, 95 %"
 
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:
@@ -244,7 +235,7 @@ def run_tables(result: results.ClassificationResult) -> dict[str, ReportTable]:
     before = result.before.totals if result.before else None
     states = sorted(Counter(file["why"] or "unchanged" for file in _done(result)).items())
     states += [(name, len(getattr(result, name))) for name in ("stale", "retired", "quarantined", "deferred")]
-    tables = {"files": ReportTable.of("Files", "state | > files", ((name, f"{n:,}") for name, n in states))}
+    tables = {"files": ReportTable.of_kind("states", ((name, f"{n:,}") for name, n in states))}
     if result.summary:
         tables["classes"] = class_count_table("this release", result.summary, before)
         tables["flags"] = flag_table("this release", result.summary, before)
@@ -314,12 +305,7 @@ def drift_table(drift: Mapping[str, results.FeatureDrift]) -> ReportTable:
         missing = (percent(one.missing), fixed(100 * one.missing_change, 1, "+"))
         index = (fixed(one.index, 3), fixed(one.expected_index, 3))
         rows.append((name, *index, *moved, *missing, "yes" if one.has_drifted else ""))
-    columns = "feature | > stability index | > by chance | > mean shift, sd | > sd ratio | > missing "
-    what = "The index is the divergence of the tenths of the training rows"
-    note = f"{what}; more than {results.DRIFTED} above chance is called drift."
-    return ReportTable.of(
-        "Features against the training set", f"{columns} | > missing, change | drift", rows, note=note
-    )
+    return ReportTable.of_kind("drift", rows, drifted=results.DRIFTED)
 
 
 def difference_table(difference: results.Difference) -> ReportTable:
@@ -338,9 +324,8 @@ def difference_table(difference: results.Difference) -> ReportTable:
         *((f"  lost {name}", n) for name, n in difference.flags_lost.items() if n),
         ("moved by more than 0.1 in p", difference.moved),
     ]
-    note = f"The largest move is {difference.largest_move:.3f}."
     cells = ((what, f"{n:,}") for what, n in rows)
-    return ReportTable.of("Objects against the last release", "what | > objects", cells, note=note)
+    return ReportTable.of_kind("difference", cells, largest=difference.largest_move)
 
 
 def trouble_table(result: results.ReleaseResult) -> ReportTable:
@@ -348,8 +333,7 @@ def trouble_table(result: results.ReleaseResult) -> ReportTable:
     states = (("quarantined", result.quarantined), ("deferred", result.deferred))
     rows = [(name, state, why) for state, files in states for name, why in files.items()]
     more = f"and {len(rows) - MOST_TROUBLES} more" if len(rows) > MOST_TROUBLES else ""
-    columns = "file | state | why"
-    return ReportTable.of("Files that were not annotated", columns, rows[:MOST_TROUBLES], note=more)
+    return ReportTable.of_kind("troubles", rows[:MOST_TROUBLES], more=more)
 
 
 def status_table(status: FolderStatus) -> ReportTable:
@@ -361,9 +345,7 @@ def status_table(status: FolderStatus) -> ReportTable:
     note = f"{counts or 'no file'}. "
     note += f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else ""
     note += f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""
-    return ReportTable.of(
-        f"Files of release {status.release}", "file | state | since (UTC) | why", rows, note=note
-    )
+    return ReportTable.of_kind("status", rows, release=status.release, note=note)
 
 
 def set_tables(catalogue: str, found: results.Counts) -> tuple[ReportTable, ...]:
@@ -379,7 +361,5 @@ def set_tables(catalogue: str, found: results.Counts) -> tuple[ReportTable, ...]
         least = "0" if c["least"] is None else f"{c['least']:.3g}"
         counts = (f"{c['count']:,}", f"{c['rows']:,}", least, percent(c["spread"]))
         rows.append((str(c["bit"]), name, *counts, c.get("remark", "")))
-    title = f"Prediction sets in {catalogue}, {percent(sets.level)} of each class"
-    columns = "> bit | class | > in sets | > labelled rows | > from p | > ± of the share | remark"
-    note = f"{n:,} sets, of {mean} classes on average; {empty:,} are empty and {full:,} full."
-    return (ReportTable.of(title, columns, rows, note=f"{note} {begun_large(sets.reason)}."),)
+    about = {"catalogue": catalogue, "level": percent(sets.level), "reason": begun_large(sets.reason)}
+    return (ReportTable.of_kind("sets", rows, **about, n=n, mean=mean, empty=empty, full=full),)

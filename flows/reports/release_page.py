@@ -47,8 +47,7 @@ def check_table(checked: Checked) -> ReportTable:
     for c in checked.checks:
         numbers = ("" if value is None else f"{value:.4g}" for value in (c.number, c.limit))
         rows.append((c.verdict, c.name, c.found, c.place, *numbers, c.source))
-    columns = "verdict | check | found | where | > number | > limit | limit from"
-    return ReportTable.of(f"Checks of {checked.name} {checked.version}", columns, rows)
+    return ReportTable.of_kind("checks", rows, name=checked.name, version=checked.version)
 
 
 def _page(
@@ -135,21 +134,16 @@ def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
         (e["file"], e["id"], e["was"] or "none", e["now"] or "none", f"{e['moved']:.2f}")
         for e in checked.examples
     )
-    note = "Old features were scored with the new model, and new features with the old one."
-    tables = (
-        ReportTable.of("Changes of class", "was | is | > objects", moves),
-        ReportTable.of("What changed them", "cause | > objects", why, note=note),
-        ReportTable.of("Objects whose probability changed most", "file | row | was | is | > by", first),
-    )
+    named = {"class_changes": moves, "causes": why, "moved_objects": first}
+    tables = [ReportTable.of_kind(kind, rows) for kind, rows in named.items()]
     return ((f"Changes since release {checked.last}", tables),) if checked.compared else ()
 
 
 def _numbers(checked: Checked) -> tuple[ReportTable, ...]:
     rates = ((name, f"{rate:.0%}") for name, rate in checked.controls.items())
-    columns = "rows | > confident classes without a flag"
-    controls = ReportTable.of("Rows that no object has", columns, rates)
+    controls = ReportTable.of_kind("controls", rates)
     known = ((name, f"{x:.1%}", f"{low:.1%} to {high:.1%}") for name, (x, low, high) in checked.truth.items())
-    truth = ReportTable.of("Objects whose class is known", "quantity | value | > 95 % interval", known)
+    truth = ReportTable.of_kind("truth", known)
     return (controls, truth) if checked.truth else (controls,)
 
 

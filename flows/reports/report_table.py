@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from catalogs.errors import printable
+from flows.documents import word_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,14 @@ class ReportTable:
             numeric=frozenset(i for i, head in enumerate(heads) if head.startswith("> ")),
             **words,
         )
+
+    @classmethod
+    def of_kind(
+        cls, kind: str, rows: Iterable[Iterable[str]], *, remark: str = "", **told: object
+    ) -> ReportTable:
+        """Return a table of a kind in `tables.toml`, whose title, headings and note have the words in `told`."""
+        words = {key: text.format_map(told) for key, text in word_table("tables.toml")[kind].items()}
+        return cls.of(words.pop("title"), words.pop("columns"), rows, remark=remark, **words)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of the terminal's width, or a list where the table cannot be made as narrow."""

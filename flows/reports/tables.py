@@ -52,17 +52,8 @@ def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         spellings = ", ".join(toml_text(text) for k in places for text in model.spellings[k])
         line = f"{toml_text(name)} = [{spellings}]"
         rows.append((", ".join(group), f"{n:,}", percent(wrong / max(n, 1)), line))
-    columns = "classes | > objects | > assigned to another of them | line for the specification"
     remark = alike_words(found, model.classes, "The features", "the model")
-    note = (
-        "Two classes are joined if the features know less than a tenth of what tells them apart, those that lose least "
-        "first. To use the groups, put the lines in the place of [label.classes] and train again."
-    )
-    return (
-        (ReportTable.of("Classes that could be one", columns, rows, remark=remark, note=note),)
-        if rows
-        else ()
-    )
+    return (ReportTable.of_kind("groups", rows, remark=remark),) if rows else ()
 
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
@@ -94,9 +85,7 @@ def term_table(model: ModelDescription) -> ReportTable:
     answered = {one.says for one in model.trust.answers}
     reasons = "; ".join(plain_end(reason) for reason in model.trust.reasons if reason not in answered)
     remark = f"The verdict rests on: {reasons}." if reasons else ""
-    return ReportTable.of(
-        "Words of this section", "word | meaning", word_table("terms.toml").items(), remark=remark
-    )
+    return ReportTable.of_kind("words", word_table("terms.toml").items(), remark=remark)
 
 
 def report_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
@@ -121,7 +110,7 @@ def label_table(model: ModelDescription) -> ReportTable:
     note = f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
     if model.metrics.judged_by != "held-out":
         note = "No object is held out: the numbers are left-out, each object predicted by fits without it."
-    return ReportTable.of("Labelled objects", "class | > training | > share | > held out", rows, note=note)
+    return ReportTable.of_kind("labels", rows, note=note)
 
 
 def split_words(split: SplitSummary) -> str:
@@ -139,9 +128,7 @@ def feature_table(model: ModelDescription) -> ReportTable:
         ends = (f["minimum"], f["median"], f["maximum"])
         numbers = (f"{v:.4g}".replace("-", "−") if math.isfinite(v) else "–" for v in ends)
         rows.append((f["name"], f["expression"], f["unit"] or "", percent(f["missing"]), *numbers))
-    columns = "feature | expression | unit | > missing | > minimum | > median | > maximum"
-    instead = "training takes what the other features lead to expect, and prediction averages over all that it may be"
-    return ReportTable.of("Features", columns, rows, note=f"Where a value is missing, {instead}.")
+    return ReportTable.of_kind("features", rows)
 
 
 def candidate_table(model: ModelDescription) -> ReportTable:
@@ -186,23 +173,17 @@ def performance_table(model: ModelDescription) -> ReportTable:
     m = model.metrics
     gain = m.log_loss_baseline - m.log_loss
     held_out = m.judged_by == "held-out"  # folds have no plug-in probabilities
-    return ReportTable.of(
-        m.judged_objects.capitalize(),
-        "selected model | > value",
-        (
-            ("log loss, moderated", fixed(m.log_loss, 4)),
-            *([("log loss, plug-in", fixed(m.log_loss_plugin, 4))] if held_out else []),
-            ("log loss, class shares alone", fixed(m.log_loss_baseline, 4)),
-            ("gain over class shares", f"{fixed(gain, 4)} ({percent(gain / m.log_loss_baseline)})"),
-            (f"{m.skill.level:.0%} interval", gain_interval(m.skill)),
-            ("accuracy", percent(m.accuracy)),
-            ("calibration error", fixed(m.calibration_error, 4)),
-        ),
-        note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
-        "better. Moderated: averaged over the weights that the labels allow; plug-in: of the best weights alone. "
-        "Calibration error: the mean difference between stated probability and observed share."
-        + ("" if held_out else " Left out: by refits where rows are few, else by one Newton step."),
-    )
+    rows = [
+        ("log loss, moderated", fixed(m.log_loss, 4)),
+        *([("log loss, plug-in", fixed(m.log_loss_plugin, 4))] if held_out else []),
+        ("log loss, class shares alone", fixed(m.log_loss_baseline, 4)),
+        ("gain over class shares", f"{fixed(gain, 4)} ({percent(gain / m.log_loss_baseline)})"),
+        (f"{m.skill.level:.0%} interval", gain_interval(m.skill)),
+        ("accuracy", percent(m.accuracy)),
+        ("calibration error", fixed(m.calibration_error, 4)),
+    ]
+    left_out = "" if held_out else " Left out: by refits where rows are few, else by one Newton step."
+    return ReportTable.of_kind("performance", rows, objects=m.judged_objects.capitalize(), left_out=left_out)
 
 
 def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
@@ -215,21 +196,15 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         (name, f"{n:,}", percent(n / total), share_words(right, n), f"{given:,}", share_words(right, given))
         for name, right, n, given in sums
     ]
-    note = (
-        f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is assigned to "
-        "it. Purity: share of those assigned that are of the class. Guesses by class shares alone have the class's "
-        "share as both."
-    )
-    columns = "class | > objects | > share | > completeness | > assigned | > purity"
-    return (ReportTable.of("By class", columns, rows, note=note), *grouping_tables(model))
+    table = ReportTable.of_kind("by_class", rows, objects=model.metrics.judged_objects)
+    return (table, *grouping_tables(model))
 
 
 def review_table(model: ModelDescription) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    metrics, columns = model.metrics, "> least certain reviewed | > errors found | > in random order"
-    rows = ((percent(r["share"], 0), percent(r["moderated"]), percent(r["random"])) for r in metrics.reviews)
-    note = f"Share of the {metrics.judged_by} objects' errors among those reviewed."
-    return ReportTable.of("Errors caught by review", columns, rows, note=note)
+    found = model.metrics.reviews
+    rows = ((percent(r["share"], 0), percent(r["moderated"]), percent(r["random"])) for r in found)
+    return ReportTable.of_kind("reviews", rows, judged_by=model.metrics.judged_by)
 
 
 def to_markdown(table: ReportTable) -> str:
@@ -326,8 +301,7 @@ def decision_table(history: Sequence[Promotion]) -> ReportTable:
         (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
         for d in reversed(history)
     )
-    note = "Times are UTC. After a rejection the previous champion stays."
-    return ReportTable.of("Decisions", "when | what | version | champion before | who | why", rows, note=note)
+    return ReportTable.of_kind("decisions", rows)
 
 
 def promotion_words(result: PromotionResult) -> str:
@@ -358,9 +332,7 @@ def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
             completeness = f"{c['champion_completeness']:.1%} → {c['completeness']:.1%}"
             purity = f"{percent(c['champion_purity'])} → {percent(c['purity'])}"
             rows.append((c["name"], f"{c['gain'].n:,}", gain, completeness, purity))
-        columns = "class | > objects | > gain in nats (95% interval) | completeness | purity"
-        note = "A gain is how much smaller the challenger's log loss is. Shares: champion → challenger."
-        tables.append(ReportTable.of("By class, on objects new to both", columns, rows, note=note))
+        tables.append(ReportTable.of_kind("compared_classes", rows))
     return tuple(tables)
 
 
@@ -406,6 +378,4 @@ def _release_table(change: SampledChange) -> ReportTable:
         for t in change["transitions"][:20]
     ]
     rows += [(f"cannot be classified by both: {trouble}", "", "") for trouble in change["troubles"][:5]]
-    title = f"In the last release, {change['release']} in {change['folder']}"
-    note = f"The first rows of {change['files']:,} of {change['n_files']:,} files; nothing was written."
-    return ReportTable.of(title, "what | > objects |", rows, note=note)
+    return ReportTable.of_kind("last_release", rows, **change)

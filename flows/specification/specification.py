@@ -452,12 +452,8 @@ class Specification(SpecificationTable):
             return
         if n_classes is None and label.classes is not None:
             n_classes = len(label.classes)
-        if not output.set_thresholds and (label.votes is not None or label.noise is not None):
-            what = "[label.votes]" if label.votes is not None else "label.noise"
-            raise ValueError(
-                f"output.sets: got a share with {what}, expected labels that state the class of each object, from "
-                "which the sets are learnt; remove one of the two keys"
-            )
+        if not output.set_thresholds:
+            self._check_sure_labels("output.sets: got a share", "the sets")
         if n_classes is not None and n_classes > MOST_SET_CLASSES:
             raise ValueError(
                 f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, each a bit of a 32-bit "
@@ -465,7 +461,7 @@ class Specification(SpecificationTable):
             )
 
     def _check_selected(self) -> None:
-        label, purity, completeness = self.label, self.flags.purity, self.flags.completeness
+        purity, completeness = self.flags.purity, self.flags.completeness
         if not (purity or completeness):
             raise ValueError(
                 "output.selected: got no purity or completeness of a class, expected one, for which thresholds are "
@@ -481,18 +477,22 @@ class Specification(SpecificationTable):
                 f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two; "
                 "remove the other"
             )
-        if label.votes is not None or label.noise is not None:
-            what = "[label.votes]" if label.votes is not None else "label.noise"
-            raise ValueError(
-                f"output.selected: got true with {what}, expected labels that state the class of each object, from "
-                "which thresholds are learnt; remove one of the two keys"
-            )
+        self._check_sure_labels("output.selected: got true", "thresholds")
         if self.shift.density_weights or self.shift.assumes == "features":
             raise ValueError(
                 "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
                 "'features'), expected labels whose classes look like the target's; remove the key, and audit the "
                 "output"
             )
+
+    def _check_sure_labels(self, got: str, learnt: str) -> None:
+        """Raise ValueError where a label is a number of votes, or may be wrong."""
+        for key, value in (("[label.votes]", self.label.votes), ("label.noise", self.label.noise)):
+            if value is not None:
+                raise ValueError(
+                    f"{got} with {key}, expected labels that state the class of each object, from which {learnt} are "
+                    "learnt; remove one of the two keys"
+                )
 
     def check_target(self) -> None:
         """Raise ValueError where [target] names columns that are not used, or contradicts [catalog]."""
