@@ -113,11 +113,11 @@ def most_bands(names: Sequence[str]) -> int:
 
 
 def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """Return colours that, with one magnitude, say all that the magnitudes say: two magnitudes each, and a remark.
+    """Return colours, each as two magnitudes and a remark; with one magnitude they say all that the magnitudes say.
 
-    `missing` is the share of each column.
-    They are of neighbours in wavelength among the bands of the first kind, then of each other magnitude with the first
-    kind's in its band, which says how extended an object is, or with the one nearest to it.
+    First come neighbours in wavelength among the magnitudes of the first kind.  Each other magnitude is then compared
+    with the first kind's in its band, which shows how extended an object is, or else in the nearest band.
+    `missing` is the share of missing values of each column.
     """
     groups = kinds(names)
     if not groups:

@@ -71,7 +71,7 @@ def presence_features(texts: Sequence[str], evidence: Evidence) -> dict[str, tup
 
     A model without them integrates a missing feature out as if values were missing at random, given the others.  But
     faint and red galaxies lack infrared magnitudes, and then classes differ in how often they do.  `texts` are the
-    other features' expressions.  Asked for are the values of those that use one column, and of the columns of the rest.
+    other features' expressions: one of a single column is tested as a whole, of a longer one each column is.
     """
     sources: dict[str, str] = {}
     for text in texts:

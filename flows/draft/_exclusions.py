@@ -166,10 +166,10 @@ def same_order(x: Floats, y: Floats, fewest: float) -> float:
 def error_of(
     column: Column, values: Floats, rows: Mapping[str, Floats], columns: Mapping[str, Column]
 ) -> str | None:
-    """Return the column that a column (n,) is the error of, '' where that is not known; None of what is no error.
+    """Return the column whose error this column (n,) is, '' where that is not known; None where it is no error.
 
-    It is one by its UCD; by its name, where what it is of is in the table; or where it surely says so and
-    follows the photometry.  The errors of radii that a table without the radii has are measurements.
+    A column is an error if its UCD says so; if its name says so and the table has the measured column; or if its name
+    surely says so and its values follow the photometry.  An error of radii without the radii is a measurement.
     """
     name = vector_name(column.name)
     if (column.ucd or "").lower().startswith("stat.error"):

@@ -359,9 +359,9 @@ def _label(catalog: Catalog, seen: profiles.Profile, label: str, counts: Counter
 
 
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
-    """Return the fewest columns without which no derived set is whole, each with the set that speaks against it.
+    """Return the fewest columns to leave out so that no set gives the class away, each with a set that it is in.
 
-    The one that is in the most sets goes first, of several the one whose sets tell most: it is what was computed from
+    The column in most sets is left out first, of several the one whose sets tell most: it is what was computed from
     the others.
     """
     left, gone = [leak for leak in leaks if leak.derived], {}

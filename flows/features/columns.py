@@ -102,10 +102,10 @@ BLANK: Final = "blank"
 
 @dataclass(frozen=True)
 class OurColumns:
-    """What a catalogue has in the place of each of our columns, and how others are made of them.
+    """How each of our columns is read from a catalogue, or made of what is read.
 
-    It is a column of the same name, unless another one or an expression is named.  `units` are the fluxes' units by the
-    name of the band, `error_scales` what brings their errors to these.
+    Ours is the catalogue's column of the same name, unless `columns` names another one or `expressions` a formula.
+    `units` has the unit of each band's flux, `error_scales` the factor that brings the band's error to that unit.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)  # ours = theirs
@@ -235,9 +235,9 @@ class OurColumns:
         return np.where(states == State.MASKED, np.nan, limited)
 
     def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
-        """Return a column of texts as the numbers (n,) that it holds, but for texts that say why a number is missing.
+        """Return a column of texts as numbers (n,), the texts that say why a number is missing at the limit or missing.
 
-        Texts they stay where nobody stated any such, or where others than those are no numbers; '' where none is.
+        It stays a column of texts where no such texts are stated, or where any other text is no number.
         """
         states = self.states(name, values, not_observed)
         if states is None:

@@ -402,8 +402,8 @@ def found_leaks(
     """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
 
     A column that is a linear function of the label, to rounding, comes first, with its formula, and is in no set.
-    Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
-    else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
+    Names and places of objects are in no set: they tell where the survey looked.  Errors, and what else belongs to the
+    observation, are in no set either: an error follows from its magnitude, so that with a second magnitude it imitates
     a colour, which would be taken for a formula with the class in it.
     """
     place = find_position_columns(catalog) or ()

@@ -126,10 +126,10 @@ _INVERSES: Final[dict[str, Inverse]] = {
 
 
 def readable_feature(name: str, expression: str = "", unit: str | None = None) -> tuple[str, str, Inverse]:
-    """Return how a feature is called with its unit and without, and its inverse.
+    """Return a feature's name for people, with its unit and without it, and what undoes its arcsinh, logarithm or root.
 
-    An arcsinh, a logarithm or a root of a column, or of the difference of two, is called as they are, with an axis of
-    their values; so is the plain difference of two.  Any other is called by its name.
+    The name is that of the column, or of the difference of two columns, of which the feature is the arcsinh, the
+    logarithm or the root; also of a plain difference.  Any other feature has its own name.
     """
     text = expression.strip()
     inverse: Inverse = None

@@ -73,7 +73,7 @@ HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 
 
 def judged_answers(metrics: Metrics, trust: Trust, most: float) -> Iterator[Answer]:
-    """Yield whether probabilities are computed rightly, are those seen on objects that no fit saw, and know enough.
+    """Yield what objects that no fit saw say of the probabilities: computed rightly, calibrated, better than shares.
 
     `most` is the share of the most frequent class.
     """
@@ -151,9 +151,9 @@ UNLIKE: Final = {
 
 
 def beyond_finding(found: Counts) -> Finding | None:
-    """Return which large part of a catalogue cannot be trusted, since labels cover nothing like it; None without one.
+    """Return the finding that a large part of a catalogue is like no labelled object; None where none is.
 
-    `short` begins an answer.
+    Its `short` begins an answer.
     """
     large = {n: found.flags[n] for n in ("BEYOND_LABELS", "OUT_OF_DOMAIN") if n in found.flags}
     name, flag = max(large.items(), key=lambda one: one[1]["share"], default=("", None))

@@ -171,7 +171,7 @@ class ObjectRows:
         return bins.places(self.by if bins.kinds else np.asarray(self.by, dtype=np.float64))
 
     def taken(self, rows: Places) -> ObjectRows:
-        """Return what lists say of some of the rows."""
+        """Return some of the rows, with what lists say of them and no other columns."""
         some = copy(self)
         for name in ("names", "ra", "dec", "given", "probability", "information", "flags"):
             setattr(some, name, getattr(self, name)[rows])

@@ -202,7 +202,7 @@ def _bins(
 
 
 def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
-    """Return how many objects of each stratum (H,): as many of each, and of a small one all that it has."""
+    """Return how many objects to draw of each stratum (H,): equally many, but of a small stratum all that it has."""
     quota = np.zeros(len(count), dtype=np.intp)
     left = min(budget, int(count.sum()))
     while left:

@@ -238,10 +238,10 @@ def _row_labels(
     texts: NDArray[np.object_],
     chosen: Mask,
 ) -> tuple[Places, NDArray[np.object_], Floats | None, Mask]:
-    """Return of each training row its number in the batch, label, weight by reviews, and whether it shares an object.
+    """Return, for each training row (m,), its number in the batch, its label, its weight, and if its object has more.
 
-    All are (m,), of the rows in the mask `chosen` (n,), whose labels are the `texts` (n,).  The weight is None where
-    all weights are 1 in every batch.
+    They are made of the rows in the mask `chosen` (n,), whose labels are the `texts` (n,).  Reviews give the weights,
+    which are None where all are 1 in every batch; an object whose reviewers differ has several rows.
     """
     row, identifier, reviews = np.flatnonzero(chosen), specification.catalog.id, source.reviews
     if identifier is None or not (reviews.votes or reviews.weights):

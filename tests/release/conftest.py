@@ -96,14 +96,6 @@ def parquet_releases(survey: Path) -> Path:
     return drafted(survey, "parquet")
 
 
-@pytest.fixture(scope="session")
-def fits_releases(survey: Path) -> Path:
-    """Return the same of the survey as FITS."""
-    for k in (1, 2):
-        classified(survey, season(galaxies(), k), "fits", f"fits-{k}")
-    return drafted(survey, "fits")
-
-
 def working_folder(survey: Path, releases: Path) -> Path:
     """Return a new folder with a copy of releases, as deep as they were, so that drafts find their inputs."""
     folder = Path(tempfile.mkdtemp(dir=survey))

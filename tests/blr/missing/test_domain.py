@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from blr.predictive.mixture import Prediction, mix, mix_nodes, spread
 
 COVARIANCE = np.array([[1, 0.9, 0, 0.2], [0.9, 1, 0, 0.1], [0, 0, 1e-6, 0], [0.2, 0.1, 0, 100]])
 MEAN = np.array([1.0, 2.0, 3.0, -400.0])
-PATTERNS = [np.array(p) for p in product([False, True], repeat=4)]
 
 
 def galaxies(n: int = 5000, seed: int = 0) -> Matrix:

@@ -26,7 +26,6 @@ from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import COLUMNS, computing
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
 
 
 def written(path: Path, content: str | bytes) -> Path:

@@ -17,7 +17,6 @@ from tests.catalogs.text.test_text import written
 from tests.catalogs.votable_samples import annotated, our_values, parsed, slow_values
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
 pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")
 
 FIELDS = {

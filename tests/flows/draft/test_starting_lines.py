@@ -15,12 +15,6 @@ from flows.draft._columns import _gain, telling
 from flows.features.columns import error_scale
 from tests.flows.starting import start_of, started
 
-N = 300
-RNG = np.random.default_rng(8)
-SDSS = ("H_BETA_FLUX", "OIII_5007_FLUX", "H_ALPHA_FLUX", "NII_6584_FLUX", "SII_6717_FLUX", "SII_6731_FLUX")
-OTHERS = ("Hbeta_flux", "oiii_5007_flux", "Halpha_flux", "nii_6583_flux", "sii_6716_flux", "sii_6731_flux")
-
-
 N_ROWS, BANDS = 300, 5
 
 

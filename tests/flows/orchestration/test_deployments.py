@@ -29,8 +29,6 @@ from tests.e2e.running import clean_environment
 from tests.flows.children import Child, free_port, python, ran
 from tests.flows.verbs import classify
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 def test_the_text_for_a_survey_names_files_that_are_there() -> None:
     entries = yaml.safe_load(deployments_text())["deployments"]
