@@ -24,6 +24,8 @@ from catalogs.files import atomic_path, reading, writing_like
 
 FEW = 0.2
 """Share of a line's words up to which names may look like numbers."""
+DIGITS_OF_OBJECT = 3
+"""Digits of a name from which it is an object's, if that in the line below differs in digits only."""
 WORD = re.compile(r'"(?:[^"]|"")*"|\S+')
 VALUE = re.compile(
     r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|[-+]?(?:nan|inf)"  # a number
@@ -39,19 +41,23 @@ def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
     the other words of the line tell.
     """
     first, second = rows[0], rows[1] if len(rows) > 1 else []
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
+    # 'NGC 224' and 'NGC 598' differ in digits only.
+    alike = [a for a, b in pairs if pattern_of(a) == pattern_of(b)]
     values = [word for word in first if is_value(word)]
     if not values:
-        return False
+        return any(len(re.findall(r"\d", a)) >= DIGITS_OF_OBJECT for a in alike)
     whole = all(re.fullmatch(r"\s*\d+\s*", word) for word in values)
     # Names where hardly any word is a value, and more of the others stand above one.
-    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
     above = sum(is_value(b) for _, b in pairs)
     few = len(values) <= FEW * len(first) and above > 2 * len(values)
-    if len(values) == len(first) or not (whole or few):
-        return True
-    # 'NGC 224' and 'NGC 598' differ in digits only.
-    patterns = ((re.sub(r"\d+", "0", a), re.sub(r"\d+", "0", b)) for a, b in pairs)
-    return any(a == b for a, b in pairs) or any(a == b and "0" in a for a, b in patterns)
+    same = any(a == b for a, b in pairs) or any(re.search(r"\d", a) for a in alike)
+    return len(values) == len(first) or not (whole or few) or same
+
+
+def pattern_of(word: str) -> str:
+    """Return a word with 0 in place of each number, and + in place of each sign: as alike names of objects are."""
+    return re.sub(r"\d+", "0", word).replace("-", "+")
 
 
 def is_value(word: str) -> bool:
@@ -93,15 +99,20 @@ HEAD_RECORDS = 50
 csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
 
 BYTE_ORDER_MARK = "\ufeff"
+DASHES = re.compile("-+ *")  # a field of the line below units
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text table is written; `header` is the number of the record that holds the names."""
+    """How a text table is written; `header` is the number of the record that holds the names.
+
+    VizieR writes the `units` below the names, and dashes below the units.
+    """
 
     delimiter: str
     names: tuple[str, ...]
     header: int
+    units: tuple[str, ...] = ()
 
     @cached_property
     def opening(self) -> re.Pattern[bytes]:
@@ -228,14 +239,17 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     if len(rows) > 1 and common_width(lines, delimiter) == 1:
         require_described(lines, path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
-    if any(map(is_value, first)):
+    unknown = has_no_names([first, *(fields(texts[i], delimiter) for i in rows[1:2])])
+    if unknown or any(map(is_value, first)):
         found = commented_names(texts[:header], len(first), lambda line: fields(line, delimiter))
-        if found is None and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
+        if found is None and unknown:
             raise unnamed(path, texts[header], len(first), delimiter)
         header, first = found or (header, first)
     names = tuple(name.strip() for name in first)
     require_once(path, names)
-    return Dialect(delimiter, names, header)
+    units, dashes = (fields(text, delimiter) for text in [*texts[header + 1 : header + 3], "", ""][:2])
+    described = len(units) == len(names) and "--" in "".join(dashes) and all(map(DASHES.fullmatch, dashes))
+    return Dialect(delimiter, names, header, tuple(unit.strip() for unit in units) if described else ())
 
 
 def require_described(lines: list[str], path: Path) -> None:
@@ -287,17 +301,20 @@ def append_values(
     """
     staying = [i for i, name in enumerate(dialect.names) if annotation.stays(name)]
     stay = staying if annotation.slim or annotation.replaced else None
-    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in annotation.columns).encode()
+    mark, new_columns = dialect.delimiter, annotation.columns
+    names = mark.join(quoted(c.name, mark) for c in new_columns).encode()
+    below = [mark.join(c.unit or "" for c in new_columns), mark.join("-" * len(c.name) for c in new_columns)]
+    below = below if dialect.units else []
     above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
         for data, records in blocks(old, dialect, source):
             feeds, returns = data.count(b"\n"), data.count(b"\r")
             end = b"\r\n" if feeds and returns else b"\r" if returns else b"\n"
             alike = not (feeds and returns) or feeds == returns == data.count(end)
-            if alike and above is None and stay is None and is_plain((data, records)):
+            if alike and above is None and not below and stay is None and is_plain((data, records)):
                 rows = data.splitlines()
                 pairs = zip(rows, taken(values, len(rows), source), strict=True)
-                new.write(end.join(map(dialect.delimiter.encode().join, pairs)))
+                new.write(end.join(map(mark.encode().join, pairs)))
                 new.write(end if data.endswith(end) else b"")
                 continue
             written = []
@@ -307,6 +324,8 @@ def append_values(
                 elif above is not None:
                     written += [*header(above), appended(dialect, stay, record, names)]
                     above = None
+                elif below:
+                    written.append(appended(dialect, stay, record, below.pop(0).encode()))
                 elif is_data(record):
                     written.append(appended(dialect, stay, record, *taken(values, 1, source)))
                 elif not annotation.slim:

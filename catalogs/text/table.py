@@ -131,7 +131,7 @@ def data_blocks(
     `aside` is called with comments and empty lines among the rows.
     """
     with reading(path) as stream:
-        above = dialect.header + 1
+        above = dialect.header + (3 if dialect.units else 1)
         for block, records in blocks(stream, dialect, path):
             if not above and is_plain((block, records)):
                 yield block
@@ -213,7 +213,8 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
             f"{path}: all lines below the names are comments such as '{shown}', with as many fields as there "
             "are names; expected rows: put fields that begin with # into quotation marks"
         )
-    columns = tuple(Column(name, datatype) for name, datatype in types.items())
+    units = dialect.units or [""] * len(types)
+    columns = tuple(Column(n, of, unit or None) for (n, of), unit in zip(types.items(), units, strict=True))
     encoding = "utf8" if utf8 else "latin1"
     return TextPartition(
         path, path.name, n_rows, CSV, dialect, columns, encoding, missing, doubtful, comments
