@@ -61,8 +61,11 @@ def _show_classified(result: ClassificationResult) -> None:
     if result.summary:
         counts = ("all files", result.summary)
         printing.print_tables(class_count_table(*counts), flag_table(*counts), *set_tables(*counts))
-        if result.status != "trial" and result.summary.census is not None:
-            printing.print_tables(*census_tables(result.summary.census).values())
+        if result.status != "trial" and (census := result.summary.census) is not None:
+            tables = census_tables(census)
+            if not any(chosen.stated for c in census.classes.values() for chosen in c.selections):
+                tables.pop("selections", None)  # those by usual thresholds are in the report
+            printing.print_tables(*tables.values())
     if result.status != "trial" and (result.quarantined or result.deferred):
         printing.print_tables(trouble_table(result))
     _say_release(result)

@@ -215,10 +215,12 @@ def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_p
         f"{i},{'S' if late else 'E'},{code},{g},{r}"
         for i, late, code, g, r in zip(s["id"], s["late"], quality, *s["magnitudes"].values(), strict=True)
     ]
-    odd = [",,,mag,mag", "-,-,-,------,------"]
-    (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
+    names, units, dashes = "id,type,qual,g,r", ",,,mag,mag", "-,-,-,------,------"
+    (tmp_path / "x.csv").write_text("\n".join([names, units, *rows]) + "\n")
     with pytest.raises(TrainingError, match="convert texts to numbers"):
         starting.start_of(tmp_path / "x.csv", "type")
+    (tmp_path / "x.csv").write_text("\n".join([names, units, dashes, *rows]) + "\n")  # as VizieR has it
+    assert [*starting.start_of(tmp_path / "x.csv", "type").features] == ["g_r", "g"]
 
 
 def test_apparent_photometry_goes_before_absolute(tmp_path: Path) -> None:
