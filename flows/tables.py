@@ -304,9 +304,8 @@ def partition_classifier(
         If the specification asks for a review budget, or for class shares that are to be estimated: both need a pass
         over all rows, which `blr classify` makes.
     """
-    place = Store.named(store)
-    stored = place.find(model)
-    loaded = place.read(stored)
+    stored = Store.named(store).find(model)
+    loaded = stored.read()
     wanted = loaded.specification if specification is None else read_specification(specification)
     if wanted.flags.budget is not None:
         raise UsageError(

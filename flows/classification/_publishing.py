@@ -322,9 +322,7 @@ def _repeated_identifiers(outputs: Sequence[Output], work: Work) -> Iterator[str
         return
 
     def identifiers(output: Output) -> Iterator[pa.Array]:
-        staged = work.staging.file(output.name)
-        path = staged if staged.is_file() else work.staging.out / output.name
-        catalog = open_annotated(path, work.specification.output.prefix)
+        catalog = open_annotated(work.staging.place(output), work.specification.output.prefix)
         if name in catalog.names and not pt.is_nested(catalog.column(name).datatype):
             yield from (given_identifiers(batch.column(0)) for batch in catalog.batches([name]))
 

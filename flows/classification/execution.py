@@ -31,7 +31,6 @@ from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
-from flows.models.model import read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive, tell_of_killed
 from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, Problem, distinct_names, file_sha256
@@ -71,7 +70,7 @@ _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
 
 def annotate_file(work: Work, job: Job) -> Output:
     """Annotate one file, whose hash is known, into the staging folder; return its record."""
-    model, specification = read_model(work.model.path), work.specification
+    model, specification = work.model.read(), work.specification
     whole = open_source(job.catalogue)
     one = replace(whole, partitions=(copied(whole, job.catalogue.form)[job.name],))
     catalog, _ = verified(one, specification.catalog.checksums)
@@ -398,6 +397,7 @@ def carry_out(plan: Plan, task: Task, engine: Engine) -> ReleaseResult:
     if not listed:
         plan.work.staging.close()
         return replace(_result(plan), status="waiting", deferred=deferred)
+    plan.work.staging.check(outputs)
     repeated = repeats(listed, plan.work)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")

@@ -88,9 +88,8 @@ def classify(request: ClassifyRequest, *, dry_run: bool = False, task: Task = he
 def _classified(
     request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, task: Task
 ) -> ClassificationResult:
-    place = Store.named(request.store)
-    stored = place.find(request.model)
-    loaded = place.read(stored)
+    stored = Store.named(request.store).find(request.model)
+    loaded = stored.read()
     stated = None if request.specification is None else read_specification(request.specification)
     settings, limit = stated or loaded.specification, request.limit
     if request.output_format is not None:
@@ -137,9 +136,8 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, task: Task = 
 def _reprocessed(
     request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, task: Task
 ) -> ReleaseResult:
-    place = Store.named(request.store)
-    stored = place.find(request.model or wanted.name)
-    loaded = place.read(stored)
+    stored = Store.named(request.store).find(request.model or wanted.name)
+    loaded = stored.read()
     settings, asked = settled(loaded, wanted), census_asked(loaded, wanted)
     staging = Staging.of(folder, loaded.label, specification_hash(settings))
     work = Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)

@@ -79,8 +79,8 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     """
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
-    challenger, in_use = place.read(stored), place.in_use(stored.name)
-    champion = None if in_use is None else place.read(in_use)
+    challenger, in_use = stored.read(), place.in_use(stored.name)
+    champion = None if in_use is None else in_use.read()
     another = in_use is not None and in_use.version != stored.version
     common: SkillSummary | None = None
     classes: tuple[ClassChange, ...] = ()

@@ -248,6 +248,17 @@ class StoredModel:
         """The model file."""
         return self.folder / MODEL_FILE
 
+    def read(self) -> Model:
+        """Return the model; ModelError where its file is damaged, or another's."""
+        from flows.models.model import read_model
+
+        model = read_model(self.path)
+        if (model.name, model.version) != (self.name, self.version):
+            raise ModelError(
+                f"{self.path}: got the model {model.label}, expected {self.label}; move the folder back to its place"
+            )
+        return model
+
 
 @dataclass(frozen=True)
 class Store:
@@ -344,19 +355,7 @@ class Store:
 
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
-        return self.read(self.find(reference))
-
-    def read(self, stored: StoredModel) -> Model:
-        """Return a model of the store; ModelError where its file is damaged, or another's."""
-        from flows.models.model import read_model
-
-        model = read_model(stored.path)
-        if (model.name, model.version) != (stored.name, stored.version):
-            raise ModelError(
-                f"{stored.path}: got the model {model.label}, expected {stored.label}; move the folder back "
-                "to its place"
-            )
-        return model
+        return self.find(reference).read()
 
     def save(self, model: Model, *, card: str, interval: tuple[float, float] | None = None) -> StoredModel:
         """Write a model with its card, then the model file, and last its description, which a list can do without.

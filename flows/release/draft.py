@@ -111,7 +111,7 @@ def _with_model(
     """Copy the model of a run into a draft, and write down the settings; return the draft, opened."""
     store = Store.named(models)
     stored = store.find(manifest.model)
-    model = store.read(stored)
+    model = stored.read()
     copy_file(stored.path, folder / MODEL)
     given = dict(manifest.totals.shift.class_priors)
     settings = settings_of(model, stated, given, manifest.specification_hash)

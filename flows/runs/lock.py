@@ -220,11 +220,17 @@ def _other_owner(folder: Path) -> Owner | None:
 
 
 def _two_runs(folder: Path) -> OutputFolderError:
-    """Return the error for a folder to which two runs write at the same time."""
+    """Return the error for a folder to which another run writes, or from which somebody has removed files."""
+    if other := _other_owner(folder):
+        return OutputFolderError(
+            f"{folder}: got a folder to which another run writes at the same time ({other}), expected one run at a "
+            "time, but file locks do not work across hosts here; this run stops: wait until the other one has ended, "
+            "then run the same command again"
+        )
     return OutputFolderError(
-        f"{folder}: got a folder to which another run writes at the same time "
-        f"({_other_owner(folder) or 'ended now'}), expected one run at a time, but file locks do not work across "
-        "hosts here; this run stops: wait until the other one has ended, then run the same command again"
+        f"{folder}: files of this run were removed while it worked, expected that nobody else writes there: it was "
+        "another program, or a run on another host where file locks do not work; this run stops: run the same "
+        "command again"
     )
 
 

@@ -127,10 +127,23 @@ class Staging:
         self._record_path(name).unlink(missing_ok=True)
         self.file(name).unlink(missing_ok=True)
 
+    def place(self, output: Output) -> Path:
+        """Return where a file is: here, or at its final name; one here may be of another state of its input."""
+        staged = self.file(output.name)
+        return staged if output.is_in(staged) else self.out / output.name
+
+    def check(self, outputs: Sequence[Output]) -> None:
+        """Raise OutputFolderError where a file is not the one that was written: another program may have written it."""
+        for output in outputs:
+            if not output.is_in(self.place(output)):
+                raise OutputFolderError(
+                    f"{self.out}: the copy {output.name} was deleted or changed after it was annotated; run the same "
+                    "command again, and check that no other program writes there"
+                )
+
     def publish(self, outputs: Sequence[Output]) -> None:
         """Give staged files their final names, unless they have them already, and wait until the disk has the names.
 
-        OutputFolderError where a file is not the one that was written: another machine may have written it.
         StorageError where a symbolic link stands in the place of a folder.
         """
         for folder in {(self.out / o.name).parent for o in outputs}:
@@ -138,17 +151,9 @@ class Staging:
         for folder, names in groupby(outputs, key=lambda o: (self.out / o.name).parent):
             own_folder(folder, self.out)
             for output in names:
-                staged, final = self.file(output.name), self.out / output.name
-                if not self._record_path(output.name).is_file():
-                    continue  # finished by an earlier run
-                there = staged.is_file()
-                if not output.is_in(staged if there else final):
-                    raise OutputFolderError(
-                        f"{staged}: this file was deleted or changed after it was annotated; run the same command "
-                        "again, and check that no other program writes there"
-                    )
-                if there:
-                    staged.replace(final)
+                final = self.out / output.name
+                if (place := self.place(output)) != final:
+                    place.replace(final)
             flush_to_disk(folder)
 
     def retire(self, name: str, release: int) -> None:

@@ -100,7 +100,9 @@ def test_a_champion_that_is_gone_is_replaced(store: Store) -> None:
     """The error about it says that another version is to be promoted."""
     label, before = challenger(store, 0.01), store.find("morphology")
     shutil.rmtree(before.folder)
-    with pytest.raises(ModelError, match="choose with `blr models promote morphology@VERSION`"):
+    with pytest.raises(
+        ModelError, match=r"champion is .*choose with `blr models promote morphology@VERSION`"
+    ):
         store.load("morphology")
     told = promote(label, store=store.root, how="now")
     assert (told.status, told.previous) == ("promoted", None)
