@@ -45,7 +45,7 @@ from flows.orchestration.settings import words_of
 from flows.reports.counts import classification_message, release_words, run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.request import request_fields
-from flows.runs.manifest import read_status
+from flows.runs.manifest import REPORT, read_status
 from flows.runs.progress import LineListener, Listener, listening, tell
 from flows.runs.references import name_and_version
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
@@ -436,7 +436,12 @@ class _Log(LineListener):
             self.write(line if self._notes <= MOST_NOTES else "further notes are not logged")
 
     def killed(self, run: str, why: str) -> None:
-        """Let the server know that a run was killed: without a worker nobody else does, and it would run for ever."""
+        """Let the server know that a run was killed: without a worker nobody else does, and it would run for ever.
+
+        This run itself may be the one, tried again.
+        """
+        if run == self.run:
+            return
         with get_client(sync_client=True) as client:
             try:
                 state = client.read_flow_run(UUID(run)).state
@@ -509,21 +514,22 @@ def keep_link(key: str, path: Path, text: str) -> None:
 def keep_run(verb: str, result: Result) -> Result:
     """Leave the artifacts of a run, and tell of it; return the result, with its words for the run's final state."""
     name, _ = name_and_version(result.model)
-    said = f"{result.status}, by {result.model}"
+    made, said = f"{result.status}, by {result.model}", [classification_message(result)]
     for what, table in run_tables(result).items():
-        keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
+        keep_table(f"{name}-{what}", table, f"{table.title}: {made}")
     ended = "Completed"
     if not isinstance(result, ClassificationTrial):
         ended = QUARANTINED if result.quarantined else ended
-        if result.report is not None:
-            keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
+        if (page := result.out / REPORT).is_file():
+            keep_link(f"{name}-release", page, f"Report of release {result.release}")
         release_events(result)
         if result.manifest.is_file():
             status = status_table(read_status(result.out))
-            keep_table(f"{name}-status", status, f"{status.title}: {said}")
+            keep_table(f"{name}-status", status, f"{status.title}: {made}")
         log_left_out("quarantined", result.quarantined)
         log_left_out("deferred", result.deferred)
         for sentence in result.repeats:
             logger.warning(sentence)
+            said.append(f"{sentence[:1].upper()}{sentence[1:]}.")
     rename_run(classification_name(verb, result))
-    return completed(result, classification_message(result), name=ended)
+    return completed(result, " ".join(said), name=ended)

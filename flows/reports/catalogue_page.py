@@ -50,6 +50,7 @@ from flows.reports.counts import (
 )
 from flows.reports.data import FeatureComparison, FlaggedByInput, Made, NotableObject, made_now
 from flows.reports.report_table import ReportTable, class_words, named
+from flows.runs.manifest import REPORT
 from flows.runs.results import ClassificationResult, SkyCounts, Summary, drifted
 
 
@@ -169,7 +170,6 @@ def _odd(report: ClassificationReport) -> Answer:
     return odd_answer(findings, "Nothing: every file was annotated, and no object is odd.")
 
 
-REPORT: Final = "report.html"
 SHOWN: Final = "_report/shown.json"
 
 

@@ -350,6 +350,7 @@ def read_labelled_names(out: Path) -> pa.Array | None:
 
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
+REPORT = "report.html"
 SCHEMA_VERSION = 1
 
 

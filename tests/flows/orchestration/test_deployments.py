@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -19,7 +20,6 @@ from flows.orchestration.run_page import (
     PAGES,
     _Log,
     classification_message,
-    classification_name,
     page_of,
     started_name,
 )
@@ -106,20 +106,12 @@ def test_a_database_has_one_server(tmp_path: Path) -> None:
 MODEL = "morphology@7ef2f804147c"
 
 
-def test_a_name_says_verb_model_and_release() -> None:
+def test_a_name_says_verb_model_and_release_and_a_message_that_it_was_a_trial(
+    trained: Path, tmp_path: Path
+) -> None:
+    asked = {"model": "morphology", "store": trained / "models", "out": tmp_path / "out"}
     assert started_name("classify", MODEL, release=12) == "classify morphology@7ef2 → release 12"
     assert started_name("classify", MODEL, release=12, trial=True) == "classify morphology@7ef2: trial"
-
-
-def test_the_words_of_results(trained: Path, tmp_path: Path) -> None:
-    asked = {"model": "morphology", "store": trained / "models", "out": tmp_path / "out"}
-    done = classify([trained / "survey.parquet"], **asked)
-    short = done.model[: len("morphology@") + 4]
-    assert classification_name("classify", done) == f"classify {short} → release 1"
-    assert classification_message(done) == "Release 1: 1 file, 400 objects; annotated now: 1 new."
-    again = classify([trained / "survey.parquet"], **asked)
-    assert classification_name("classify", again) == f"classify {short}: nothing to do"
-    assert classification_message(again) == "Nothing to do: 1 file, 400 objects, as at release 1."
     trial = classify([trained / "survey.parquet"], **asked, limit=10)
     assert classification_message(trial) == "Trial on 10 rows; nothing was written."
 
@@ -246,15 +238,11 @@ def test_who_is_alone_knows_it_and_others_do_not(tmp_path: Path) -> None:
     third = Child(SHARE, tmp_path)
     second.end()
     third.end()
-    fourth = Child(SHARE, tmp_path)
+    fourth, nowhere = Child(SHARE, tmp_path), Child(SHARE, tmp_path / "absent")
     fourth.end()
-    assert [p.said for p in (first, second, third, fourth)] == ["True", "False", "False", "True"]
-
-
-def test_where_nothing_can_be_written_nothing_is_known(tmp_path: Path) -> None:
-    process = Child(SHARE, tmp_path / "absent")
-    process.end()
-    assert process.said == "False"
+    nowhere.end()  # where nothing can be written nothing is known
+    said = ["True", "False", "False", "True", "False"]
+    assert [p.said for p in (first, second, third, fourth, nowhere)] == said
 
 
 def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
@@ -304,7 +292,7 @@ holds_a_folder()
 def test_a_server_hears_from_the_next_run_of_a_folder_that_one_was_killed(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a team's server, whose other runs are at work."""
+    """As on a team's server, whose other runs are at work.  A run that is tried again is not its own victim."""
     from prefect import flow
     from prefect.client.orchestration import get_client
 
@@ -315,6 +303,8 @@ def test_a_server_hears_from_the_next_run_of_a_folder_that_one_was_killed(
     def next_run() -> None:
         with run_logged(), exclusive(tmp_path) as owner:
             tell_of_killed(owner)
+            tell_of_killed(replace(owner, run=tell().run))
+            assert client.read_flow_run(UUID(tell().run)).state.is_running()
 
     monkeypatch.setenv("PREFECT_API_URL", prefect_server)
     killed = Child(HOLD, tmp_path)

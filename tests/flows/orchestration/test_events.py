@@ -168,7 +168,7 @@ def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamesp
     assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
     said = runs[1].state.message
     assert said.startswith("Release 2, 1 quarantined: 3 files, 900 objects; annotated now: 2 new; ")
-    assert "; unlike the training set: b_j." in said
+    assert said.endswith(f"; unlike the training set: b_j. I{watched.told.repeats[0][1:]}.")
 
 
 def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace) -> None:
@@ -185,9 +185,9 @@ def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace
 
 
 def test_the_report_is_a_link_on_the_page(watched: SimpleNamespace) -> None:
-    link = artifact(watched, "morphology-release")
-    assert link["data"] == f"[Report of release 2]({watched.told.report.resolve().as_uri()})"
-    assert str(watched.told.report.resolve()) in link["description"]
+    link, page = artifact(watched, "morphology-release"), (watched.told.out / "report.html").resolve()
+    assert link["data"] == f"[Report of release 2]({page.as_uri()})"
+    assert str(page) in link["description"]
 
 
 def test_the_stored_result_of_a_run_is_the_value_again(watched: SimpleNamespace) -> None:

@@ -6,7 +6,6 @@ All flows are tested here, so that one process of tests starts a server, which t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from flows.errors import Interrupted, UsageError
 from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
-from tests.flows.children import python
 from tests.lasting import output_bytes
 
 
@@ -181,13 +179,6 @@ def test_the_form_of_the_page_has_choices_bounds_and_descriptions() -> None:
     assert "Share of the rows that no fit sees" in schema
     assert '"exclusiveMaximum": 0.9' in schema
     assert "Folder of the model store." in schema
-
-
-def test_the_command_line_runs_flows(work: Path, prefect_server: str) -> None:
-    command = ("classify", "survey.fits", "--model", "morphology", "--out", "out", "--json", "-q")
-    done = python("-m", "flows", *command, cwd=work, env=os.environ | {"PREFECT_API_URL": prefect_server})
-    assert json.loads(done.stdout)["status"] == "done", done.stderr
-    assert (work / "out/survey.fits").exists()
 
 
 def test_keys_of_artifacts() -> None:
