@@ -188,7 +188,9 @@ def _specification_parameter(words: str, *, positional: bool = False) -> Paramet
     return Parameter(words, "FILE", flag="--spec", command_line_type=Path | None)
 
 
-VERIFY = Parameter("Hash all inputs and outputs again, even files whose size and time have not changed.")
+VERIFY = Parameter(
+    "Hash all inputs and outputs again, even files whose size and time have not changed; try quarantined files again."
+)
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,9 @@ class ClassifyRequest:
         flag="--format",
     )
     overwrite: bool = option(
-        False, "Replace what another model or specification wrote, and other files of a copy's name."
+        False,
+        "Replace what another model or specification wrote, and other files of a copy's name; try files again that "
+        "are quarantined.",
     )
     verify: bool = option(False, VERIFY)
     limit: int | None = option(

@@ -29,12 +29,23 @@ from flows.inputs.opening import OpenedFile, find_files
 from flows.inputs.source import Bring, Brought, InputCatalogue, Source, copy_name_of
 from flows.models.model import Model
 from flows.models.store import StoredModel
-from flows.runs.manifest import FileState, Manifest, Output, Problem, file_sha256, has_summary
+from flows.runs.manifest import (
+    MANIFEST,
+    REPORT,
+    SUMMARY,
+    FileState,
+    Manifest,
+    Output,
+    Problem,
+    file_sha256,
+    has_summary,
+)
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder
 from flows.runs.release_store import Staging
 from flows.runs.results import CensusAsked
 from flows.specification.specification import Specification, specification_hash
+from flows.version import code_version
 
 # The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
 # Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file
@@ -348,7 +359,10 @@ def make_plan(
         if not isinstance(error, TOLERATED[policy]):
             raise error
     known: dict[Path, Problem] = {}
-    if before and same and not verify:  # what could not be annotated the last time, and has not changed since
+    asked, updated = verify or policy == "overwrite", before and before.versions.get("blr") != code_version()
+    if (
+        before and same and not asked and not updated
+    ):  # what could not be annotated, and has not changed since
         bad = {q.input_path: q for q in before.quarantined if q.input is not None}
         listed = [one for c in catalogues for one in c.files.items()] if bad else []
         found = ((path, seen, bad.get(os.path.relpath(path, out))) for path, seen in listed)
@@ -420,7 +434,12 @@ def _check(catalog: Catalog, scorer: Scorer) -> tuple[UnitRemark, ...]:
 
 
 def _check_names(plan: Plan, files: Sequence[OpenedFile]) -> None:
-    """Raise an error where outputs have one name, or do not replace all those of another model or settings."""
+    """Raise an error where outputs have one name, or ours, or do not replace all those of another model or settings."""
+    if own := {MANIFEST, SUMMARY, REPORT}.intersection(name for *_, name in files):
+        raise UsageError(
+            f"got an input whose copy would be called {min(own)}, expected another name, since a run writes a file of "
+            "its own by that name; rename the input"
+        )
     first = {name: Path("a file at a URL") for name in plan.brought.left_out()}
     for *_, partition, name in files:
         if (path := first.setdefault(name, partition.path)) != partition.path:

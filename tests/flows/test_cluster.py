@@ -357,15 +357,14 @@ def caused(item: int) -> int:
         raise OSError(f"got {item}") from error
 
 
-def test_an_error_of_a_worker_has_its_cause(cluster: distributed.LocalCluster) -> None:
-    with closing(DaskEngine(workers(cluster, 1))) as engine, pytest.raises(OSError, match="got 2") as told:
-        list(engine.map(caused, [2]))
-    assert isinstance(told.value.__cause__, IndexError)
-
-
-def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
+def test_an_error_of_a_worker_has_its_cause_and_with_a_deep_traceback_it_ends_the_work(
+    cluster: distributed.LocalCluster,
+) -> None:
     """A worker sends the last frames in words: Dask's client never hears of a traceback that cannot be sent."""
     with closing(DaskEngine(workers(cluster, 2))) as engine:
+        with pytest.raises(OSError, match="got 2") as failed:
+            list(engine.map(caused, [2]))
+        assert isinstance(failed.value.__cause__, IndexError)
         with pytest.raises(RecursionError, match="maximum recursion depth") as told:
             list(engine.map(nested, [1, 2, 3]))
         assert "in nested" in told.value.__notes__[0]

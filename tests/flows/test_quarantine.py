@@ -447,10 +447,20 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
     assert "t11.fits is a FIFO, expected a file" in says(1, *command).err
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError("2 GB")])
+LIMIT = "this process got no more memory or threads"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("can't start new thread"), f"{LIMIT} (can't start new thread);"),
+        (MemoryError("2 GB"), f"{LIMIT} (2 GB);"),
+        (OSError(30, "Read-only file system", "out/a.parquet"), "out/a.parquet"),
+    ],
+)
 @pytest.mark.usefixtures("release")
 def test_no_file_is_set_aside_for_a_limit_of_the_machine(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, says: Callable[..., Any]
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, says: Callable[..., Any]
 ) -> None:
     """As of a container that allows few processes, or of a job with little memory."""
 
@@ -459,5 +469,5 @@ def test_no_file_is_set_aside_for_a_limit_of_the_machine(
 
     monkeypatch.setattr("flows.classification.execution.annotate", limited)
     said = says(1, "classify", "release/a.parquet", "release/c.parquet", *HERE).err
-    assert f"blr: error: this process got no more memory or threads ({error});" in said
+    assert f"blr: error: {words}" in said
     assert not Path("out/manifest.json").exists()

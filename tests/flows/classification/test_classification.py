@@ -23,7 +23,7 @@ from flows.classification._plan import MOST_TASKS, groups
 from flows.classification._tally import summarise, tally_of, total
 from flows.classification.execution import annotate_file
 from flows.documents import read_document
-from flows.errors import Interrupted, OutputFolderError, UsageError
+from flows.errors import Interrupted, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import SUMMARY, Manifest, file_sha256
 from flows.runs.results import Summary
@@ -256,19 +256,13 @@ def test_two_inputs_of_one_name_an_output_folder_that_is_the_inputs_and_an_empty
     assert run(work, "none.parquet").summary.n_rows == 0
     with pytest.raises(UsageError, match="would replace its own input"):
         run(work, out=work)
+    shutil.copy(work / "survey.fits", work / "report.html")
+    with pytest.raises(UsageError, match=r"would be called report\.html, .*; rename the input"):
+        run(work, "report.html")
     (work / "other").mkdir()
     shutil.copy(work / "survey.fits", work / "other")
     with pytest.raises(UsageError, match=r"whose outputs would have the same name.*two folders"):
         run(work, "survey.fits", "other/survey.fits")
-
-
-def test_two_runs_at_once(work: Path) -> None:
-    def annotate(given: Any, job: Any) -> Any:
-        with pytest.raises(OutputFolderError, match="another run is writing to"):
-            run(work)
-        return annotate_file(given, job)
-
-    assert run_with(annotate, work).status == "done"
 
 
 def test_every_file_once_in_order_and_few_tasks() -> None:

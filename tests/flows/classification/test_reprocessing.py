@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from flows.classification._plan import Job, Work
 from flows.classification.execution import annotate_file
 from flows.cli.app import run
 from flows.documents import from_document, to_document
-from flows.errors import ModelError, UsageError
+from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST, Manifest, Output, file_sha256
 from flows.runs.results import ReleaseResult
@@ -291,17 +292,6 @@ def test_what_is_every_files_fault_is_an_error(release: Release) -> None:
     assert not release.out.exists()
 
 
-def test_no_room_ends_the_run(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    import errno
-
-    def fails(*_: object) -> Output:
-        raise OSError(errno.EROFS, "Read-only file system", str(release.out / "p0.parquet"))
-
-    monkeypatch.setattr("flows.classification.execution.annotate_file", fails)
-    with pytest.raises(OSError, match="Read-only"):
-        release.run()
-
-
 def run_changing(release: Release, name: str, change: Callable[[Path], object]) -> Any:
     """Run while an input changes in the midst."""
 
@@ -314,6 +304,70 @@ def run_changing(release: Release, name: str, change: Callable[[Path], object]) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.classification.execution.annotate_file", changed)
         return release.run()
+
+
+def run_killed(release: Release) -> None:
+    """Run until all copies are made, and none has its final name."""
+
+    def killed(kind: str, _: str, work: Callable[[], Any]) -> Any:
+        if kind == "publish":
+            raise KeyboardInterrupt
+        return work()
+
+    with pytest.raises(KeyboardInterrupt):
+        release.run(task=killed)
+
+
+@pytest.mark.parametrize("cut", [None, -50], ids=["as before", "damaged"])
+def test_a_copy_that_a_killed_run_made_of_a_state_that_is_past(released: Release, cut: int | None) -> None:
+    """Every further run ended with an error: the copy of that time was taken for the present one."""
+    path, copy = released.folder / "release/p1.parquet", (released.out / "p1.parquet").read_bytes()
+    before = path.read_bytes()
+    released.write(path.name, seed=50)
+    run_killed(released)
+    path.write_bytes(before[:cut])
+    released.write("p7.parquet", seed=7)
+    told = released.run()
+    assert (why(told), [*told.quarantined]) == ({"p7.parquet": "new"}, [path.name] if cut else [])
+    assert (released.out / path.name).read_bytes() == copy
+    assert told.summary.n_rows == 300
+
+
+def test_copies_that_go_and_a_model_file_that_is_replaced_while_the_run_works(released: Release) -> None:
+    """Files before had rows of one model, those after of the other, under the name of the first."""
+    store = Store(released.folder / "models")
+    earlier, label = store.find("morphology"), champion(released)
+    path = store.find(label).path
+    content = path.read_bytes()
+    replaced = lambda _: shutil.copy(earlier.path, path)  # noqa: E731
+    with pytest.raises(ModelError, match=f"got the model {earlier.label}, expected {label}"):
+        run_changing(released, "p0.parquet", replaced)
+    path.write_bytes(content)
+    gone = lambda _: next(released.out.glob(".blr-staging/*/p0.parquet")).unlink()  # noqa: E731
+    with pytest.raises(OutputFolderError, match=r"annotated: the copy p0\.parquet was deleted .* run the"):
+        run_changing(released, "p2.parquet", gone)
+    assert Manifest.read(released.out).model == earlier.label
+
+
+def test_a_quarantined_file_is_tried_again_by_overwrite_and_by_another_version(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, tried = release.folder, []
+    again = partial(classify, [folder / "release"], "morphology", folder / "models", release.out)
+
+    def fails(work: Work, job: Job) -> Output:
+        if job.name != "p1.parquet":
+            return annotate_file(work, job)
+        tried.append(job.name)
+        raise CatalogError("a fault of this version")
+
+    monkeypatch.setattr("flows.classification.execution.annotate_file", fails)
+    for options, n in (({}, 1), ({}, 1), ({"overwrite": True}, 2)):
+        assert [*again(**options).quarantined] == ["p1.parquet"]
+        assert len(tried) == n
+    monkeypatch.setattr("flows.classification._plan.code_version", lambda: "99")
+    monkeypatch.setattr("flows.classification.execution.annotate_file", annotate_file)
+    assert again().quarantined == {}
 
 
 def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release: Release) -> None:
@@ -431,13 +485,7 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Releas
     release.run()
     champion(release)
 
-    def killed(kind: str, _: str, work: Callable[[], Any]) -> Any:
-        if kind == "publish":
-            raise KeyboardInterrupt
-        return work()
-
-    with pytest.raises(KeyboardInterrupt):
-        release.run(task=killed)
+    run_killed(release)
     for record in (release.out / ".blr-staging").rglob("*.json"):
         record.write_bytes(bomb)
     assert release.run().status == "done"
