@@ -30,7 +30,8 @@ def show_drawn(result: AuditDraw) -> None:
 
 def show_audit(audit: Audit) -> None:
     """Show the estimates, and what they assume."""
-    from flows.reports.catalogue_page import REPORT, REPORT_KEPT
+    from flows.reports.catalogue_page import REPORT_KEPT
+    from flows.runs.manifest import REPORT
 
     bins = {name: part["classes"] for name, part in audit.bins.items()}
     _show_classes({"Classes by the audit, 95 % intervals": audit.classes} | bins)
