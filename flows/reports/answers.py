@@ -374,6 +374,8 @@ def answer_lines(answers: Sequence[Answer]) -> list[str]:
     """Return the answers for a terminal in ten lines at most: each question, its answer, and the main finding."""
     every = ((i, finding) for i, answer in enumerate(answers) for finding in answer.findings)
     worth = [(i, f) for i, f in every if f.what and plain_end(f.what).lower() not in answers[i].short.lower()]
+    # What the answer counts, and nobody has to do anything about, is said.
+    worth = [(i, f) for i, f in worth if f.level != "plain" or not f.short or f.short not in answers[i].short]
     order = {"bad": 0, "care": 1, "good": 2, "plain": 3}
     kept = sorted(worth, key=lambda entry: order[entry[1].level])[: MOST_LINES - len(answers)]
     shown: list[str] = []

@@ -216,8 +216,10 @@ def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
     for finding in odd.findings:
         assert finding.what not in odd.short
         assert page.count(escape(finding.what)) == 1, "said once on the page"
-    one = training_answers(told(unknown_labels={"E": 1}), NOTES.objects)[5]
-    assert "labels of no class (1 object)" in [f.short for f in one.findings]
+    few = training_answers(told(unknown_labels={"E": 1}), NOTES.objects)[5]
+    assert "labels of no class (1 object)" in [f.short for f in few.findings]
+    counted = replace(few, short="Counted: objects without a label (40).")
+    assert not [line for line in answer_lines([counted]) if "40 objects have no label" in line]
     odd = classification_answers(classified(summary(flags=flagged(OUT_OF_DOMAIN=0.002))))[6]
     assert odd.short == "Nothing out of the ordinary. Counted: objects unlike the training set (0.2%)."
     assert classification_answers(classified(summary(flags={})))[6].short.startswith("Nothing: every file")
