@@ -97,7 +97,7 @@ def test_the_tutorial_does_what_it_says(
     assert [without_numbers(text) for text in shown] == [without_numbers(said) for _, said in told]
     first, second = Store(Path("models")).versions("galaxies")
     assert first.version != second.version
-    assert Store(Path("models")).load(second).training.labels.reviewed == 60
+    assert second.read().training.labels.reviewed == 60
 
 
 @pytest.mark.usefixtures("undrawn", "few_draws")
@@ -105,7 +105,7 @@ def test_votes_train_and_are_classified(capsys: pytest.CaptureFixture[str]) -> N
     said = work_through("tutorials/galaxy-zoo-votes.md", lambda: capsys.readouterr().out)
     assert [command.split()[:2] for command, _ in said] == [["train", "zoo.toml"], ["classify", "zoo.fits"]]
     (model,) = Store(Path("models")).versions("zoo")
-    assert Store(Path("models")).load(model).training.overdispersion > 1.5
+    assert model.read().training.overdispersion > 1.5
     table = Table.read("annotated/zoo.fits")
     cast = table["n_smooth"] + table["n_featured"]
     sure = table["blr_p_smooth"] > 0.6
