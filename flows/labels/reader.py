@@ -39,7 +39,6 @@ DOUBTFUL = re.compile(
     r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )
-EXACT_INTEGER = 2.0**53
 MOST_SHOWN = 8
 """Spellings of a class in a message."""
 MOST_CLASSES = 100
@@ -142,9 +141,10 @@ def plain_number(name: str) -> str:
 
 def require_exact(names: Array, who: str, column: str) -> None:
     """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
-    if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
+    bits = np.finfo(names.dtype).nmant + 1 if names.dtype.kind == "f" else 0
+    if bits and np.nanmax(np.abs(names), initial=0.0) > 2.0**bits:
         raise TrainingError(
-            f"{who}: got floating-point identifiers above 2^53 in '{column}', which are rounded and may name "
+            f"{who}: got floating-point identifiers above 2^{bits} in '{column}', which are rounded and may name "
             "another object, expected whole numbers or texts; write that file again"
         )
 

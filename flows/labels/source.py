@@ -1,9 +1,9 @@
 """Where a row's label comes from: a column, a separate table joined by identifier or position, or a review's answers.
 
-A label table is held in memory, and rows are joined to it batch by batch: by hashes of identifiers, or in a tree of
-positions.  An object that a table labels twice, differently, has a conflict: it is reported, and has no label.  What
-came back from review (`flows.labels.reader`) replaces what the catalogue says.  Before any row is kept, labels are
-counted as they are found, and rows of one name with several classes are looked for.
+A label table, of one file or several, is held in memory, and rows are joined to it batch by batch: by hashes of
+identifiers, or in a tree of positions.  An object that a table labels twice, differently, has a conflict: it is
+reported, and has no label.  What came back from review (`flows.labels.reader`) replaces what the catalogue says.
+Before any row is kept, labels are counted as they are found, and rows of one name with several classes are looked for.
 Shapes: n rows of a batch, L labels.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import merge
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,13 @@ class LabelSource:
         if label.table is not None:
             places = resolve_sources([label.table.path], base, key="label.table.path")
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
-            with fetched_sources(places[:1]) as (here, *_):
-                table = catalogs.open(here.path, columns=[name for name in named if name])
+            with fetched_sources(places) as here:
+                columns = [name for name in named if name]
+                tables = [catalogs.open(file.path, columns=columns) for file in here]
                 if label.table.id is not None:
-                    source._join_by_id(table, label.table.id, opened)
+                    source._join_by_id(tables, label.table.id, opened)
                 else:
-                    source._join_by_place(specification, table)
+                    source._join_by_place(specification, tables)
         if label.extra:
             with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
                 source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
@@ -165,7 +167,7 @@ class LabelSource:
         taken[numbers] += np.minimum(rows, 2).astype(np.uint8)
         self.taken = np.minimum(taken, 2)
 
-    def _join_by_id(self, table: Catalog, key: str, opened: Sequence[Catalog]) -> None:
+    def _join_by_id(self, tables: Sequence[Catalog], key: str, opened: Sequence[Catalog]) -> None:
         if self.identifier is None:
             raise SpecificationError(
                 "label.table: got labels to join by identifier without a catalog.id, expected the column that names "
@@ -176,7 +178,7 @@ class LabelSource:
         self.numbered = any(is_number(one) for one in types for is_number in numbers)
         kinds: dict[str, int] = {}
         names, codes = [pa.array([], pa.large_string())], [np.empty(0, np.int32)]
-        for keys, texts in _columns(table, [key, self.column]):
+        for keys, texts in chain.from_iterable(_columns(table, [key, self.column]) for table in tables):
             require_exact(keys, "label.table", key)
             self.numbered |= keys.dtype.kind in "iuf"
             found = plain_texts(keys)
@@ -189,7 +191,7 @@ class LabelSource:
             every = pa.array([*map(plain_number, every.to_pylist())], pa.large_string())
         self.by_id = LabelNames.of(every, np.concatenate(codes), list(kinds))
 
-    def _join_by_place(self, specification: Specification, table: Catalog) -> None:
+    def _join_by_place(self, specification: Specification, tables: Sequence[Catalog]) -> None:
         columns = specification.label.table
         if columns is None or columns.ra is None or columns.dec is None:
             return
@@ -198,14 +200,15 @@ class LabelSource:
                 "label.table: got labels to join by position without catalog.ra and catalog.dec, expected the "
                 "columns of the position; add them under [catalog]"
             )
-        unit = unit_of_position(
-            table, columns.ra, columns.dec, stated=columns.position_unit, table="[label.table]"
-        )
         parts: list[tuple[Array, ...]] = [(np.empty(0), np.empty(0), np.empty(0, dtype=object))]
-        for ra, dec, texts in _columns(table, [columns.ra, columns.dec, self.column]):
-            place = positions(ra, dec, unit)
-            self.n_unplaced += int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
-            parts.append((place.ra, place.dec, texts))
+        for table in tables:
+            unit = unit_of_position(
+                table, columns.ra, columns.dec, stated=columns.position_unit, table="[label.table]"
+            )
+            for ra, dec, texts in _columns(table, [columns.ra, columns.dec, self.column]):
+                place = positions(ra, dec, unit)
+                self.n_unplaced += int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
+                parts.append((place.ra, place.dec, texts))
         ra, dec, texts = map(np.concatenate, zip(*parts, strict=True))
         self.by_place = LabelPlaces.of(ra, dec, texts, columns.radius)
 

@@ -390,7 +390,9 @@ Texts = Annotated[tuple[Stripped, ...], BeforeValidator(_as_texts)]
 class LabelTable(SpecificationTable):
     """A separate file of labels, joined to the catalogue by identifier or by position."""
 
-    path: SourceText = Field(description="The file, relative to the specification, or a URL")
+    path: SourceText = Field(
+        description="The file, or files by a folder or glob, relative to the specification, or a URL"
+    )
     id: str | None = setting("Column of the file that holds catalog.id")
     ra: str | None = setting("Column of right ascension in the file, to join by position")
     dec: str | None = setting("Column of declination in the file")

@@ -122,15 +122,27 @@ def test_names_that_match_nothing_are_said_so(made: Path) -> None:
 
 
 @pytest.mark.parametrize("rounded", ["labels", "survey"])
-def test_names_that_were_rounded_are_refused(made: Path, rounded: str) -> None:
+@pytest.mark.parametrize(("bits", "kind"), [(53, "float64"), (24, "float32"), (11, "float16")])
+def test_names_that_were_rounded_are_refused(made: Path, rounded: str, bits: int, kind: str) -> None:
     """As pandas writes 64-bit identifiers beside empty ones: 128 objects may have the same."""
     columns = survey()
-    names = 1237648720142401536 + np.arange(300) * 7
-    stated = {"labels": names, "survey": names} | {rounded: names.astype(float)}
+    names = 2**bits + np.arange(300) * 7
+    stated = {"labels": names, "survey": names} | {rounded: names.astype(kind)}
     write(made / "survey.parquet", columns | {"id": stated["survey"]})
     pq.write_table(pa.table({"name": stated["labels"], "kind": columns["kind"]}), made / "labels.parquet")
-    with pytest.raises(TrainingError, match=r"got floating-point identifiers above 2\^53 in '(name|id)'"):
+    with pytest.raises(
+        TrainingError, match=rf"got floating-point identifiers above 2\^{bits} in '(name|id)'"
+    ):
         gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
+
+
+@pytest.mark.parametrize("join", ['id = "id"', 'ra = "ra", dec = "dec"'])
+def test_labels_of_several_files_are_joined(made: Path, join: str) -> None:
+    columns = {name: survey()[name] for name in ("id", "ra", "dec", "kind")}
+    for k in range(3):
+        write(made / f"labels-{k}.parquet", {name: values[k:200:3] for name, values in columns.items()})
+    table = f'[label]\ncolumn = "kind"\ntable = {{ path = "labels-*.parquet", {join} }}\n'
+    assert gathered(made, table).sample.labels.joined == 200
 
 
 def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made: Path) -> None:
