@@ -227,7 +227,7 @@ def convert_to_fits(
     for level in reversed(levels(provenance_entries(texts, annotation.provenance, annotation.replaced))):
         remarks += block_cards(level)
     name = texts.get("extname") or SUFFIX.sub("", out.name)
-    fits_writing.create(out, layout, computed, name=name, remarks=remarks, summed=not source.verified()[1])
+    fits_writing.create(out, layout, computed, name=name, remarks=remarks, summed=not source.verified()[2])
 
 
 def fits_fields(

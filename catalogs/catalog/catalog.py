@@ -70,21 +70,21 @@ Checksums = Literal["quarantine", "warn", "ignore"]
 
 
 def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str, ...]]:
-    """Verify the checksums of a catalogue's files; return the catalogue as it can be read, and warnings.
+    """Verify what a catalogue's files state of themselves; return the catalogue as it can be read, and warnings.
 
     With "quarantine" a wrong checksum raises `DamagedFileError`, but for one that was copied from another table.
     """
     partitions: list[Partition] = []
     wrong: list[str] = []
-    for here, what, own in (partition.verified() for partition in catalog.partitions):
-        if own and checksums == "quarantine":
+    for here, what, damaged in (partition.verified() for partition in catalog.partitions):
+        if damaged and checksums == "quarantine":
             raise DamagedFileError(
                 f"{what}: the file changed after it was written; get another copy, or, if its writer kept the sums of "
                 'another table, as astropy does without checksum=True, put checksums = "warn" under [catalog]'
             )
         partitions.append(here)
         if what and checksums != "ignore":
-            wrong.append(what + ("" if own else "; the card was copied from another table, as astropy does"))
+            wrong.append(what)
     return replace(catalog, partitions=tuple(partitions)), tuple(wrong)
 
 
@@ -247,9 +247,9 @@ class Partition(ABC):
         return self.path.open("rb")
 
     def verified(self) -> tuple[Self, str | None, bool]:
-        """Verify the checksums that the file states; return the partition as it can be read, and which sum is wrong.
+        """Verify what the file states of its bytes and rows; return the partition as it can be read, and what is wrong.
 
-        The truth value says whether the wrong one was one of these bytes, and not of those that they were copied from.
+        The truth value says whether these bytes are damaged, and not others that they were copied from.
         """
         return self, None, False
 

@@ -263,8 +263,12 @@ def _read_header(source: Source, index: int, offset: int) -> Hdu:
     """Read blocks up to the one with the END card."""
     cards: list[bytes] = []
     where = f"{source.path}, HDU {index}"
-    for position in range(offset, min(source.size, offset + MAX_HEADER), BLOCK):
+    end = min(source.size, offset + MAX_HEADER)
+    for position in range(offset, end, BLOCK):
         block = source.read(position, BLOCK).tobytes()
+        if cards and block.startswith(b"XTENSION"):  # the next HDU, whose END is not this one's
+            end = position
+            break
         for start in range(0, len(block) - CARD + 1, CARD):
             card = block[start : start + CARD]
             if card[:8].rstrip(b" \0") == b"END":
@@ -272,7 +276,7 @@ def _read_header(source: Source, index: int, offset: int) -> Hdu:
             cards.append(card)
     raise DamagedFileError(
         f"{where}: the header at byte {offset:,} has no END among its {len(cards):,} cards, up to byte "
-        f"{min(source.size, offset + MAX_HEADER):,}; the file is cut short or damaged: copy it again"
+        f"{end:,}; the file is cut short or damaged: copy it again"
     )
 
 
@@ -383,7 +387,9 @@ def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
     with open_source(path, expected) as source:
         sums = [(hdu, _wrong_sum_of(source, hdu)) for hdu in read_hdus(source)]
     found = [(wrong, bool(hdu.comment("DATASUM") or hdu.comment("CHECKSUM"))) for hdu, wrong in sums if wrong]
-    return max(found, key=lambda each: each[1], default=None)
+    wrong, own = max(found, key=lambda each: each[1], default=("", False))
+    copied = "" if own else "; the card was copied from another table, as astropy does"
+    return (wrong + copied, own) if wrong else None
 
 
 def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:

@@ -169,8 +169,17 @@ class FitsPartition(Partition):
         return {name: known.get(name) for name in same}
 
     def verified(self) -> tuple[FitsPartition, str | None, bool]:
-        """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""
-        return self, *(wrong_sum(self.path, self.stamp) or (None, False))
+        """Verify the sums of all HDUs, and the size; return the partition, and what does not match, None if all does.
+
+        Where bytes are lost or added, as in a transfer as text, all numbers behind them are others.
+        """
+        if wrong := wrong_sum(self.path, self.stamp):
+            return self, *wrong
+        with open_source(self.path, self.stamp) as source:
+            size = source.size
+        odd = f"{self.path} has {size:,} bytes, expected blocks of 2,880: bytes were lost or added, and numbers behind "
+        odd += "these may be wrong; look at its last rows, or fetch it again, as binary"
+        return self, odd if padding(size) else None, False
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns, everything else that is kept as it is, byte for byte.

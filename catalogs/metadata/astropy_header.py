@@ -277,12 +277,16 @@ def has_formats(text: str) -> tuple[list[str], bool]:
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Return the Arrow type of ECSV's name of a type; text for what it does not know."""
-    if name == "bool":
-        return pa.bool_()
-    if re.fullmatch(r"u?int(8|16|32|64)|float(16|32|64)", name):
-        return pa.from_numpy_dtype(np.dtype(name))
-    return pa.float64() if name == "float128" else pa.string()
+    """Return the Arrow type of ECSV's name of a type, or of NumPy's; text for what is no number."""
+    if name in {"string", "float128", "complex256"}:  # which not every computer has
+        return pa.float64() if name == "float128" else pa.string()
+    try:
+        datatype = np.dtype(name)
+    except TypeError:
+        raise EcsvHeaderError(
+            f"got the datatype '{name}', expected one as int32, float64, bool or string"
+        ) from None
+    return pa.from_numpy_dtype(datatype) if datatype.kind in "biuf" else pa.string()
 
 
 def read_items(text: str) -> list[Item]:

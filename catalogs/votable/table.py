@@ -408,6 +408,7 @@ class VOTablePartition(Partition):
     index: int
     stamp: Stamp
     names: tuple[str, ...]
+    is_cut_off: bool
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
@@ -429,6 +430,12 @@ class VOTablePartition(Partition):
         require_columns(self.path, columns, self.names)
         require_once(self.path, self.names, columns)
         return [numbers[name] for name in columns or self.names[:1]]
+
+    def verified(self) -> tuple[VOTablePartition, str | None, bool]:
+        """Return the partition, and whether its server says that it sent some rows of the answer alone."""
+        why = "its server sends no more (QUERY_STATUS is OVERFLOW): ask for more by MAXREC, or for parts of the sky"
+        told = f"{self.path} has some rows of its query's answer alone, since {why}"
+        return self, told if self.is_cut_off else None, False
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and what is left behind, and what becomes of columns in another format."""
@@ -513,21 +520,25 @@ def open(  # noqa: A001 -- every format's verb
     element, rows = tables[index], all_rows[index]
     names = column_names(element)
     told = tuple(column(f, name, arrow_type(f)) for f, name in zip(element.fields, names, strict=True))
-    partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
+    is_cut_off = any(answer[:2] == ("QUERY_STATUS", "OVERFLOW") for answer in answers(file))
+    partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names), is_cut_off)
     metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
     return Catalog(FORMAT, path, told, (partition,), metadata)
 
 
+def answers(file: VOTableFile) -> Iterator[tuple[str, str, str]]:
+    """Yield what a server says of its answer: name and value in capital letters, and the text, or else the value."""
+    for info in (info for place in (file, *resources_of(file)) for info in place.infos):
+        yield str(info.name).upper(), str(info.value).upper(), str(info.content or info.value)
+
+
 def require_answered(path: Path, file: VOTableFile) -> None:
     """Raise `DamagedFileError` where a server says that the query failed, also after it sent some of the rows."""
     empty = next(file.iter_tables(), None) is None
-    for info in (info for place in (file, *resources_of(file)) for info in place.infos):
-        name, value = str(info.name).upper(), str(info.value)
-        if (name, value.upper()) == ("QUERY_STATUS", "ERROR") or (
-            name == "ERROR" and empty
-        ):  # before 2010, as IRSA
-            why = " ".join(str(info.content or value).split())[:400]
+    for name, value, content in answers(file):
+        if (name, value) == ("QUERY_STATUS", "ERROR") or (name == "ERROR" and empty):  # before 2010, as IRSA
+            why = " ".join(content.split())[:400]
             raise DamagedFileError(
                 f"{path} is a server's answer to a query that failed: {why}; expected a whole table: correct the "
                 "query, and fetch it again"

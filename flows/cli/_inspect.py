@@ -62,7 +62,7 @@ def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> N
         missing = "" if c.missing is None else f"{c.missing:.1%}"
         rows.append((*(_cell(getattr(c, key, None)) for key in keys), missing, _remark(c, result.files)))
     print_table("Columns", (*keys, "missing", "remarks"), rows)
-    say(*(f"Wrong checksum: {wrong}" for wrong in result.wrong_checksums))
+    say(*(f"Altered or incomplete: {wrong}" for wrong in result.wrong_checksums))
     say(*(f"Suspected identifier: {i['column'] or repr('')} ({i['why']})" for i in result.identifiers))
     if result.commented_out:
         say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")

@@ -127,7 +127,8 @@ class CatalogueSummary:
     """What a catalogue holds; `n_seen` of its `n_rows` were looked at for ranges and shares.
 
     `commented_out` says how many lines of text tables may be rows, '' for none; `duplicate_columns` are groups of
-    columns that are equal in every row; `wrong_checksums` say of which bytes, unless few rows were looked at.
+    columns that are equal in every row; `wrong_checksums` say of which bytes, and which files
+    are incomplete by their own words, unless few rows were looked at.
     """
 
     path: str

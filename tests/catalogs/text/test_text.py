@@ -224,6 +224,7 @@ FAULTS = {
     "# %ECSV 1.0\n# ---\n# [\na\n1\n": (FormatError, "cannot be read"),
     f"{A_OF_ECSV}b\n1\n": (FormatError, "does not fit"),
     f"{A_OF_ECSV}a\nx\n": (DamagedFileError, "invalid value"),
+    f"{A_OF_ECSV}a\n1\n".replace("int64", "in32"): (FormatError, "got the datatype 'in32'"),
     "# %ECSV 1.0\n": (FormatError, "no line of column names"),
     "<!DOCTYPE html>\n<html><body>503, try, again</body></html>\n": (FormatError, "got HTML, XML or JSON"),
     '[{"id":1,"g":17.5},\n{"id":2,"g":18.5}]\n': (FormatError, "got HTML, XML or JSON"),

@@ -284,6 +284,16 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
         catalogs.open(path)
 
 
+def test_rows_that_a_server_cut_off_are_told_of(tmp_path: Path) -> None:
+    answer = b'<INFO name="QUERY_STATUS" value="OVERFLOW"/></RESOURCE>'
+    (tmp_path / "t.vot").write_bytes(document(fits_bytes()).replace(b"</RESOURCE>", answer))
+    new = {"blr_mark": np.zeros(N, np.int32)}
+    (told,) = annotate(
+        catalogs.open(tmp_path / "t.vot"), tmp_path / "out", MARK, lambda _: new, read=[]
+    ).warnings
+    assert "has some rows of its query's answer alone" in told
+
+
 MARK = (NewColumn("blr_mark", pa.int32(), unit="mag", description=f"of ours: {'a-long-word' * 9}"),)
 
 HISTORY = (
