@@ -154,16 +154,16 @@ def test_the_table_is_chosen_by_name_number_or_columns(tmp_path: Path) -> None:
 
 def test_a_choice_that_is_none_lists_the_tables(tmp_path: Path) -> None:
     path = several(tmp_path / "t.fits", "A", "B", "B")
-    with pytest.raises(CatalogError, match="holds 3 tables, expected one of 2 'A', 3 'B', 4 'B'; name one"):
-        fits.open(path)
-    with pytest.raises(CatalogError, match="holds 3 tables"):
-        fits.open(path, columns=["x"])
-    with pytest.raises(CatalogError, match=r"holds 3 tables, none with all columns \(3 lacks \['y'\]\)"):
-        fits.open(path, columns=["x", "only_1", "y"])
-    with pytest.raises(CatalogError, match="2 tables called 'B'"):
-        fits.open(path, "B")
-    with pytest.raises(CatalogError, match="0 tables called '1', expected one of 2 'A'"):
-        fits.open(path, 1)
+    choices: dict[str, dict[str, Any]] = {
+        "holds 3 tables, expected one of 2 'A', 3 'B', 4 'B'; name one": {},
+        "holds 3 tables, expected": {"columns": ["x"]},
+        r"holds 3 tables, none with all columns \(3 lacks \['y'\]\)": {"columns": ["x", "only_1", "y"]},
+        "2 tables called 'B'": {"table": "B"},
+        "0 tables called '1', expected one of 2 'A'": {"table": 1},
+    }
+    for message, choice in choices.items():
+        with pytest.raises(CatalogError, match=message):
+            fits.open(path, **choice)
 
 
 def test_compressed_images_and_tables_are_no_catalogues(tmp_path: Path) -> None:
