@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,13 +89,17 @@ def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> Densit
     return density_ratio(basis(data.filled), basis(other), train_weight=data.rows.weight)
 
 
-def votes_phi(data: TrainingSet, seed: int) -> float:
-    """Return the overdispersion of the votes of training rows, by which weights are to be divided; 1 without votes."""
+def weighted_votes(data: TrainingSet, seed: int) -> tuple[TrainingSet, float]:
+    """Return the rows with weights divided by the overdispersion of their votes, and this number; 1 without votes."""
     rows = data.rows
     if rows.votes is None:
-        return 1.0
+        return data, 1.0
     rng, training = np.random.default_rng([seed, 0x70686]), rows.training
-    return overdispersion(data.filled[training], rows.votes[training], rng=rng)
+    phi = overdispersion(data.filled[training], rows.votes[training], rng=rng)
+    if phi == 1:
+        return data, phi
+    weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+    return replace(data, rows=replace(rows, weight=weight / phi)), phi
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +205,7 @@ class Training:
         judged = build("judged")
         plugin, seen = p, np.ones(len(rows.target), dtype=bool)
         if rows.held_out.any():
-            seen, used = rows.held_out, self._used(judged)
+            seen, used = rows.held_out, self.used(judged)
             self.progress.start("judging the model on held-out objects", int(seen.sum()), "rows")
             scores = judged.score(rows.X[seen][:, used], rows.missing[seen][:, used])
             confusion = rows.confused(seen)
@@ -253,7 +257,8 @@ class Training:
             for final in finals[index][which]
         ]
 
-    def _used(self, classifier: Classifier) -> list[int]:
+    def used(self, classifier: Classifier) -> list[int]:
+        """Return the positions of a classifier's features among those of the rows."""
         return [self.judged.features.index(name) for name in classifier.features]
 
     def _corrected(self, classifier: Classifier, share: Vector) -> Classifier:
@@ -267,7 +272,7 @@ class Training:
                     f"got class_prior {prior!r}, expected shares of the classes, or 'em' with rows of the target; "
                     "give these"
                 )
-            used = self._used(classifier)
+            used = self.used(classifier)
             X, missing = self.target
             p = classifier.score(X[:, used], missing[:, used]).probability
             return replace(classifier, log_prior_shift=log_prior_shift(class_priors(p, share), share))
@@ -348,24 +353,24 @@ class TrainedClassifier:
         return self.table().to_html()
 
     @property
-    def judged_by(self) -> str:
+    def judged_by(self) -> Literal["held-out", "left-out"]:
         """Return "held-out" or "left-out": what the rows are that judge."""
         return "left-out" if self.seen.all() else "held-out"
 
     @cached_property
-    def _served(self) -> Matrix:
-        # A row without probabilities gets the shares of the classes.
+    def served(self) -> Matrix:
+        """The probabilities (n, K) of the rows that judge; a row without any has the shares of the classes."""
         return np.where(np.isfinite(self.probability[:, :1]), self.probability, self.class_share)
 
     @property
     def log_loss(self) -> float:
         """The mean log loss of the rows that judge, in nats."""
-        return float(log_loss(self._served, self.outcome))
+        return float(log_loss(self.served, self.outcome))
 
     @property
     def skill(self) -> Skill:
         """How much smaller the log loss is than that of the class shares, with its 95 % interval."""
-        return skill(self._served, self.outcome, class_shares=self.class_share, group=self.group)
+        return skill(self.served, self.outcome, class_shares=self.class_share, group=self.group)
 
     def table(self) -> Table:
         """Return the candidates as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
@@ -595,10 +600,7 @@ def fit_default(
         other = np.where(np.isnan(wanted), 0.0, wanted), np.isnan(wanted)
     with single_threaded_blas():
         comparison = None if other is None else compared(data, *other)
-        phi = votes_phi(data, seed)
-        if phi != 1:
-            rows = replace(rows, weight=(np.ones(n) if rows.weight is None else rows.weight) / phi)
-            data = replace(data, rows=rows)
+        data, _ = weighted_votes(data, seed)
         training = Training(
             given or default_candidates(n, len(named), len(labels)),
             data,

@@ -23,7 +23,7 @@ from blr.candidates.candidate import CandidateRow, Selection
 from blr.candidates.choice import LeftOut
 from blr.candidates.fits import FittedCandidate
 from blr.candidates.rows import TrainingSet, fitted_confusion, wrong_labels
-from blr.candidates.training import Training, votes_phi
+from blr.candidates.training import TrainedClassifier, Training, weighted_votes
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
 from blr.missing.moments import FeatureMoments
@@ -58,7 +58,6 @@ from flows.training._rows import (
     TrainingRows,
     TrainingShards,
     read_arrays,
-    row_counts,
     rows_of,
     write_arrays,
 )
@@ -250,14 +249,11 @@ def stage_rows(
             write_arrays(folder, target_X=target.X, target_missing=target.missing, ratio=ratio)
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
-                weight = row_counts([rows] if stored is None else stored.each(), len(classes)).weight
-                sample = replace(sample, class_share=tuple((weight / weight.sum()).tolist()))
-        phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
-        if phi != 1:
-            rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)
-            data = replace(data, rows=rows)
+        phi = 1.0
+        if specification.label.overdispersion:
+            data, phi = weighted_votes(data, specification.seed)
         confusion, noise = label_confusion(specification, data, gathered.annotators)
-        data = replace(data, rows=replace(rows, confusion=confusion))
+        data = replace(data, rows=replace(data.rows, confusion=confusion))
     # With many patterns of missing features, EM for the moments takes seconds.
     moments = np.vstack([data.moments.mean, data.moments.covariance])
     write_arrays(folder, **vars(rows_of(data)), filled=data.filled, moments=moments)
@@ -322,23 +318,16 @@ def _rates(
     }
 
 
-def with_recorded_losses(
-    noise: WrongLabels, rows: TrainingRows, seen: Mask, recorded: Floats, class_shares: Floats
-) -> WrongLabels:
-    """Return the record with the log losses of recorded and of true classes; unchanged where labels are right.
-
-    `recorded` (n, K) are the probabilities of the recorded classes, for the rows in the mask `seen` (N,).  Rows
-    without probabilities get the `class_shares` (K,).
-    """
-    confusion = rows.confused(seen)
+def with_recorded_losses(noise: WrongLabels, rows: TrainingRows, trained: TrainedClassifier) -> WrongLabels:
+    """Return the record with the log losses of recorded and of true classes; unchanged where labels are right."""
+    confusion, recorded = rows.confused(trained.seen), trained.probability
     if confusion is None:
         return noise
     back = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
     p = np.clip(recorded_probability(recorded, back), 0.0, None)
-    p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), class_shares)
-    recorded = np.where(np.isfinite(recorded), recorded, class_shares)
-    truth = rows.target[seen]
-    return replace(noise, log_loss=log_loss(recorded, truth), log_loss_of_true_classes=log_loss(p, truth))
+    p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), trained.class_share)
+    of_true = log_loss(p, trained.outcome)
+    return replace(noise, log_loss=trained.log_loss, log_loss_of_true_classes=of_true)
 
 
 # The quality of labelled catalogues, for the report: columns, duplicates, outliers, leaks.

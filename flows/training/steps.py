@@ -20,18 +20,17 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Places
-from blr.calibration import calibration_error, log_loss, log_losses, paired_gain, reliability_curve, skill
+from blr.calibration import calibration_error, log_loss, log_losses, paired_gain, reliability_curve
 from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FEW_OF_CLASS, FOLDS, MOST_FEW, FinalMember, FittedCandidate
 from blr.candidates.training import TrainedClassifier, Training
-from blr.classifier import Classifier
 from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
 from blr.threads import default_threads, single_threaded_blas
@@ -316,12 +315,13 @@ def save_model(
     The rows that judge stand for the labelled catalogue; where there is a target, they are also weighted as it is.
     `ratio` (N,) are the density ratios of the labelled rows, None without a comparison.
     """
-    seen, specification, rows = trained.seen, described.specification, rows_of(training.judged)
-    classifier, share, noted = trained.classifier, trained.class_share, described.training
+    specification, rows = described.specification, rows_of(training.judged)
+    classifier, noted = trained.classifier, described.training
     judged = classifier if trained.judged is None else trained.judged
     shift = _target.corrected(noted.shift, specification, classifier, trained.class_share_kept)
     known = {n: float(x) for n, x in trained.trust.numbers.items() if x is not None and np.isfinite(x)}
-    shift = _target.judged_as_target(shift, judged, rows, _places(training, judged), share, ratio)
+    used = training.used(judged)
+    shift = _target.judged_as_target(shift, judged, rows, used, trained.class_share, ratio)
     model = Model(
         name=specification.name,
         version=described.version,
@@ -332,24 +332,12 @@ def save_model(
         candidates=trained.candidates,
         selected=trained.selected,
         trust=replace(trained.trust, numbers={n: known.get(n) for n in trained.trust.numbers}),
-        metrics=evaluate(
-            trained.probability,
-            trained.plugin,
-            rows.target[seen],
-            class_shares=share,
-            classes=described.classes,
-            votes=None if rows.votes is None else rows.votes[seen],
-            group=trained.group,
-            judged_by="held-out" if rows.held_out.any() else "left-out",
-            log_loss_logistic=trained.log_loss_logistic,
-        ),
+        metrics=evaluate(trained, rows.target[trained.seen]),
         training=replace(
             noted,
             class_share=tuple(trained.class_share_kept.tolist()),
             shift=shift,
-            label_noise=_staging.with_recorded_losses(
-                noted.label_noise, rows, seen, trained.probability, share
-            ),
+            label_noise=_staging.with_recorded_losses(noted.label_noise, rows, trained),
             refitted=None if trained.judged is None else training.judged.n_rows,
             mean_power=None if classifier.temperature is None else classifier.temperature.mean_power,
         ),
@@ -361,14 +349,12 @@ def save_model(
 
 def _written(store: Store, model: Model, training: Training, trained: TrainedClassifier) -> StoredModel:
     rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
-    used, fitted = _places(training, model.classifier), kept.of(kept.training)
+    used, fitted = training.used(model.classifier), kept.of(kept.training)
     tell().start("drawing the report", 2, "parts")
     X, missing = fitted.X[:, used], fitted.missing[:, used]
     picture = boundary_picture(model.classifier, X, missing, fitted.target, names=model.features)
     tell().advance(1)
-    # A row without probabilities gets the shares of the classes.
-    p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
-    losses, objects = log_losses(p, trained.outcome), rows.of(seen)
+    p, losses, objects = trained.served, log_losses(trained.served, trained.outcome), rows.of(seen)
     described = store.described(model, "trained")
     notes = ReportNotes(made=made_now(), objects=notable_objects(p, objects, model.classes))
     page = render_report(described, notes, boundary=picture, pictures=judged_pictures(p, objects))
@@ -377,7 +363,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     atomic_write_text(folder / REPORT_FILE, page)
     if trained.judged is not None:
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
-    write_rows(_stored_rows(model, training, trained, p, losses), folder)
+    write_rows(_stored_rows(model, training, trained, losses), folder)
     tell().advance(1)
     mean = paired_gain(np.zeros(len(losses)), losses, group=trained.group)
     # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
@@ -385,20 +371,12 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     return store.save(model, card=model_card(model, described, notes.objects), interval=interval)
 
 
-def _places(training: Training, classifier: Classifier) -> list[int]:
-    """Return the positions of a classifier's features among those of the rows."""
-    return [training.judged.features.index(name) for name in classifier.features]
-
-
 def _stored_rows(
-    model: Model, training: Training, trained: TrainedClassifier, p: Floats, losses: Floats
+    model: Model, training: Training, trained: TrainedClassifier, losses: Floats
 ) -> dict[str, Array]:
-    """Return the columns of the labelled rows beside a model; those of rows that judge are empty elsewhere.
-
-    `p` (n, K) and `losses` (n,) are the probabilities and log losses of the rows that judge.
-    """
+    """Return the columns of the labelled rows beside a model; `losses` (n,) and others are of rows that judge alone."""
     rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
-    used, label, N = _places(training, model.classifier), model.specification.label, len(rows.target)
+    used, label, N = training.used(model.classifier), model.specification.label, len(rows.target)
 
     def of_all(values: Array, empty: float) -> Array:
         whole = np.full((N, *values.shape[1:]), empty, values.dtype)
@@ -415,7 +393,7 @@ def _stored_rows(
     }
     if rows.name is not None and rows.group is not None:
         columns |= {"name": rows.name, "group": rows.group, "log_loss": of_all(losses, np.nan)}
-        columns["assigned"] = of_all(p.argmax(axis=1).astype(np.int16), -1)
+        columns["assigned"] = of_all(trained.served.argmax(axis=1).astype(np.int16), -1)
     if label.votes is None:
         columns["probability"] = of_all(trained.probability, np.nan)
         columns["weight"] = np.ones(N) if rows.weight is None else rows.weight
@@ -434,29 +412,16 @@ CURVE: Final = np.linspace(0, 1, 201)
 """Shares of reviewed objects at which the curve of the errors found is computed."""
 
 
-def evaluate(
-    probability: Floats,
-    plugin: Floats,
-    truth: Places,
-    *,
-    class_shares: Floats,
-    classes: tuple[str, ...],
-    votes: Floats | None = None,
-    group: NDArray[np.uint64] | None = None,
-    judged_by: Literal["held-out", "left-out"] = "held-out",
-    log_loss_logistic: float | None = None,
-) -> Metrics:
-    """Return the performance on rows that no fit saw.
+def evaluate(trained: TrainedClassifier, truth: Places) -> Metrics:
+    """Return the performance on the rows that judge, whose class indices are `truth` (N,).
 
-    `probability` and `plugin` (N, K) are the moderated and the plug-in probabilities, `truth` (N,) class indices.
-    `class_shares` (K,) are those of the training rows, which a baseline predicts for every object.  Where the targets
-    are `votes` (N, K), losses and reliability compare with each object's shares of the votes, and any class but the one
-    with most votes is wrong.  Rows of equal `group` (N,) count as one in the interval of the skill.
+    Where the targets are votes, losses and reliability compare with each object's shares of the votes, and any class
+    but the one with most votes is wrong.
     """
-    outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
-    known = np.isfinite(probability[:, 0])
+    classes, outcome, p = trained.classifier.classes, trained.outcome, trained.served
     # An object without any measured feature gets the shares of the classes, so that every model is judged on all rows.
-    p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
+    known = np.isfinite(trained.probability[:, 0])
+    q = np.where(known[:, None], trained.plugin, trained.class_share)
     wrong = p.argmax(axis=1) != truth
     K = len(classes)
     said, happened, what = p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
@@ -470,9 +435,9 @@ def evaluate(
     return Metrics(
         n=len(truth),
         n_unclassified=int(np.sum(~known)),
-        log_loss=log_loss(p, outcome),
+        log_loss=trained.log_loss,
         log_loss_plugin=log_loss(q, outcome),
-        log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), outcome),
+        log_loss_baseline=log_loss(np.broadcast_to(trained.class_share, p.shape), outcome),
         accuracy=float(np.mean(~wrong)),
         calibration_error=calibration_error(p, outcome),
         reliability=tuple(
@@ -489,11 +454,11 @@ def evaluate(
             moderated=tuple(errors_caught(p.max(axis=1), wrong, CURVE).tolist()),
             plugin=tuple(errors_caught(q.max(axis=1), wrong, CURVE).tolist()),
         ),
-        judged_by=judged_by,
-        log_loss_logistic=log_loss_logistic,
-        skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
+        judged_by=trained.judged_by,
+        log_loss_logistic=trained.log_loss_logistic,
+        skill=SkillSummary.of(trained.skill),
         confusion=tuple(map(tuple, confusion.tolist())),
-        grouping=group_classes(p, truth) if K > 2 and votes is None else None,
+        grouping=group_classes(p, truth) if K > 2 and outcome.ndim == 1 else None,
     )
 
 

@@ -28,6 +28,7 @@ from flows.specification.catalog import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training.steps import evaluate
+from tests.flows.candidates import judged
 from tests.flows.conftest import write_parquet as write
 from tests.flows.verbs import classify, train
 
@@ -246,11 +247,10 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path: Path) -> None:
 def test_scores_against_votes_are_those_of_weighted_rows() -> None:
     rng = np.random.default_rng(0)
     p, votes = rng.dirichlet(np.ones(3), 50), rng.integers(1, 9, (50, 3)).astype(float)
-    given = {"class_shares": np.full(3, 1 / 3), "classes": ("a", "b", "c"), "votes": votes}
-    found = evaluate(p, p, votes.argmax(axis=1), **given)
+    shares = votes / votes.sum(axis=1, keepdims=True)
+    found = evaluate(judged(p, p, shares), votes.argmax(axis=1))
     rows, truth = np.repeat(np.arange(50), 3), np.tile(np.arange(3), 50)
-    weight = (votes / votes.sum(axis=1, keepdims=True)).ravel()
-    assert found.log_loss == pytest.approx(log_loss(truth, p[rows], sample_weight=weight))
+    assert found.log_loss == pytest.approx(log_loss(truth, p[rows], sample_weight=shares.ravel()))
 
 
 HEAD = """

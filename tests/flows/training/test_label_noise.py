@@ -20,6 +20,7 @@ from flows.reports.data import noise_words, training_remarks
 from flows.specification.catalog import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._staging import label_confusion, with_recorded_losses
+from tests.flows.candidates import judged
 from tests.flows.verbs import train
 
 TEXT = """
@@ -110,7 +111,8 @@ def test_annotators_have_shares_of_their_own() -> None:
     assert labelled.confused(mask)[:, 1, 0] == pytest.approx(
         np.where(given.rows.annotator[:10] == 0, careful["rate"], hasty["rate"])
     )
-    losses = with_recorded_losses(told, labelled, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
+    p = np.full((10, 2), 0.5)
+    losses = with_recorded_losses(told, labelled, judged(p, p, labelled.target[mask], seen=mask))
     assert losses.log_loss == pytest.approx(np.log(2))
 
 

@@ -26,13 +26,14 @@ from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.draft.specification import starting_specification
 from flows.errors import Interrupted, OutputFolderError, TrainingError
-from flows.models.description import Metrics, ModelDescription
+from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.reports.data import quality_remarks, training_remarks
 from flows.runs.lock import exclusive
 from flows.tables import classify_table
 from flows.training import steps
 from flows.training._rows import TrainingRows
+from tests.flows.candidates import judged
 from tests.flows.verbs import train
 
 
@@ -328,20 +329,13 @@ def test_posteriors_of_a_separable_training_are_green_where_refined_and_red_wher
     assert (found["blr_flags"].to_numpy() & 64).any()
 
 
-def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
-    K = p.shape[1]
-    return steps.evaluate(
-        p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K))
-    )
-
-
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(n_classes: int) -> None:
     rng = np.random.default_rng(3)
     p = rng.dirichlet(np.ones(n_classes), size=2000)
     truth = np.array([rng.choice(n_classes, p=row) for row in p])
     q = p**1.5 / (p**1.5).sum(axis=1, keepdims=True)
-    found = evaluated(p, q, truth)
+    found = steps.evaluate(judged(p, q, truth), truth)
     assert found.log_loss == pytest.approx(log_loss(truth, p), abs=1e-12)
     assert found.log_loss_plugin == pytest.approx(log_loss(truth, q), abs=1e-12)
     assert found.log_loss_baseline == pytest.approx(np.log(p.shape[1]), abs=1e-12)
@@ -355,7 +349,7 @@ def test_scores_and_reviews_are_those_of_scikit_learn_and_of_counting(n_classes:
     p, q, told = p.copy(), q.copy(), p.copy()
     p[::4] = q[::4] = np.nan
     told[::4] = 1 / p.shape[1]
-    found = evaluated(p, q, truth)
+    found = steps.evaluate(judged(p, q, truth), truth)
     assert found.n_unclassified == 500
     assert found.log_loss == pytest.approx(log_loss(truth, told), abs=1e-12)
 
