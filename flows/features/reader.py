@@ -53,14 +53,13 @@ Place = tuple[str, str, PositionUnit]
 """Columns of right ascension and declination, and their unit."""
 
 
-def known_place(
-    catalog: Catalog, ra: str | None, dec: str | None, stated: PositionUnit | None
-) -> Place | None:
+def known_place(table: CatalogTable, catalog: Catalog) -> Place | None:
     """Return columns of a position with their unit; None where one is lacking, or where the unit cannot be read."""
+    ra, dec = table.ra, table.dec
     if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
         return None
     with suppress(CatalogError):
-        return ra, dec, unit_of_position(catalog, ra, dec, stated=stated)
+        return ra, dec, unit_of_position(catalog, ra, dec, stated=table.position_unit)
     return None
 
 
@@ -376,11 +375,11 @@ def _others(words: Array) -> str:
     return f" ({place} {shown})" if texts else ""
 
 
-def training_reader(specification: Specification, *, split_by: Iterable[str] = ()) -> FeatureReader:
+def training_reader(specification: Specification) -> FeatureReader:
     """Return the reader of the labelled catalogue: features, label, weight, and the columns of the split."""
     catalog = specification.catalog
     also = {catalog.id: "catalog.id"} if catalog.id else {}
-    also |= {name: "split.by" for name in split_by if name not in also}
+    also |= {name: "split.by" for name in split_columns(specification) if name not in also}
     also |= dict.fromkeys(parse(catalog.weight).names if catalog.weight else (), "catalog.weight")
     return FeatureReader(
         features=_parsed(specification.features),
@@ -490,8 +489,7 @@ def _holds_numbers(catalog: Catalog, name: str) -> bool:
 
 def training_table(specification: Specification) -> TableChoice:
     """Return which table the labelled rows are in."""
-    reader = training_reader(specification, split_by=split_columns(specification))
-    return TableChoice(specification.catalog.table, reader.names)
+    return TableChoice(specification.catalog.table, training_reader(specification).names)
 
 
 def target_table(specification: Specification, reader: FeatureReader) -> TableChoice:

@@ -41,7 +41,6 @@ from flows.features.reader import (
     in_units_of_the_first,
     known_place,
     position_unit,
-    split_columns,
     split_places,
     training_reader,
     training_table,
@@ -194,9 +193,9 @@ class RowReading:
 
 def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list[RowReading]:
     """Return the reading of each catalogue, in the units of the first one."""
-    plain = training_reader(specification, split_by=split_columns(specification))
+    plain = training_reader(specification)
     table = specification.catalog
-    places = [known_place(catalog, table.ra, table.dec, table.position_unit) for catalog in catalogs]
+    places = [known_place(table, catalog) for catalog in catalogs]
     if None in places:
         places = [None for _ in catalogs]
     featured = {name for expression in plain.features.values() for name in expression.names}

@@ -342,7 +342,7 @@ def catalog_quality(
     measured, seen = quality(
         catalog,
         identifier=table.id,
-        places=known_place(catalog, table.ra, table.dec, table.position_unit),
+        places=known_place(table, catalog),
         limit=limit,
         choice=None if read is None else lambda values: read(values) != "",
     )

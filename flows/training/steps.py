@@ -41,7 +41,7 @@ from catalogs.sky.positions import galactic_latitude
 from flows.documents import write_document
 from flows.engines.engine import ThreadEngine, chosen_engine, current_engine, working_on
 from flows.errors import TrainingError
-from flows.features.reader import split_columns, training_reader, training_table
+from flows.features.reader import training_reader, training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.source import RemoteSource, resolve_sources
 from flows.models.description import (
@@ -112,7 +112,7 @@ def ingest(
         workers = reading_workers(asked, opened, limit=limit)
         specification = with_learned_photometry(asked, opened, limit=limit, workers=workers)
         gathered = gather(specification, opened, limit=limit, folder=place, workers=workers)
-        names = training_reader(specification, split_by=split_columns(specification)).names
+        names = training_reader(specification).names
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
         needed = _target.model_needs_target(asked)
         target = _target.read_target(specification, columns, limit=limit) if needed else None
@@ -123,20 +123,15 @@ def ingest(
         exists, folder = store.contains(asked.name, version), None
         if not dry_run:
             sweep(store.root / asked.name)
-        if dry_run or (exists and not overwrite):
-            sample = gathered.sample
-        else:
+        if not dry_run and (overwrite or not exists):
             folder = store.make_folder(asked.name, version, staging=True)
             target = target or _target.read_target(specification, columns, limit=limit)
             with exclusive(folder):  # another run may be fitting these rows, and removes them then
-                sample = training = _staging.stage_rows(
-                    specification, gathered, opened, target, folder, limit
-                )
                 described = StagedDescription(
                     specification=specification,
                     version=version,
                     classes=gathered.classes,
-                    training=training,
+                    training=_staging.stage_rows(specification, gathered, opened, target, folder, limit),
                     columns=columns,
                 )
                 write_document(folder / INGESTED, described)
@@ -146,7 +141,7 @@ def ingest(
             store=str(store.root),
             version=version,
             exists=exists,
-            training=sample,
+            training=gathered.sample,
             classes=gathered.classes,
         )
         return plan, None if folder is None else str(folder)
