@@ -76,13 +76,14 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
         raise SpecificationError(f"{who}: {error}, or split by 'id'") from error
 
 
-def split_places(
-    specification: Specification, values: Mapping[str, Array], unit: PositionUnit = "deg"
-) -> NDArray[np.int64] | NDArray[np.uint64]:
-    """Return what the split of rows (n,) goes by: the finest pixel, or the key of what the columns name.
+SplitPlaces = NDArray[np.int64] | NDArray[np.uint64]
+"""What the split of rows goes by, (n,): the finest pixels, or the keys of what columns name."""
 
-    `values` are columns under our names; positions are in that unit.
-    """
+
+def split_places(
+    specification: Specification, values: Mapping[str, Array], unit: PositionUnit
+) -> SplitPlaces:
+    """Return what the split of rows (n,) goes by; `values` are columns under our names, positions in that unit."""
     columns = [values[name] for name in split_columns(specification)]
     if specification.split.by != "healpix":
         return split.name_keys(columns)
@@ -91,9 +92,9 @@ def split_places(
 
 
 def held_out(
-    specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], *, trial: bool = False
+    specification: Specification, places: SplitPlaces, *, trial: bool = False
 ) -> tuple[Mask, NDArray[np.uint64], split.SplitSummary, str]:
-    """Return which rows are held out (N,), of their `split_places` (N,), their groups (N,), and a summary.
+    """Return which rows are held out (N,) by their places (N,), their groups (N,), and a summary.
 
     The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
     """
@@ -119,9 +120,9 @@ def held_out(
 
 
 def sides(
-    specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], order: int | None
+    specification: Specification, places: SplitPlaces, order: int | None
 ) -> tuple[Mask, NDArray[np.uint64]]:
-    """Return which rows are held out (N,) and their group (N,), of their `split_places` (N,).
+    """Return which rows are held out (N,) and their group (N,), by their places (N,).
 
     `order` is that of the pixels; None keeps the finest places, whose neighbours are in the same fold.
     """

@@ -32,7 +32,7 @@ from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine, ThreadEngine
 from flows.errors import EngineError, TrainingError
-from flows.features.reader import sides
+from flows.features.reader import SplitPlaces, sides
 from flows.labels.reader import numbered
 from flows.specification.specification import Specification
 
@@ -267,7 +267,7 @@ def collected(
     parts: Iterable[Part],
     most: int,
     folder: Callable[[], Path] | None,
-    held_out: Callable[[Any], Mask] | None = None,
+    held_out: Callable[[SplitPlaces], Mask] | None = None,
 ) -> tuple[Part, dict[str, int], StoredRows | None]:
     """Return the rows of all parts, the numbers of the annotators by name in the order of meeting, and the stored rows.
 
@@ -308,7 +308,7 @@ def collected(
     return _drawn(kept, most, held_out), annotators, StoredRows(place)
 
 
-def _drawn(parts: Sequence[Part], n: int, held_out: Callable[[Any], Mask] | None) -> Part:
+def _drawn(parts: Sequence[Part], n: int, held_out: Callable[[SplitPlaces], Mask] | None) -> Part:
     """Return the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
     key = np.concatenate([part["key"] for part in parts])
     chosen = np.zeros(len(key), dtype=bool)
@@ -341,13 +341,11 @@ def _joined(parts: Sequence[Part]) -> Part:
 NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
 """Hashes of names and class indices of rows, (n,) each."""
 
-Places = NDArray[np.int64] | NDArray[np.uint64]
-
 PIECE_ROWS = 1_000_000
 """Approximate number of rows whose hashes are sorted at once."""
 
 
-def held_out_function(specification: Specification) -> Callable[[Places], Mask] | None:
+def held_out_function(specification: Specification) -> Callable[[SplitPlaces], Mask] | None:
     """Return a function that says by their places which rows are held out; None if that depends on other rows."""
     if specification.split.by == "healpix" or not specification.split.held_out:
         return None
