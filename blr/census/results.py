@@ -123,9 +123,9 @@ class Census:
     """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
 
     `contradicted`: objects of a class do not look alike among labelled objects and here, by a test; counts may span
-    what holds then.  `bins` is None where none were asked for, or nothing can be said.  `other_labels` are labels of no
-    class, with their objects among all labelled ones: the counts take objects of the target like them for one of the
-    classes.
+    what holds then.  Of an audit: it rejects a count of the model, or finds more than 1 % of no class.  `bins` is None
+    where none were asked for, or nothing can be said.  `other_labels` are labels of no class, with their objects among
+    all labelled ones: the counts take objects of the target like them for one of the classes.
     """
 
     n_rows: int

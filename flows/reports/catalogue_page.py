@@ -129,6 +129,8 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
         reason = f"{share:.1%} of these objects are unlike the training set (OUT_OF_DOMAIN)"
     elif found.census is not None and found.census.contradicted:
         reason = "the census finds the objects without a label unlike the labelled ones"
+        if any(c.source == "audit" for c in found.census.classes.values()):
+            reason = "an audit contradicts the model"
     good = f"Yes: no feature drifted, and {share:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
     level: Level = "care" if reason else "good"
     short = f"With care: {reason}." if reason else good

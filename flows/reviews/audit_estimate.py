@@ -227,6 +227,8 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str], asked: str) -> Ite
 
 
 LEVEL = 0.95
+FEW_OTHERS = 0.01
+"""Share of objects of no class from which, with 97.5 % probability, an audit contradicts the model."""
 SINGLE = 1 - 1e-6
 """The probabilities of copies are in single precision: one that is as large as a threshold must not fall below it."""
 
@@ -248,6 +250,7 @@ class Sample:
         probability = np.array([o["probabilities"] for o in known], dtype=np.float64)
         self.probability = probability.reshape(-1, len(design.classes))
         self.rows = np.array([s["n_rows"] for s in design.strata])
+        self.everywhere = np.ones(len(self.rows), dtype=bool)
         self.given = np.array([design.classes.index(name) for name, _ in kinds], dtype=np.intp)
         seen = np.bincount(self.stratum, minlength=len(kinds))
         self.group = joined_strata(self.rows, seen, np.array([kinds.index(kind) for kind in kinds]))
@@ -275,12 +278,12 @@ class Sample:
         inside, selected = domain[self.stratum], self.given[self.stratum] == k
         chosen, others = domain & (self.given == k), domain & (self.given != k)
         of_class = self.answer == k
-        right, every = inside & selected & of_class, np.ones_like(chosen)
+        right = inside & selected & of_class
         return AuditedClass(
             assigned=int(self.rows[chosen].sum()),
             count=self.count(k, domain),
             purity=self.share(right, inside & selected & ~of_class, (chosen, chosen, ~chosen)),
-            completeness=self.share(right, inside & ~selected & of_class, (chosen, others, every)),
+            completeness=self.share(right, inside & ~selected & of_class, (chosen, others, self.everywhere)),
         )
 
     def bin(self, name: str) -> AuditedBin:
@@ -361,8 +364,7 @@ def _estimated(request: AuditEstimateRequest, folder: Path, *, dry_run: bool) ->
         summary = None
         trouble = f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
     model = _model_census(folder, summary, design)
-    everywhere = np.ones(len(design.strata), dtype=bool)
-    classes = {name: sample.judged(k, everywhere) for k, name in enumerate(design.classes)}
+    classes = {name: sample.judged(k, sample.everywhere) for k, name in enumerate(design.classes)}
     for k, judged in enumerate(classes.values()):
         if said := _compared(sample, k, model):
             judged["model"] = said
@@ -420,7 +422,7 @@ def _compared(sample: Sample, k: int, census: Census | None) -> ModelComparison 
         return None
     # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
     level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
-    audited = sample.count(k, np.ones(len(sample.rows), dtype=bool), level)
+    audited = sample.count(k, sample.everywhere, level)
     differs = None
     if audited["value"] is not None:
         wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
@@ -436,23 +438,26 @@ def _compared(sample: Sample, k: int, census: Census | None) -> ModelComparison 
 def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedClass]) -> Census:
     n, drawn = len(sample.stratum), len(design.objects)
     looked = f"people looked at {n} of {drawn} objects that were drawn by design"
+    if others := np.count_nonzero(sample.answer == OTHER):
+        looked += f", of which {others} of no class"
     if n < drawn:
         looked += "; this assumes that the other ones are like these of their stratum"
+    contradicted = sample.count(OTHER, sample.everywhere)["low"] > FEW_OTHERS * design.n_rows
     counted = {}
     for name, c in classes.items():
         said, reason, assigned = c.get("model"), looked, None
         if said is not None:
+            contradicted |= bool(said["differs"])
             agrees = "which the audit rejects" if said["differs"] else "which agrees"
-            reason += (
-                f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
-            )
+            model = f"{said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f})"
+            reason += f"; the model says {model}, {agrees}"
         count, pure, complete = c["count"], c["purity"], c["completeness"]
         if pure["value"] is not None and complete["value"] is not None:
             ends = _named_ends("purity", pure) | _named_ends("completeness", complete)
             assigned = SelectionQuality(objects=c["assigned"], **ends)
         ends = {"count": count["value"], "low": count["low"], "high": count["high"]}
         counted[name] = ClassCensus(**ends, source="audit", assumes=None, reason=reason, assigned=assigned)
-    return Census(n_rows=design.n_rows, level=LEVEL, classes=counted)
+    return Census(n_rows=design.n_rows, level=LEVEL, classes=counted, contradicted=contradicted)
 
 
 def _named_ends(name: str, found: AuditedInterval) -> dict[str, Any]:

@@ -137,12 +137,8 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
             assigned, of_class = rows.blr_class == name, rows.truth == name
             both = (assigned & of_class).sum()
             assert judged["assigned"] == assigned.sum()
-            values = {
-                "count": of_class.sum(),
-                "purity": both / assigned.sum(),
-                "completeness": both / of_class.sum(),
-            }
-            for key, value in values.items():
+            values = of_class.sum(), both / assigned.sum(), both / of_class.sum()
+            for key, value in zip(("count", "purity", "completeness"), values, strict=True):
                 interval = judged[key]
                 assert interval["value"] is not None
                 assert interval["low"] < interval["value"] < interval["high"]
@@ -159,10 +155,10 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     census = read_document(Summary, out / "summary.json").census
     assert census == audit.census
     assert Manifest.read(out).totals.census == census
-    early = audit.census.classes["early"]
-    judged = audit.classes["early"]
+    early, judged = audit.census.classes["early"], audit.classes["early"]
     assert (early.source, early.assumes, early.count) == ("audit", None, judged["count"]["value"])
-    assert "300 of 300" in early.reason
+    seen = f"300 of 300 objects that were drawn by design, of which {audit.n_other} of no class"
+    assert seen in early.reason
     assert early.assigned is not None
     told = (early.assigned.objects, early.assigned.purity)
     assert told == (judged["assigned"], judged["purity"]["value"])
@@ -170,6 +166,8 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Blr) -> None:
     page = (out / "report.html").read_text(encoding="utf-8")
     assert audit.files[-1] == out / "report.html"
     assert "The counts are from an audit: people looked at 300 of 300" in page
+    assert census.contradicted
+    assert "With care: an audit contradicts the model" in page
     assert f">{early.assigned.purity:.1%}<" in page
     assert audit.n_other > 15
     # More answers later: the same, from the same design.
@@ -290,6 +288,7 @@ def test_the_models_census_is_tested_and_kept(out: Path, blr: Blr) -> None:
                 assert judged.get("model", {}).get("differs") is differs
         reason = audit.census.classes["early"].reason
         assert ("rejects" in reason, "agrees" in reason) == (differs is True, differs is False)
+        assert audit.census.contradicted is (differs is True)
 
 
 def test_bins_of_numbers_texts_and_conditions() -> None:
