@@ -275,37 +275,25 @@ def test_colours_are_of_neighbours_and_of_one_kind() -> None:
     ("counts", "classes"),
     [
         # Fermi's associations and identifications, a file joined of two, RR Lyrae in capitals.
-        (
-            {"bll": 1100, "BLL": 22, "fsrq": 640, "FSRQ": 43},
-            {"bll": ["bll", "BLL"], "fsrq": ["fsrq", "FSRQ"]},
-        ),
-        (
-            {"STAR": 400, "Star": 39, "GAL": 300, "Gal": 280},
-            {"STAR": ["STAR", "Star"], "GAL": ["GAL", "Gal"]},
-        ),
-        ({"RRab": 90, "RRAB": 80, "RRc": 30, "rrc": 9}, {"RRab": ["RRab", "RRAB"], "RRc": ["RRc", "rrc"]}),
+        ("bll 1100, BLL 22, fsrq 640, FSRQ 43", "bll: bll BLL, fsrq: fsrq FSRQ"),
+        ("STAR 400, Star 39, GAL 300, Gal 280", "STAR: STAR Star, GAL: GAL Gal"),
+        ("RRab 90, RRAB 80, RRc 30, rrc 9", "RRab: RRab RRAB, RRc: RRc rrc"),
         # De Vaucouleurs' unbarred spirals: other labels of the file begin with 'SA'.
-        ({"Sa": 50, "SA": 40, "SAb": 60}, {"SAb": ["SAb"], "Sa": ["Sa"], "SA 2": ["SA"]}),
+        ("Sa 50, SA 40, SAb 60", "SAb: SAb, Sa: Sa, SA 2: SA"),
         # One row of another spelling is a slip of the pen.
-        ({"Sbc": 300, "SBc": 1}, {"Sbc": ["Sbc", "SBc"]}),
+        ("Sbc 300, SBc 1", "Sbc: Sbc SBc"),
         # Few labels of a column whose labels are codes.
-        (
-            {"Sbc": 9, "SABb": 5, "SBbc": 4, "SBc": 3, "SBC": 2},
-            {"Sbc": ["Sbc", "SBC"], "SABb": ["SABb"], "SBbc": ["SBbc"], "SBc 2": ["SBc"]},
-        ),
-        ({"E": 90, "e": 70}, {"E": ["E", "e"]}),
-        # Columns of classes could not be told apart.
-        (
-            {"Sbc": 300, "SBc": 200, "*": 150, "**": 140, "": 7},
-            {"Sbc": ["Sbc"], "SBc 2": ["SBc"], "*": ["*"], "** 2": ["**"]},
-        ),
+        ("Sbc 9, SABb 5, SBbc 4, SBc 3, SBC 2", "Sbc: Sbc SBC, SABb: SABb, SBbc: SBbc, SBc 2: SBc"),
+        ("E 90, e 70", "E: E e"),
+        # Columns of classes could not be told apart; rows without a label are of none.
+        ("Sbc 300, SBc 200, * 150, ** 140,  7", "Sbc: Sbc, SBc 2: SBc, *: *, ** 2: **"),
     ],
 )
-def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(
-    counts: dict[str, int], classes: dict[str, list[str]]
-) -> None:
-    found = {name: [*spellings.items()] for name, spellings in starting_classes(counts).kept.items()}
-    assert found == {name: [(text, counts[text]) for text in some] for name, some in classes.items()}
+def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(counts: str, classes: str) -> None:
+    rows = {text: int(n) for text, n in (one.rsplit(" ", 1) for one in counts.split(", "))}
+    expected = dict(one.split(": ") for one in classes.split(", "))
+    found = {name: [*spellings.items()] for name, spellings in starting_classes(rows).kept.items()}
+    assert found == {name: [(text, rows[text]) for text in some.split()] for name, some in expected.items()}
 
 
 def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
