@@ -21,7 +21,7 @@ from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
 from blr.calibration import log_loss
 from blr.candidates.rows import TrainingSet, density_weights
-from blr.candidates.training import MOST_QUADRATIC
+from blr.candidates.training import MOST_QUADRATIC, TrainedClassifier, Training
 from blr.candidates.training import compared as compared_sets
 from blr.classifier import Classifier
 from blr.posterior.kinds import LaplacePosterior
@@ -187,10 +187,9 @@ def compared(
     return replace(rows, weight=weight) if weighted else rows, ratio, difference
 
 
-def corrected(
-    shift: TargetShift, specification: Specification, classifier: Classifier, share: Floats
-) -> TargetShift:
+def corrected(shift: TargetShift, specification: Specification, trained: TrainedClassifier) -> TargetShift:
     """Return the record with the class shares that probabilities hold for, and those of the training rows (K,)."""
+    classifier, share = trained.classifier, trained.class_share_kept
     moved, source = classifier.log_prior_shift, specification.shift.class_prior_source or "as given"
     if moved is None:
         return shift
@@ -206,19 +205,15 @@ def corrected(
 
 
 def judged_as_target(
-    noted: TargetShift,
-    classifier: Classifier,
-    rows: TrainingRows,
-    columns: list[int],
-    share: Floats,
-    ratio: Floats | None,
+    noted: TargetShift, training: Training, trained: TrainedClassifier, ratio: Floats | None
 ) -> TargetShift:
     """Return the record with the log loss of held-out rows weighted as the target, with and without corrected shares.
 
     It is unchanged where no row is held out, or where nothing says how the target differs.  Where class shares are
-    corrected, the weights are the ratios of the shares; otherwise they are the density `ratio` (N,).  `share` (K,) are
-    the class shares of the training rows; the classifier's features are at the `columns` of the rows.
+    corrected, the weights are the ratios of the shares; otherwise they are the density `ratio` (N,).
     """
+    classifier = trained.classifier if trained.judged is None else trained.judged
+    rows, share, columns = rows_of(training.judged), trained.class_share, training.used(classifier)
     held_out, truth, shift = rows.held_out, rows.target[rows.held_out], classifier.log_prior_shift
     if not held_out.any() or (shift is None and ratio is None):
         return noted

@@ -312,11 +312,9 @@ def save_model(
     """
     specification, rows = described.specification, rows_of(training.judged)
     classifier, noted = trained.classifier, described.training
-    judged = classifier if trained.judged is None else trained.judged
-    shift = _target.corrected(noted.shift, specification, classifier, trained.class_share_kept)
+    shift = _target.corrected(noted.shift, specification, trained)
     known = {n: float(x) for n, x in trained.trust.numbers.items() if x is not None and np.isfinite(x)}
-    used = training.used(judged)
-    shift = _target.judged_as_target(shift, judged, rows, used, trained.class_share, ratio)
+    shift = _target.judged_as_target(shift, training, trained, ratio)
     model = Model(
         name=specification.name,
         version=described.version,
