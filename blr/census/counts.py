@@ -240,7 +240,8 @@ def lacking_labels(labelled: LabelledRows) -> str:
         return f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more"
     if few.any():
         rows = f"fewer than {FEWEST_OF_CLASS} labelled rows that no fit has seen"
-        return f"{few.sum()} of {len(few)} classes have {rows}; label more objects of these"
+        have = "has" if few.sum() == 1 else "have"
+        return f"{few.sum()} of {len(few)} classes {have} {rows}; label more objects of these"
     return ""
 
 

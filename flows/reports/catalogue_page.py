@@ -123,7 +123,8 @@ def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     findings, reason = [] if beyond is None else [beyond], ""
     if odd_features:
         reason = f"these objects are unlike the training set in {', '.join(odd_features)}"
-        advice = "Compare units and sentinels; else train with this catalogue as [target]"
+        advice = "Compare units and sentinels; if they are right, train with this catalogue as [target] and"
+        advice += " density_weights under [shift]"
         findings.append(Finding(what=advice, level="care"))
     elif share > MUCH_FLAGGED:
         reason = f"{share:.1%} of these objects are unlike the training set (OUT_OF_DOMAIN)"
@@ -219,9 +220,11 @@ def render_classification(report: ClassificationReport) -> str:
     use, *four, counts, odd, look = classification_answers(report)
     classes: tuple[ReportTable, ...] = (class_count_table(name, found),)
     if found.census is not None:
-        # The answer above the census says what it rests on.
+        # The answer above the census says what it rests on, and why there are no counts where there are none.
         census = census_tables(found.census)
-        classes = (replace(census.pop("census"), note=""), *census.values(), *classes)
+        by_class = replace(census.pop("census"), note="")
+        known = any(c.count is not None for c in found.census.classes.values())
+        classes = (*([by_class] if known else []), *census.values(), *classes)
     files = () if report.files is None else (report.files,)
     groups = {"Flags": [flag_table(name, found)], "Prediction sets": set_tables(name, found), "Files": files}
     examples = [example_table(example) for example in report.examples]

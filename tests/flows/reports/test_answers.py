@@ -16,7 +16,12 @@ from catalogs.profile.quality import Quality, SuspectedLeak
 from flows.documents import word_table
 from flows.models.description import ComparedTarget, ModelDescription, TargetShift
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.catalogue_page import ClassificationReport, classification_answers, use_lines
+from flows.reports.catalogue_page import (
+    ClassificationReport,
+    classification_answers,
+    render_classification,
+    use_lines,
+)
 from flows.reports.counts import census_table, first_words
 from flows.reports.data import Made, NotableObject, ReportNotes
 from flows.reports.report_table import named
@@ -328,6 +333,7 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     assert quality.level == "care"
     assert quality.findings[0].what == "The counts are not known: they do not look alike"
     assert census_table(census).rows[0][1:5] == ("–", "–", "–", "–")
+    assert ">Census<" not in render_classification(classified(summary(census=census)))
     contradicted = classified(summary(census=replace(census, contradicted=True)))
     use, _, _, _, holds = classification_answers(contradicted)[:5]
     reason = "the census finds the objects without a label unlike the labelled ones"
