@@ -70,7 +70,7 @@ class _SurveyClassifier(ClassifierMixin, BaseEstimator):
     def _weights(
         self, sample_weight: ArrayLike | None, rows: Matrix, labels: NDArray[Any]
     ) -> tuple[Vector | None, Mask]:
-        """Learn the classes; return the weights (N,) or None, and which rows have one: others move no centre."""
+        """Learn the classes; return the weights (N,) or None, and a mask of the rows whose weight is not 0."""
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)

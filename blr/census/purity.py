@@ -100,7 +100,7 @@ def selection(
 
 
 def _as_observed(expected: Vector, share: float, n_seen: float, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return draws (S,) by number, those oftener that expect a selected share like the one observed.
+    """Return numbers of draws (S,), resampled: those that expect the selected share that was observed come oftener.
 
     Sampling importance resampling: Rubin (1988), "Using the SIR algorithm to simulate posterior distributions".
     """
@@ -157,7 +157,7 @@ def threshold_for(
 def first_threshold(
     p: Vector, steps: Vector, fine: int, select: Callable[[float], Selection], stated: Stated
 ) -> tuple[float, Selection] | None:
-    """Return the first threshold whose selection has what is stated, as `threshold_for` orders them; None if none has.
+    """Return the first threshold whose selection has what is stated, in the order of `threshold_for`, or None.
 
     Tried are quantiles of the probabilities p (N,), ascending, at `steps`, then as many as `fine` probabilities between
     the two quantiles where it is reached.
@@ -207,7 +207,7 @@ def as_target(labelled: LabelledRows, shares: Vector) -> TargetRows:
 
 
 def rounded_threshold(threshold: float, *, up: bool) -> float:
-    """Return a threshold that single precision has too, next above or next below."""
+    """Return the next threshold above or below that is the same number in single precision."""
     fraction, power = math.frexp(threshold)
     steps = fraction * _STEPS_OF_TWO
     return math.ldexp((math.ceil(steps) if up else math.floor(steps)) / _STEPS_OF_TWO, power)

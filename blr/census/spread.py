@@ -24,7 +24,7 @@ EVEN = 0.1
 """Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
 _MOST_PAIRS = 4_000_000  # pairs of near rows that are looked at: of more, the radius is halved
 _HALVINGS = 20
-_DECIDED = 1e-9
+_DECIDED = 1e-9  # distance of a probability from 0 or 1 within which its row is decided
 _NEIGHBOURS = 8  # neighbours of a row that are found at once
 
 
@@ -98,7 +98,7 @@ def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator)
     p = np.array(probability, dtype=np.float64)
     undecided = _Undecided(points, np.flatnonzero((p > _DECIDED) & (p < 1 - _DECIDED)))
     while len(undecided.rows) > 1:
-        i = undecided.any(rng)
+        i = undecided.random_row(rng)
         j = undecided.nearest(i)
         # One of both is decided, and each keeps its probability in expectation.
         total, u = p[i] + p[j], rng.random()
@@ -132,11 +132,11 @@ class _Undecided:
         _, index = scipy.spatial.cKDTree(points).query(points, k=min(_NEIGHBOURS, len(rows)))
         return dict(zip(self.rows, rows[index].tolist(), strict=True))
 
-    def any(self, rng: np.random.Generator) -> int:
+    def random_row(self, rng: np.random.Generator) -> int:
         return self.rows[int(rng.integers(len(self.rows)))]
 
     def nearest(self, row: int) -> int:
-        """Return the nearest row to one of two or more."""
+        """Return the undecided row that is nearest to this one; there are two or more."""
         while True:
             for other in self._near[row]:
                 if other != row and other in self._place:

@@ -242,7 +242,7 @@ class ParquetPartition(Partition):
 
 
 def masks_of_file(file: pq.ParquetFile) -> dict[str, str]:
-    """Return the columns that have masks in astropy's words, and the columns that these are."""
+    """Return the columns for which astropy has written masks, each with the column of its mask."""
     text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"")
     return dict(masks_of(text.decode("utf-8", "replace")))
 
@@ -372,10 +372,10 @@ Place = Path | RemoteFile
 
 
 class Union:
-    """What files are together, told one after another; `pairs` are the first one's key-value metadata.
+    """The columns of files that are added one after another; `pairs` are the first one's key-value metadata.
 
-    Of each column that is `known` there are the files that told its type and its unit, and it is `guessed` as long as
-    no file with rows has told of it.  Of the kinds of files, each of which says the same of its columns, there are the
+    Of each `known` column there are the files from which its type and its unit are; it is `guessed` as long as no file
+    with rows has it.  Of the kinds of files, each of which says the same of its columns, there are the
     first file with the columns' types, and the number of files.
     """
 

@@ -68,7 +68,7 @@ class Data:
     ascii: bool
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the prolog with the element, without its closing tag; all but the last of at least so many bytes."""
+        """Yield the prolog and the element without its closing tag, in blocks of some `size` bytes."""
         prolog, left = self.prolog, self.end - self.start
         with reading(self.path) as stream:
             stream.seek(self.start)
@@ -159,13 +159,13 @@ class Outline:
         )
 
     def outside_data(self) -> None:
-        """Follow every element."""
+        """Let every element be followed, as outside of TABLEDATA and STREAM."""
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.text.append
 
     def put(self, begins: bool, tag: str, content: object) -> None:  # noqa: FBT001
-        """Put an event in the queue; to astropy all tables are TABLEDATA without rows."""
+        """Put an event in the queue for astropy, to which all tables are TABLEDATA without rows."""
         position = (self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
         if tag != "STREAM":
             self.queue.append((begins, "TABLEDATA" if tag in BINARIES else tag, content, position))
@@ -202,7 +202,7 @@ class Outline:
             self.parser.EndElementHandler = self.end_in_data
 
     def check_source(self, name: str, attributes: dict[str, str]) -> None:
-        """Refuse data that are not in the document, or are no rows there: addresses in a document are not fetched."""
+        """Refuse data at an address, which is not fetched, or in a serialisation that is not read."""
         encoding, found = attributes.get("encoding", "base64"), ""
         if name in {"STREAM", "FITS", "PARQUET"} and "href" in attributes:
             found = "in another file or address"
@@ -256,7 +256,7 @@ class Outline:
             self.end(tag)
 
     def end(self, tag: str) -> None:
-        """End an element; behind that of DATA comes the mark that says which they are."""
+        """End an element; behind DATA, astropy gets an INFO with the number of the data."""
         name = without_prefix(tag)
         shown = self.originals.end(name, "".join(self.text))
         if shown is not None:

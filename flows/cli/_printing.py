@@ -146,7 +146,7 @@ def _error_line(text: str) -> None:
 
 
 class _Errors:
-    """Standard error for `rich`: what nobody can read is no reason to stop."""
+    """Standard error for `rich`; a terminal that was closed does not stop the run."""
 
     def write(self, text: str) -> int:
         """Write at once."""

@@ -76,7 +76,7 @@ def is_yes_or_no(values: Floats) -> bool:
 
 
 def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
-    """Say whether whole numbers (n,) are called a flag, a quality or a class, or yes and no a selection.
+    """Say whether whole numbers (n,) are a flag, a quality or a class by their name; of yes and no, also a selection.
 
     What is yes or no and called neither so, nor described as a flag, is a measurement: `has_dust`.
     """
@@ -90,7 +90,7 @@ def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
 
 
 def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
-    """Say whether a share (n,) is called a score, a probability or a class: another classifier's answer."""
+    """Say whether shares (n,) are, by their name, a score, a probability or a class of another classifier."""
     known = _known(values)
     if not known.size or known.min() < 0 or known.max() > 100 or (known.max() > 1 and known.max() <= 50):
         return False
@@ -103,7 +103,7 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
 
 
 def is_type(name: str, values: Floats) -> bool:
-    """Say whether a column (n,) is called a morphological type, and holds numerical stages of both signs, or codes."""
+    """Say whether a column (n,) is a morphological type by its name, and holds stages of both signs, or codes."""
     known = _known(values)
     if not _called(column_names().morphological_type, name) or not _within(values, *STAGES):
         return False
@@ -191,7 +191,7 @@ def error_of(
 
 
 def _without_error_words(name: str) -> set[str]:
-    """Return what a name is without the words that say error, in the ways to read it; nothing of other names."""
+    """Return a name without the words that mean error, in each way to read it; nothing where it has no such word."""
     parts, known = words(name), column_names().error_parts
     ways = {"".join(known.removed_pattern.sub("", w) for w in parts)}
     if parts and parts[0] in known.first_words:
@@ -253,14 +253,14 @@ class Evidence:
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column is no feature, None where it may be one."""
     return (
-        _no_number(seen, name, evidence)
-        or _of_no_object(seen, name, evidence)
-        or _answered(seen, name, evidence)
-        or _without_comparison(name, evidence)
+        _not_usable(seen, name, evidence)
+        or _not_a_measurement(seen, name, evidence)
+        or _made_with_the_class(seen, name, evidence)
+        or _not_comparable(name, evidence)
     )
 
 
-def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+def _not_usable(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     c = seen.columns[name]
     known, odd = evidence.rows.get(name), not_numbers(seen, name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
@@ -279,8 +279,8 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
+def _not_a_measurement(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column of numbers does not measure the object: it is an error, a flag, bookkeeping or dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
     columns, called = seen.described, column_names()
     whole = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
@@ -306,7 +306,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
-    """Return why a column that is kept deserves a look: it may give the class away; None of others."""
+    """Return why a column that is kept may give the class away; None where nothing says so."""
     finding = []
     gain = evidence.gains.get(name, 0.0)
     if name in evidence.alone:
@@ -322,7 +322,7 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
 
 
 def _beside_a_coordinate(name: str, rows: Mapping[str, Floats]) -> str | None:
-    """Return the column with which another makes a right ascension and a declination; None of others.
+    """Return the column that is the other coordinate of a position (`koi_fwm_sdec` of `koi_fwm_sra`), or None.
 
     Their names differ in this alone, and the values of both are possible ones.  Offsets, which are around zero, are
     no places.
@@ -341,7 +341,7 @@ def _beside_a_coordinate(name: str, rows: Mapping[str, Floats]) -> str | None:
 
 
 def _limited(name: str, evidence: Evidence) -> str | None:
-    """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
+    """Return the column whose interval a column ends (`age` of `age_lower` or `age_p84`), or None."""
     match = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
     if match is None or match["of"] not in evidence.rows:
         return None
@@ -373,8 +373,8 @@ def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str]) -> bool:
     return angle or (is_text(c.column.datatype) and is_position(c.column))
 
 
-def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column is somebody's answer to a question about the object, or made with the class."""
+def _made_with_the_class(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column was made with the class: it follows from it, or is another answer to the same question."""
     values, kind = evidence.rows[name], "others' answers"
     if name in evidence.alone and evidence.alone[name].combination:
         formula = evidence.alone[name].combination
@@ -403,7 +403,7 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     return next(((text, kind) for text, holds in reasons.items() if holds), None)
 
 
-def _without_comparison(name: str, evidence: Evidence) -> Reason | None:
+def _not_comparable(name: str, evidence: Evidence) -> Reason | None:
     """Return why nothing could be learned from a column: it has values in one class, or beside a label, alone."""
     if name in evidence.with_label:
         return ("rows without a label lack it, and they are to be classified", "measured with labels")
@@ -429,7 +429,7 @@ def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
 
 
 def votes(name: str, names: Collection[str]) -> str | None:
-    """Return the column beside which a column is of votes, its counts or its other shares; or None."""
+    """Return another column of the same votes, their counts or their other shares, or None."""
     endings = column_names().votes
     match = endings.pattern.fullmatch(name.lower())
     if match is None:
