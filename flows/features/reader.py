@@ -512,10 +512,11 @@ def converted(
 ) -> FeatureReader:
     """Return the reader for one catalogue, columns in units other than the training's converted as they are read.
 
-    `trained` and `stated` as of `conversions`.
+    `trained` says of each of our columns what the training's catalogue did.  `stated` are the units that the
+    specification gives where this catalogue says none, or the wrong one; None of a labelled catalogue, which has none.
     """
     here = replace(reader, stated=stated).of(catalog)
-    scales = conversions(_with_magnitudes(trained, here), catalog, here.columns, stated)
+    scales = _conversions(here, catalog, _with_magnitudes(trained, here))
     # A limit of the model is in the training's unit, and is converted with its column; the target's own is not.
     limits = {name: limit / scales.get(name, 1.0) for name, limit in here.columns.limits.items()}
     return replace(here, scales=scales, columns=replace(here.columns, limits={**limits, **reader.limits}))
@@ -565,18 +566,11 @@ def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalo
     return converted(reader, catalog, trained=trained, stated=None)
 
 
-def conversions(
-    trained: Mapping[str, ColumnMetadata],
-    catalog: Catalog,
-    columns: OurColumns,
-    stated: Mapping[str, str] | None,
+def _conversions(
+    reader: FeatureReader, catalog: Catalog, trained: Mapping[str, ColumnMetadata]
 ) -> dict[str, float]:
-    """Return the factor of each column that has to be converted, by our names.
-
-    `trained` says of each column what the training's catalogue did, `columns` what stands for them here, `stated`
-    the units that the specification gives where this catalogue says none, or the wrong one; None of a labelled
-    catalogue, of which it gives none.
-    """
+    """Return the factor of each column that has to be converted, by our names; `trained` as of `converted`."""
+    columns, stated = reader.columns, reader.stated
     here, fluxes = {c.name: c.unit for c in catalog.columns}, columns.fluxes
     factors = {}
     for name, column in trained.items():

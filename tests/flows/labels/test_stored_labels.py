@@ -18,10 +18,10 @@ from sklearn.metrics import log_loss
 import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
+from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import ZERO_POINT, flux_unit, unit_factor
 from flows.errors import SpecificationError, TrainingError
-from flows.features.columns import OurColumns
-from flows.features.reader import conversions, training_reader
+from flows.features.reader import FeatureReader, converted, training_reader
 from flows.labels.reader import plain_number, read_reviews
 from flows.labels.source import LabelNames, LabelPlaces, place_conflicts
 from flows.specification.catalog import Label
@@ -362,8 +362,8 @@ def test_mega_is_not_milli() -> None:
     there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
     for trained in ("mJy", "Jy"):
         column = ColumnMetadata(unit=trained, ucd=None, description=None, datatype="double")
-        found = conversions({"flux": column}, there, OurColumns(), {})
-        assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
+        here = converted(FeatureReader({"f": parse("flux")}), there, trained={"flux": column}, stated={})
+        assert here.scales["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 
 def test_a_plain_flux_is_converted_and_a_magnitude_is_not(tmp_path: Path) -> None:
