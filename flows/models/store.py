@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -191,6 +192,15 @@ def with_description(line: ListedModel, folder: Path, *, size: int) -> ListedMod
         return line
 
 
+def _trained(path: Path) -> str:
+    """Return when a model was trained (ISO 8601, UTC), else the time of its file, which copies of a store may lose."""
+    described = path.with_name(DESCRIPTION_FILE)
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        if not described.is_symlink() and not described.parent.is_symlink():
+            return str(json.loads(described.read_bytes())["trained"])
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
 # What lies in a store: names, versions, champions.
 
 VERSION_LENGTH = 12
@@ -304,7 +314,7 @@ class Store:
         """Yield the models of a name, by age."""
         champion = self.champion(name)
         paths = (self.root / name).glob(f"[!.]*/{MODEL_FILE}")
-        for path in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parent.name)):
+        for path in sorted(paths, key=lambda p: (_trained(p), p.stat().st_mtime_ns, p.parent.name)):
             version = path.parent.name
             yield StoredModel(name, version, path.parent, version == champion)
 

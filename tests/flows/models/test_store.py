@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 import struct
 import time
@@ -71,6 +72,10 @@ def test_promotion_is_logged(store: Store) -> None:
     store.save(second, card="")
     assert store.champion("morphology") == first.version
     assert store.find(first.label, newest=True).version == first.version
+    described = first.folder / "description.json"
+    described.write_text(described.read_text().replace('"trained": "202', '"trained": "201'))
+    os.utime(first.path, (4e9, 4e9))  # as in a copy of the store
+    assert store.find("morphology", newest=True).version == "0123456789ab"
     done = store.promote(store.find("morphology@0123456789ab"), why="a test", who="a test")
     assert (done.previous, store.champion("morphology")) == (first.version, "0123456789ab")
     assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
