@@ -233,14 +233,17 @@ class ObjectStore:
         return self.read(key)  # it was replaced meanwhile
 
     def replace(self, key: str, content: bytes, *, before: str | None) -> bool:
-        """Put an object in the place of that of a tag, None for nothing; say whether that was there still."""
+        """Put an object in the place of that of a tag, None for nothing; say whether that was there still.
+
+        A driver asks again where an answer was lost, and then finds its own object there.
+        """
         put = STORES[scheme_of(self.url)]
         with speaking_of(f"{self.url}/{key}"):
             try:
                 put(self.filesystem, self.path(key), content, before)
             except Exception as error:
                 if _is_precondition(error):
-                    return False
+                    return self.read(key)[0] == content
                 raise
             self.filesystem.invalidate_cache()
         return True

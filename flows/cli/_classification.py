@@ -110,7 +110,7 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
         printing.say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
         if looks:
             named = () if store == Path("models") else ("--store", store)
-            printing.say_next("blr", "review", result.out, *named, "--budget", 100)
+            printing.say_next("blr", "review", result.published or result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError
-from catalogs.remote.remote_file import ObjectStore
+from catalogs.remote.remote_file import STORES, ObjectStore
 from flows.classification.census_taking import take_census
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
@@ -158,6 +158,18 @@ def test_of_two_runs_one_is_told_that_the_other_was_first(
     assert told.status == "nothing to do", "the release of the other run was brought"
     assert published()[0] == manifest
     assert folders() == {manifest["files"]}
+
+
+@pytest.mark.usefixtures("work", "s3")
+def test_the_answer_of_a_store_that_was_lost_is_no_other_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The driver asks again, and finds its own manifest there.  What comes next is said of the store, too."""
+    put = STORES["s3"]
+    monkeypatch.setitem(STORES, "s3", lambda *given: [put(*given) for _ in range(2)])
+    words = ["--model", "morphology", "--store", "models", "--out", OUT, "--direct", "-q"]
+    assert command_line(["classify", "release", *words]) == 0
+    assert f"Next: blr review {OUT} " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("work", "s3")
