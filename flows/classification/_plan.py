@@ -296,18 +296,27 @@ class Plan:
     def nothing_to_do(self) -> bool:
         """Whether the folder has the output of every file, listed in the manifest, no other outputs, and a summary."""
         done = all(job.finished and not job.learned for job in self.jobs)
-        whole = done and not self.retired and not self.adopted and self.ours is not None
+        whole = done and not (self.retired or self.adopted or self.lost) and self.ours is not None
         known = {*self.quarantined} == {*(self.ours.quarantined if self.ours else ())}
         return whole and known and has_summary(self.out)
 
     @property
     def kept(self) -> tuple[Output, ...]:
         """Outputs that stay: those of other inputs, or of files that were not fetched again."""
+        return (*self.brought.unchanged, *(o for o in self._others if o.is_in(self.out / o.name)))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Outputs of other inputs that were deleted or changed, which the manifest lists no longer."""
+        return tuple(o.name for o in self._others if not o.is_in(self.out / o.name))
+
+    @property
+    def _others(self) -> list[Output]:
+        """The folder's outputs of other inputs, where these are no reason to retire them."""
         if self.policy == "release":
-            return tuple(self.brought.unchanged)
-        listed = self.ours.outputs if self.ours else ()
-        others, names = {o.name: o for o in (*listed, *self.adopted)}, self.names
-        return (*self.brought.unchanged, *(o for name, o in others.items() if name not in names))
+            return []
+        listed, names = self.ours.outputs if self.ours else (), self.names
+        return [o for o in {o.name: o for o in (*listed, *self.adopted)}.values() if o.name not in names]
 
     @property
     def retired(self) -> tuple[str, ...]:

@@ -380,6 +380,8 @@ def _sweep(plan: Plan) -> None:
 def carry_out(plan: Plan, task: Task, engine: Engine) -> ReleaseResult:
     """Do what is planned, and give it its final names; return what was done."""
     plan.work.staging.open()
+    if plan.lost:
+        tell().note(f"{', '.join(plan.lost)}: deleted or changed since, so the manifest lists them no longer")
     outputs, problems = _annotated(plan, task, engine)
     problems = [replace(p, reason=plan.brought.spoken(p.reason)) for p in problems]
     deferred = {**plan.deferred, **{p.name: p.reason for p in problems if p.waits}}

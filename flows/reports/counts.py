@@ -189,9 +189,11 @@ def classification_message(result: results.ClassificationResult) -> str:
     if isinstance(result, results.ClassificationTrial):
         return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
     files = _done(result)
-    # A stale copy of a file that is left out is a part of the release all the same.
-    whole = f"{counted(len(files) + len(result.stale), 'file')}, "
-    whole += counted(result.summary.n_rows if result.summary else 0, "object")
+    # A stale copy of a file that is left out is a part of the release all the same, and so are copies of earlier runs.
+    n_files, n_objects = len(files) + len(result.stale), 0
+    if result.summary:
+        n_files, n_objects = len(result.summary.files) or n_files, result.summary.n_rows
+    whole = f"{counted(n_files, 'file')}, {counted(n_objects, 'object')}"
     number = release_words(result)
     to_do = sum(file["to_do"] for file in files)
     said = {

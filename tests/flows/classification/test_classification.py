@@ -25,6 +25,7 @@ from flows.classification.execution import annotate_file
 from flows.documents import read_document
 from flows.errors import Interrupted, UsageError
 from flows.models.store import Store
+from flows.reports.counts import classification_message
 from flows.runs.manifest import SUMMARY, Manifest, file_sha256
 from flows.runs.results import Summary
 from flows.specification.toml_file import load_specification
@@ -104,6 +105,12 @@ def test_a_file_more_joins_the_others_and_a_lost_output_is_made_again(work: Path
     (work / "out/summary.json").unlink()
     assert run(work).summary == whole.summary
     assert lasting_contents(work / "out") == before
+    assert classification_message(run(work, "survey.parquet")).startswith(
+        "Nothing to do: 2 files, 800 objects"
+    )
+    (work / "out/survey.fits").unlink()
+    assert run(work, "survey.parquet").summary.n_rows == 400, "what is lost does not count"
+    assert [o.name for o in Manifest.read(work / "out").outputs] == ["survey.parquet"]
 
 
 def run_with(annotate: Any, work: Path, *names: str, **options: object) -> dict:
