@@ -201,6 +201,7 @@ def column_of(header: Hdu, n: int, offset: int, *, keyword: str) -> FitsColumn:
         if dimensions != (1,) and math.prod(dimensions) == repeat:
             shape = dimensions
     null = _number(header, f"TNULL{n}") if code in "BIJK" else None
+    null = int(null) if isinstance(null, float) and null.is_integer() else null
     comment = header.comment(f"TTYPE{n}")
     return FitsColumn(
         name=header.text(f"TTYPE{n}") or f"col{n}",

@@ -254,11 +254,12 @@ def _check_by_rows(path: Path, table: Table) -> None:
 
 
 # FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the
-# text of TNULL, has no value: it becomes a null integer, NaN, or an empty text, and not zero as in Fortran.
+# text of TNULL, has no value: it becomes a null integer, NaN, or an empty text, and not zero as in Fortran.  As in
+# Fortran, the last d digits of a real number without a point, in a field Fw.d, are behind it.
 # Null integers are stored as the smallest of their type, which no measurement has.
 
 ASCII_TABLE = "TABLE"
-FORM = re.compile(r"([AIFED])(\d+)(?:\.\d+)?")
+FORM = re.compile(r"([AIFED])(\d+)(?:\.(\d+))?")
 REWRITTEN = re.compile(rb"(?:TFORM|TBCOL|TNULL)[1-9]\d* *=|CHECKSUM=|DATASUM *=")
 NARROW = 9
 """Digits of an integer that 32 bits hold, whatever they are."""
@@ -277,6 +278,7 @@ class _Field:
                 f"{row_width} characters of a row"
             )
         self.number, self.start, self.code, self.width = number, start, parts[1], int(parts[2])
+        self.decimals = 0 if self.code in "AI" else int(parts[3] or 0)
         self.name = header.text(f"TTYPE{number}") or f"col{number}"
         null = header.text(f"TNULL{number}")
         self.null = None if null is None else null.strip().encode()
@@ -305,6 +307,8 @@ class _Field:
         else:
             text = np.where(left_out, b"0", np.strings.replace(np.strings.upper(text), b"D", b"E"))
         values = text.astype(self.stored)
+        if self.decimals and (implied := np.strings.find(text, b".") < 0).any():
+            values[implied] /= 10**self.decimals
         values[left_out] = self.left_out
         return values
 

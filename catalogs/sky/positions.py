@@ -91,13 +91,18 @@ class NeighbourCounter:
     @property
     def near_another(self) -> int:
         """Number of rows with another row within the radius or at the same place."""
-        if not len(self._place):
-            return 0
-        # Each place is in the tree once, and is its own nearest neighbour: so the second nearest counts.
-        distance, _ = scipy.spatial.KDTree(self._place).query(
-            self._place, k=2, distance_upper_bound=self._chord * (1 + 1e-12)
-        )
-        near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows > 1)
+        chord, near, close = self._chord * (1 + 1e-12), self._rows > 1, np.arange(len(self._place))
+        # What has no other within the radius along an axis has none in space: mostly that is so of all, and no tree
+        # has to be loaded.
+        for along in self._place.T:
+            close = close[np.argsort(along[close])]
+            joined = np.diff(along[close]) <= chord
+            close = close[np.append(joined, False)[: len(close)] | np.append(False, joined)[: len(close)]]
+        if len(close):
+            # Each place is in the tree once, and is its own nearest neighbour: so the second nearest counts.
+            places = self._place[close]
+            distance, _ = scipy.spatial.KDTree(places).query(places, k=2, distance_upper_bound=chord)
+            near[close] |= np.isfinite(np.asarray(distance)[:, 1])
         return int(self._rows[near].sum()) << self.halvings
 
 

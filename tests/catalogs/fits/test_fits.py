@@ -47,7 +47,8 @@ def test_shifted_integers_are_exact(tmp_path: Path, code: str) -> None:
 def test_other_scalings_are_float64(tmp_path: Path, code: str, stored: Any) -> None:
     stored = np.arange(N, dtype=stored)
     written = write(tmp_path / "t.fits", column("x", code, stored))
-    for scale, zero, null in ((0.5, 100.0, 2), ("0.5", "100", "2")):  # some writers put numbers in quotes
+    # Some writers put numbers in quotes, or a decimal point behind whole ones.
+    for scale, zero, null in ((0.5, 100.0, 2), ("0.5", "100", "2"), (0.5, 100, 2.0)):
         path = patched(written, TSCAL1=scale, TZERO1=zero, TNULL1=null)
         assert read(path)["x"].to_pylist() == [100.0, 100.5, None, 101.5, 102.0, 102.5, 103.0]
         assert fits.open(path).column("x").null is None
@@ -317,7 +318,9 @@ def test_what_was_left_out_is_null(tmp_path: Path) -> None:
     assert rows_of(path)["n"] == [1, None, 333]
     assert rows_of(replaced(path, b"  333", b"     "))["n"] == [1, None, None]
     real = b"-0.500000E+00".rjust(14) if b"-0.500000E+00" in path.read_bytes() else b" -5.000000E-01"
-    assert np.isnan(rows_of(replaced(path, real, b" " * 14))["x"][1])
+    pointless = b"-50".rjust(14)  # of E14.6: the last six digits are behind the point, as STILTS has it too
+    assert rows_of(replaced(path, real, pointless))["x"][1] == -50e-6
+    assert np.isnan(rows_of(replaced(path, pointless, b" " * 14))["x"][1])
 
 
 def test_what_is_no_number_is_damage(tmp_path: Path) -> None:
