@@ -200,7 +200,7 @@ def _show_explanation(explained: Explanation) -> None:
     printing.print_table("Labelled objects that are like it", like, printing.formatted(of_object, linked))
 
 
-MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")
+MAPPED = ("objects", "of those labelled", "by the classifier", "by the labels", "95 % interval")
 
 
 def show_map(result: MapResult) -> None:

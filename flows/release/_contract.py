@@ -332,8 +332,8 @@ OWN_FILES = re.compile(
     r"\w*map(?:_order_\d+)?\.fits|README(?:\.(?:md|rst|txt))?)"
 )
 """Files beside the annotated ones."""
-LISTS = re.compile(r"(?:review|outliers|audit)\.(?:csv|vot|html)|audit_design\.json")
-"""What `blr review` and `blr audit draw` write into a run's folder for people to fill in: no part of a release."""
+LISTS = re.compile(r"(?:review|outliers|audit)\.(?:csv|vot|html)|audit_design\.json|maps/.*")
+"""What `blr review`, `blr audit draw` and `blr map` write into a run's folder for people: no part of a release."""
 DOCUMENTS = re.compile(
     r"(?:release|contract|checks|profile|provenance|signature)\.json|specification\.toml|(?:README|KNOWN_ISSUES)\.md|"
     rf"{SUMS}|model\.asdf|{re.escape(ROWS_FILE)}|columns\.csv|CITATION\.cff|report\.html"

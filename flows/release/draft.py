@@ -81,7 +81,7 @@ def finished_run(folder: Path) -> Manifest:
 
 
 def _adopted(run: Path, data: Path) -> Manifest:
-    """Copy a finished run, without lists for people, into a draft; the check compares its bytes with the manifest."""
+    """Copy a finished run into a draft, without lists and maps for people; the check compares bytes and hashes."""
     manifest = finished_run(run)
     listed = {output.name for output in manifest.outputs}
     if data.exists():

@@ -48,7 +48,9 @@ def test_copies_in_csv_are_checked_for_what_csv_can_hold(survey: Path, says: Any
     Path("plain/survey").mkdir(parents=True)
     write_csv(pq.read_table(survey / "parquet-1/survey/field-0.parquet"), "plain/survey/field-0.csv")
     run = classified_again(survey, "plain")
-    (run / "review.csv").write_text("id,label\n")  # lists for people are no part of a release
+    (run / "maps").mkdir()
+    for name in ("review.csv", "maps/late-fraction.json"):  # what is for people is no part of a release
+        (run / name).write_text("id,label\n")
     draft("plain", "1", run, survey)
     assert "flags, ranges, metadata, versions" in says(0, "check", "plain", "1").out  # those that passed
 
