@@ -28,12 +28,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite, slices
-from blr.likelihood.likelihoods import LINKS, Link
+from blr.likelihood.likelihoods import LINKS
 from blr.likelihood.targets import graded_nodes
 
 _P = (
@@ -52,16 +51,15 @@ _NARROW = ((0.5, 0.95), (1.0, 0.75), (2.0, 0.45))  # largest sd, and the step of
 _FARTHEST = 6.3  # |z| of the outermost node, at most: beyond 5.7 lie 1e-8 of the mass
 
 
-def binary_probit(mean: ArrayLike, variance: ArrayLike) -> Vector:
+def binary_probit(mean: Vector, variance: Vector) -> Vector:
     """Return σ(κ mean), κ = (1 + π variance/8)^(-1/2), (N,): PRML (4.153-4.155), within 0.018 of the integral.
 
     MacKay (1992), doi:10.1162/neco.1992.4.5.720.
     """
-    mean, variance = _moments(mean, variance)
-    return np.asarray(expit(mean / np.sqrt(1 + np.pi / 8 * variance)))
+    return np.asarray(expit(mean / np.sqrt(1 + np.pi / 8 * _variance(mean, variance))))
 
 
-def binary_exact(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic") -> Vector:
+def binary_exact(mean: Vector, variance: Vector, *, link: str = "logistic") -> Vector:
     """Return E[f(a)], (N,), within 1e-8 for the logistic and probit links, 1e-7 for others.
 
     The logistic result keeps its relative accuracy in the lower tail: 1e-8 up to an sd of 2, 0.4 % at worst beyond.
@@ -73,26 +71,26 @@ def binary_exact(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic"
     link
         A name in `blr.likelihood.likelihoods.LINKS`; the probit link is Φ(mean / sqrt(1 + variance)) (PRML 4.152).
     """
-    mean, variance = _moments(mean, variance)
+    variance = _variance(mean, variance)
     if link == "logistic":
         lower, _ = _logistic(-np.abs(mean), variance, with_entropy=False)
         return np.where(mean > 0, 1 - lower, lower)
     if link == "probit":
         return np.asarray(ndtr(mean / np.sqrt(1 + variance)))
-    chosen = _link(link)
+    chosen = LINKS[link]
     return _quadrature(mean, variance, lambda a: np.exp(chosen.log_cdf(a)))
 
 
-def binary_expected_entropy(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic") -> Vector:
+def binary_expected_entropy(mean: Vector, variance: Vector, *, link: str = "logistic") -> Vector:
     """Return E[H(f(a))], (N,), nats, within 5e-8: H(E[f]) less this is the mutual information.
 
     For an sd up to 2 both come from the same nodes, so the difference is not negative beyond rounding and keeps its
     relative accuracy however small it is.
     """
-    mean, variance = _moments(mean, variance)
+    variance = _variance(mean, variance)
     if link == "logistic":
         return _logistic(-np.abs(mean), variance, with_entropy=True)[1]
-    chosen = _link(link)
+    chosen = LINKS[link]
 
     def of_link(a: Matrix) -> Matrix:
         # x e^x is 0 at -inf, where the product would be NaN.
@@ -102,14 +100,12 @@ def binary_expected_entropy(mean: ArrayLike, variance: ArrayLike, *, link: str =
     return _quadrature(mean, variance, of_link)
 
 
-def binary_integrals(
-    mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic"
-) -> tuple[Vector, Vector]:
+def binary_integrals(mean: Vector, variance: Vector, *, link: str = "logistic") -> tuple[Vector, Vector]:
     """Return what `binary_exact` and `binary_expected_entropy` do, of the logistic link in one pass over the nodes."""
     if link != "logistic":
         expected = binary_expected_entropy(mean, variance, link=link)
         return binary_exact(mean, variance, link=link), expected
-    mean, variance = _moments(mean, variance)
+    variance = _variance(mean, variance)
     lower, expected = _logistic(-np.abs(mean), variance, with_entropy=True)
     return np.where(mean > 0, 1 - lower, lower), expected
 
@@ -194,30 +190,7 @@ def _quadrature(mean: Vector, variance: Vector, integrand: Callable[[Matrix], Ma
     return out
 
 
-def _link(name: str) -> Link:
-    if name not in LINKS:
-        raise ValueError(f"unknown link '{name}'; expected one of {', '.join(LINKS)}")
-    return LINKS[name]
-
-
-def _vector(x: ArrayLike, name: str) -> Vector:
-    # Unlike in fitting, no rows is a fair question here: a partition may be empty.
-    vector = np.asarray(x, dtype=np.float64)
-    if vector.ndim != 1:
-        raise ValueError(f"{name} has shape {vector.shape}; expected (N,), one activation for each row")
-    require_finite(vector, name)
-    return vector
-
-
-def _moments(mean: ArrayLike, variance: ArrayLike) -> tuple[Vector, Vector]:
-    m, v = _vector(mean, "mean"), _vector(variance, "variance")
-    if m.shape != v.shape:
-        raise ValueError(f"mean has shape {m.shape} but variance {v.shape}; give one of each for every row")
-    if v.size and v.min() < 0:
-        # A variance that is a difference of large numbers may come out below 0 by their rounding.
-        if v.min() < -1e-9 * max(1.0, v.max()):
-            raise ValueError(
-                f"variance has a negative entry, {v.min()}, at row {v.argmin()}; give variances, not sd"
-            )
-        v = np.maximum(v, 0.0)
-    return m, v
+def _variance(mean: Vector, variance: Vector) -> Vector:
+    require_finite(mean, "mean")  # features of 1e200 overflow here
+    require_finite(variance, "variance")
+    return np.maximum(variance, 0.0)  # a difference of large numbers may round to less

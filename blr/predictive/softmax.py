@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from blr import compiled
@@ -239,12 +239,12 @@ def widest_contrast(V: Matrix) -> Vector:
     return np.sqrt(np.maximum(_contrasts(V).max(axis=(1, 2)), 0.0))
 
 
-def softmax_plugin(mean: ArrayLike) -> Matrix:
+def softmax_plugin(mean: Matrix) -> Matrix:
     """Return softmax(mean), (N, K): the probabilities at the mode, as if the weights were certain."""
-    return np.asarray(softmax(_matrix(mean), axis=1))
+    return np.asarray(softmax(mean, axis=1))
 
 
-def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
+def softmax_pairwise(mean: Matrix, covariance: Matrix) -> Matrix:
     """Return the pairwise probit formula with the full covariance, (N, K): fast, and rough where activations spread.
 
     Of random covariances, K = 3 to 10, its mean error is 0.002 at a contrast sd of 0.5, 0.008 at 1 and 0.03 from 4 on;
@@ -252,21 +252,23 @@ def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     p_k ∝ 1 / Σ_j exp(-κ_kj (m_k - m_j)), κ_kj = (1 + π Var(a_k - a_j)/8)^(-1/2): for two classes that of
     `binary_probit`.  After Daunizeau (2017), arXiv:1703.00091.
     """
-    m, V = _moments(mean, covariance)
+    m, V = mean, covariance
+    require_finite(m, "mean")
+    require_finite(V, "covariance")
     variance = np.maximum(_contrasts(V), 0.0)
     logit = (m[:, None, :] - m[:, :, None]) / np.sqrt(1 + np.pi / 8 * variance)
     top = logit.max(axis=2)
     return np.asarray(softmax(-top - np.log(np.exp(logit - top[:, :, None]).sum(axis=2)), axis=1))
 
 
-def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
+def softmax_fast(mean: Matrix, covariance: Matrix) -> Matrix:
     """Return probabilities, (N, K), within 0.035: the pairwise formula where it is that good, nodes elsewhere.
 
     Rows with a contrast sd above 0.7 are not left to `softmax_pairwise`: of three and four classes they go through
     `softmax_exact`, of more through 256 Sobol points, few enough to stay quick.  Two classes are those of
     `binary_probit`, which is within 0.018 everywhere.
     """
-    m, V = _moments(mean, covariance)
+    m, V = mean, covariance
     K, p, spread = m.shape[1], softmax_pairwise(m, V), widest_contrast(V)
     wide = np.flatnonzero(spread > _PAIRWISE_SD) if K > 2 else np.empty(0, dtype=np.intp)
     for start in range(0, len(wide), _BLOCK):
@@ -280,7 +282,7 @@ def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
 
 
 def softmax_exact(
-    mean: ArrayLike, covariance: ArrayLike, *, most_nodes: int | None = None
+    mean: Matrix, covariance: Matrix, *, most_nodes: int | None = None
 ) -> tuple[Matrix, Vector]:
     """Return E[softmax(a)], (N, K), and the expected entropy E[H(softmax(a))], (N,), nats.
 
@@ -294,7 +296,9 @@ def softmax_exact(
     most_nodes
         Sobol points a row, at most: a part of a mixture of many need not be so exact.  512 err by some 0.005.
     """
-    m, V = _moments(mean, covariance)
+    m, V = mean, covariance
+    require_finite(m, "mean")
+    require_finite(V, "covariance")
     N, K = m.shape
     if K == 2:
         logit = m[:, 1] - m[:, 0]
@@ -371,26 +375,6 @@ def _plan(axes: Matrix, spread: Vector, most_nodes: int | None) -> tuple[NDArray
     nodes = np.array([count for count, _, _ in RULES] + [_MOST_PRODUCT_NODES + 1])
     place = len(RULES) ** np.arange(d)
     return digits, np.where(nodes[digits].prod(axis=0) <= _MOST_PRODUCT_NODES, place @ digits, sobol)
-
-
-def _matrix(mean: ArrayLike) -> Matrix:
-    m = np.asarray(mean, dtype=np.float64)
-    if m.ndim != 2 or m.shape[1] < 2:
-        raise ValueError(
-            f"mean has shape {m.shape}; expected (N, K) with K >= 2, one activation for each class"
-        )
-    require_finite(m, "mean")
-    return m
-
-
-def _moments(mean: ArrayLike, covariance: ArrayLike) -> tuple[Matrix, Matrix]:
-    m, V = _matrix(mean), np.asarray(covariance, dtype=np.float64)
-    if V.shape != (*m.shape, m.shape[1]):
-        raise ValueError(
-            f"covariance has shape {V.shape} for a mean of {m.shape}; expected {(*m.shape, m.shape[1])}"
-        )
-    require_finite(V, "covariance")
-    return m, V
 
 
 # E[softmax(a)] and E[H] over activations whose moments are known at nodes, each node with inner points of its own.

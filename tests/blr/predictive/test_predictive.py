@@ -159,20 +159,9 @@ def test_empty_batches() -> None:
     assert binary_exact(none, none, link="cauchit").shape == (0,)
 
 
-def test_errors_say_what_to_do() -> None:
-    one = np.ones(1)
-    with pytest.raises(
-        ValueError, match=r"variance has a negative entry, -1\.0, at row 0; give variances, not sd"
-    ):
-        binary_exact(one, -one)
-    with pytest.raises(ValueError, match=r"mean has shape \(1,\) but variance \(2,\)"):
-        binary_exact(one, np.ones(2))
-    with pytest.raises(ValueError, match=r"mean has shape \(1, 1\); expected \(N,\)"):
-        binary_exact(one[:, None], one)
-    with pytest.raises(ValueError, match="unknown link 'tobit'; expected one of logistic, probit"):
-        binary_exact(one, one, link="tobit")
+def test_a_mean_that_is_not_a_number_is_told() -> None:
     with pytest.raises(ValueError, match="mean holds 1 value"):
-        binary_exact(np.array([np.nan]), one)
+        binary_exact(np.array([np.nan]), np.ones(1))
 
 
 def test_a_variance_below_zero_by_rounding_is_zero() -> None:

@@ -166,13 +166,7 @@ def test_empty_batches() -> None:
     assert h.shape == (0,)
 
 
-def test_errors_say_what_to_do() -> None:
-    with pytest.raises(
-        ValueError, match=r"covariance has shape \(2, 3\) for a mean of \(2, 3\); expected \(2, 3, 3\)"
-    ):
-        softmax_exact(np.zeros((2, 3)), np.zeros((2, 3)))
-    with pytest.raises(ValueError, match=r"mean has shape \(3,\); expected \(N, K\)"):
-        softmax_plugin(np.zeros(3))
+def test_a_covariance_that_is_infinite_is_told() -> None:
     with pytest.raises(ValueError, match="covariance holds 1 value"):
         softmax_exact(np.zeros((1, 2)), np.array([[[1, np.inf], [0, 1]]]))
 
