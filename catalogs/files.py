@@ -30,8 +30,8 @@ from catalogs.errors import CatalogError, DamagedFileError, nearest
 PREFIX = ".blr-"
 SUFFIX = ".tmp"
 """Hidden, so that dataset scanners (Arrow, HATS) pass over a temporary; short, so that any name fits."""
-_own: dict[Path, Path] = {}
-"""Folders that `own_folder` made, with the root that no link may lead out of."""
+_root_of: dict[Path, Path] = {}
+"""Folders that `own_folder` made, each with its root: `atomic_path` lets no symbolic link lead out of that."""
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 HiveValue = int | str | None
 HIVE = re.compile(r"([^=]+)=(.*)")
@@ -58,8 +58,8 @@ def atomic_path(final: Path) -> Iterator[Path]:
 
     If the block raises, or is interrupted, the temporary is removed and `final` is as it was.
     """
-    if final.parent in _own:
-        check_links(final.parent, _own[final.parent])
+    if final.parent in _root_of:
+        check_links(final.parent, _root_of[final.parent])
     if final.is_dir():
         raise StorageError(f"{final} is a folder, expected the name of a file to write; choose another name")
     try:  # the lock goes when the process does, however it ends
@@ -155,7 +155,7 @@ def own_folder(folder: Path, root: Path) -> Path:
     check_links(folder, root)
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
-    _own[folder] = root
+    _root_of[folder] = root
     return folder
 
 

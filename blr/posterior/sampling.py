@@ -297,7 +297,10 @@ _State = tuple[Matrix, Vector, Matrix]
 
 @dataclass(frozen=True, eq=False)
 class Hamiltonian:
-    """Coordinates z = centre + x W, and a step size."""
+    """Hamiltonian moves of all chains at once, with steps in coordinates x, where z = centre + x W are the target's.
+
+    `evaluate` gives log density and gradient at z; `step` is the size of a leapfrog step in x.
+    """
 
     evaluate: Evaluate
     centre: Vector

@@ -492,13 +492,13 @@ def require_same_units(
     stated = {c.name: c.unit for c in columns if c.unit}
     for column in theirs:
         unit = stated.get(column.name)
-        if unit is not None and column.unit and not _same(unit, column.unit):
+        if unit is not None and column.unit and not _same_unit(unit, column.unit):
             what = f"'{column.name}' is in '{unit}' in the first and in '{column.unit}' in the second"
             remedy = "name the files one by one, so that units are converted, or write the column in one unit"
             raise apart(first, other, what, remedy)
 
 
-def _same(one: str, other: str) -> bool:
+def _same_unit(one: str, other: str) -> bool:
     """Say whether two texts mean the same unit: as they are written, or as astropy reads them."""
     if one.split() == other.split():
         return True

@@ -296,23 +296,26 @@ def find_leaks(
     few = classes.only(thin)
     candidates = (Scaled.of(n, as_numbers(labelled[n][thin]), flux=n in fluxes) for n in names)
     scaled = sorted((s for s in candidates if s is not None), key=lambda s: -gains[s.name])[:MOST_COLUMNS]
-    sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)
+    sets = sorted(_pairs_and_triples(scaled, few), key=lambda leak: -leak.beyond)
     return [*sorted(alone, key=lambda leak: -leak.gain), *sets], gains
 
 
-def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
-    """Return the pairs and triples that tell more than their parts."""
-    promises = _promises([c for c in columns if np.isfinite(c.values).all()], classes)
+def _pairs_and_triples(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
+    """Return the pairs and triples that tell more of the class than their parts.
+
+    All are screened by the estimate of `_gaussian_estimates`; those that it puts first are measured as `_leak` does.
+    """
+    estimates = _gaussian_estimates([c for c in columns if np.isfinite(c.values).all()], classes)
     sets = [s for size in (2, 3) for s in combinations(columns, size)]
     screened = []
     for i, s in enumerate(sets):
         names = tuple(c.name for c in s)
-        known = promises if names in promises else _promises(s, classes)
+        known = estimates if names in estimates else _gaussian_estimates(s, classes)
         screened.append((known.get(names, 0.0), i))
     leaks = []
     gains: dict[tuple[str, ...], float] = {}
-    for promise, i in sorted(screened, reverse=True)[:JUDGED]:
-        if promise <= 0:
+    for estimate, i in sorted(screened, reverse=True)[:JUDGED]:
+        if estimate <= 0:
             break
         leak = _leak(sets[i], classes, gains)
         if leak is not None and leak.beyond >= TOGETHER:
@@ -320,10 +323,10 @@ def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
     return leaks
 
 
-def _promises(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ...], float]:
-    """Return, of the rows that have all columns, what each pair and triple says beyond its best part, by their names.
+def _gaussian_estimates(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ...], float]:
+    """Return quick estimates of what each pair and triple of columns, by their names, says beyond its best part.
 
-    It is information in nats under one Gaussian a class.
+    An estimate is information in nats under one Gaussian a class, of the rows that have all columns.
     """
     if len(columns) < 2:
         return {}
@@ -336,8 +339,8 @@ def _promises(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ..
         sets = np.array([*combinations(range(len(columns)), d)], dtype=np.intp).reshape(-1, d)
         parts = [list(part) for part in combinations(range(d), d - 1)]
         best = np.max([_information(total, within, sets[:, part]) for part in parts], axis=0)
-        promises = _information(total, within, sets) - best
-        found |= {tuple(columns[j].name for j in s): float(p) for s, p in zip(sets, promises, strict=True)}
+        estimates = _information(total, within, sets) - best
+        found |= {tuple(columns[j].name for j in s): float(p) for s, p in zip(sets, estimates, strict=True)}
     return found
 
 

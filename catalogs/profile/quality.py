@@ -36,7 +36,7 @@ def without_unit(name: str) -> str:
 def about_the_distance(column: Column) -> bool:
     """Say whether a column is a redshift, a velocity of recession or a distance: what a survey selects by."""
     ucd = (column.ucd or "").lower()
-    named = _called(column_names().distance, column, without_unit(column.name))
+    named = _named_as(column_names().distance, column, without_unit(column.name))
     return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot.") and not about_a_flux(column))
 
 
@@ -44,7 +44,7 @@ def about_a_flux(column: Column) -> bool:
     """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) do not count."""
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
     said = ucd.startswith("phot.flux") or FLUX_UNIT.fullmatch(unit)
-    return bool(said) or _called(column_names().flux, column)
+    return bool(said) or _named_as(column_names().flux, column)
 
 
 def about_a_magnitude(column: Column) -> bool:
@@ -52,7 +52,7 @@ def about_a_magnitude(column: Column) -> bool:
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
     if ucd.startswith("phot.mag.sb") or "/" in unit or about_a_colour(column):
         return False
-    return ucd.startswith("phot.mag") or unit == "mag" or _called(column_names().magnitude, column)
+    return ucd.startswith("phot.mag") or unit == "mag" or _named_as(column_names().magnitude, column)
 
 
 def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
@@ -86,7 +86,7 @@ def about_an_error(column: Column) -> bool:
 
 def about_dust(column: Column) -> bool:
     """Say whether a column is the Galaxy's extinction, which is a matter of the place on the sky."""
-    return (column.ucd or "").lower().startswith("phys.absorption") or _called(column_names().dust, column)
+    return (column.ucd or "").lower().startswith("phys.absorption") or _named_as(column_names().dust, column)
 
 
 def about_the_observation(column: Column) -> bool:
@@ -94,11 +94,11 @@ def about_the_observation(column: Column) -> bool:
 
     Signal-to-noise ratios, depths and the quality of fits say how an object was seen: in another survey otherwise.
     """
-    return (column.ucd or "").lower().startswith(OBSERVING) or _called(column_names().observation, column)
+    return (column.ucd or "").lower().startswith(OBSERVING) or _named_as(column_names().observation, column)
 
 
-def _called(role: Naming, column: Column, name: str | None = None) -> bool:
-    """Say whether a column, or the vector that it is an element of, is called as those of a role are."""
+def _named_as(role: Naming, column: Column, name: str | None = None) -> bool:
+    """Say whether the name of a column, or of the vector that it is an element of, is one of the role's."""
     own = column.name if name is None else name
     vector = column.name.vector if isinstance(column.name, Element) else column.name
     return role.named(vector) or role.fits(own, name_words(column.name))
@@ -149,8 +149,8 @@ def find_other_position(catalog: Catalog) -> tuple[tuple[str, ...], str] | None:
     return None
 
 
-def goes_round(seen: Profile, name: str) -> bool:
-    """Say whether 'l' goes round the sky, where a column is it or the 'b' beside it: both are bands too."""
+def may_be_galactic(seen: Profile, name: str) -> bool:
+    """Say whether a column may be a galactic coordinate by its name; 'l' and 'b' are bands where 'l' is a magnitude."""
     if name.lower() not in {"l", "b"}:
         return True
     longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)

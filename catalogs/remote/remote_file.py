@@ -30,8 +30,8 @@ from catalogs.remote.urls import (
     scheme_of,
     scrubbed,
     shown,
-    speaking_of,
     tag_of,
+    translated_errors,
 )
 
 # Reading asks for the bytes that are wanted, piece by piece.  An annotated copy has every old byte, so for that a file
@@ -68,7 +68,7 @@ class RemoteFile:
 
     def asked(self) -> RemoteFile:
         """Ask for the file's size and state; CatalogError where it is not there, or nobody can tell."""
-        with speaking_of(self.url):
+        with translated_errors(self.url):
             info = self.filesystem.info(self.path)
         if info.get("size") is None:
             raise FormatError(
@@ -88,12 +88,12 @@ class RemoteFile:
     @contextmanager
     def open(self) -> Iterator[io.BufferedIOBase]:
         """Open the file for reading anywhere; what a server hands out only whole is fetched first."""
-        with speaking_of(self.url):
+        with translated_errors(self.url):
             stream = self.filesystem.open(self.path, block_size=BLOCK)
         with stream:
             if self._gives_ranges(stream):
-                with io.BufferedReader(_Spoken(stream, self.url), BLOCK) as spoken:
-                    yield spoken
+                with io.BufferedReader(_TranslatedStream(stream, self.url), BLOCK) as buffered:
+                    yield buffered
                 return
         with self.fetched(Path(tempfile.gettempdir())) as whole, whole.open("rb") as local:
             yield local
@@ -110,7 +110,7 @@ class RemoteFile:
         """Copy the file to a path, whole or not at all; `progress` hears of bytes."""
         check_free_space(local.parent, self.n_bytes)
         with atomic_path(local) as temporary:
-            with speaking_of(self.url):
+            with translated_errors(self.url):
                 self.filesystem.get_file(self.path, str(temporary), callback=_watch(self, progress))
             self.check_size(temporary.stat().st_size)
 
@@ -130,7 +130,7 @@ class RemoteFile:
             self.check_size(stream.size)
         if not is_web(self.url) or self.n_bytes <= BLOCK:
             return True
-        with speaking_of(self.url):
+        with translated_errors(self.url):
             try:
                 stream.seek(-MAGIC_BYTES, io.SEEK_END)
                 stream.read(MAGIC_BYTES)
@@ -140,14 +140,14 @@ class RemoteFile:
         return True
 
 
-class _Spoken(io.RawIOBase):
-    """A stream whose errors are translated into our own."""
+class _TranslatedStream(io.RawIOBase):
+    """A driver's stream whose errors while reading are raised as `translated_errors` does."""
 
     def __init__(self, stream: Any, url: str) -> None:
         self._stream, self._url = stream, url
 
     def readinto(self, buffer: Any) -> int:
-        with speaking_of(self._url):
+        with translated_errors(self._url):
             got = self._stream.read(len(buffer))
         buffer[: len(got)] = got
         return len(got)
@@ -212,7 +212,7 @@ class ObjectStore:
         if why := why_not(url):
             raise CatalogError(why)
         self.url = url.rstrip("/")
-        with speaking_of(url):
+        with translated_errors(url):
             self.filesystem, self.root = reached(self.url, use_listings_cache=False)
 
     def path(self, key: str) -> str:
@@ -221,7 +221,7 @@ class ObjectStore:
 
     def read(self, key: str) -> Stored:
         """Return an object and its tag."""
-        with speaking_of(self.url):
+        with translated_errors(self.url):
             self.filesystem.invalidate_cache()
             try:
                 tag = _tag(self.filesystem.info(self.path(key)))
@@ -238,7 +238,7 @@ class ObjectStore:
         A driver asks again where an answer was lost, and then finds its own object there.
         """
         put = STORES[scheme_of(self.url)]
-        with speaking_of(f"{self.url}/{key}"):
+        with translated_errors(f"{self.url}/{key}"):
             try:
                 put(self.filesystem, self.path(key), content, before)
             except Exception as error:
@@ -251,35 +251,35 @@ class ObjectStore:
     def sizes(self, folder: str) -> dict[str, int]:
         """Return the sizes of all objects below a folder, by their paths there; '' is the root."""
         top = self.path(folder) if folder else self.root
-        with speaking_of(self.url):
+        with translated_errors(self.url):
             self.filesystem.invalidate_cache()
             found: Mapping[str, Mapping[str, Any]] = self.filesystem.find(top, detail=True)
         return {path.removeprefix(top).lstrip("/"): int(info["size"]) for path, info in found.items()}
 
     def put(self, key: str, content: bytes) -> None:
         """Put an object, whatever is there."""
-        with speaking_of(f"{self.url}/{key}"):
+        with translated_errors(f"{self.url}/{key}"):
             self.filesystem.pipe_file(self.path(key), content)
 
     def upload(self, local: Path, key: str) -> None:
         """Copy a file of this machine to an object."""
-        with speaking_of(f"{self.url}/{key}"):
+        with translated_errors(f"{self.url}/{key}"):
             self.filesystem.put_file(str(local), self.path(key))
 
     def copy(self, key: str, other: str) -> None:
         """Copy an object within the store."""
-        with speaking_of(f"{self.url}/{key}"):
+        with translated_errors(f"{self.url}/{key}"):
             self.filesystem.cp_file(self.path(key), self.path(other))
 
     def fetch(self, key: str, local: Path) -> None:
         """Copy an object to a path of this machine."""
-        with speaking_of(f"{self.url}/{key}"):
+        with translated_errors(f"{self.url}/{key}"):
             self.filesystem.get_file(self.path(key), str(local))
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove objects; one that has gone already is passed over."""
         for key in keys:
-            with speaking_of(f"{self.url}/{key}"):
+            with translated_errors(f"{self.url}/{key}"):
                 try:
                     self.filesystem.rm_file(self.path(key))
                 except FileNotFoundError:
@@ -483,7 +483,7 @@ def remote_listing(
         return here
     options = {"get_client": web_client(tuple(within))} if is_web(url) else {}
     filesystem, path = reached(url, **options)
-    with speaking_of(url):
+    with translated_errors(url):
         filesystem.invalidate_cache()
         return listed(filesystem, path, suffixes, hats=hats)
 

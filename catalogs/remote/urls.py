@@ -24,14 +24,14 @@ class UnreachableError(CatalogError):
 
 
 @contextmanager
-def speaking_of(url: str) -> Iterator[None]:
-    """Say in our words what goes wrong on the way to a URL."""
+def translated_errors(url: str) -> Iterator[None]:
+    """Raise errors of a URL's driver as CatalogError, in words that name the URL and the remedy, not its secrets."""
     try:
         yield
     except CatalogError:
         raise
     except Exception as error:  # noqa: BLE001 -- of each driver's own kinds
-        reworded = in_our_words(url, error)
+        reworded = translated(url, error)
         if reworded is error.__cause__:
             raise reworded from None
         # A traceback would show a secret.
@@ -47,8 +47,8 @@ def tells_secrets(error: BaseException | None) -> bool:
     return False
 
 
-def in_our_words(url: str, error: Exception) -> CatalogError:
-    """Return what a driver's error means."""
+def translated(url: str, error: Exception) -> CatalogError:
+    """Return the CatalogError that tells what a driver's error on the way to a URL means, and what to do."""
     cause = error.__cause__
     if isinstance(cause, CatalogError):
         return cause

@@ -51,7 +51,7 @@ def vector_name(name: str) -> str:
     return name.vector if isinstance(name, Element) else name
 
 
-def _called(role: Naming, name: str) -> bool:
+def _named_as(role: Naming, name: str) -> bool:
     return role.named(vector_name(name)) or role.fits(name, words(name))
 
 
@@ -83,10 +83,10 @@ def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
     called = column_names()
     if not _whole(values):
         return False
-    if any(_called(role, name) for role in (called.flag, called.code)):
+    if any(_named_as(role, name) for role in (called.flag, called.code)):
         return True
     said = name_words(description or "")
-    return is_yes_or_no(values) and (_called(called.yes_or_no, name) or called.flag.fits("", said))
+    return is_yes_or_no(values) and (_named_as(called.yes_or_no, name) or called.flag.fits("", said))
 
 
 def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
@@ -98,14 +98,14 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
         return False
     folded = {c.casefold() for c in classes if len(c) > 2}
     parts = words(name)
-    called = _called(column_names().score, name) or column_names().score.fits("", ["_".join(words(name))])
+    called = _named_as(column_names().score, name) or column_names().score.fits("", ["_".join(words(name))])
     return called or (len(parts) > 1 and not folded.isdisjoint(parts))
 
 
 def is_type(name: str, values: Floats) -> bool:
     """Say whether a column (n,) is a morphological type by its name, and holds stages of both signs, or codes."""
     known = _known(values)
-    if not _called(column_names().morphological_type, name) or not _within(values, *STAGES):
+    if not _named_as(column_names().morphological_type, name) or not _within(values, *STAGES):
         return False
     return bool(_whole(values) or (known.min() < 0 < known.max()))
 
@@ -186,7 +186,7 @@ def error_of(
     of = [n for n in map(vector_name, columns) if n != name and "".join(words(n)) in without]
     if of:
         return min(of)
-    sure = _called(column_names().sure_error, name)
+    sure = _named_as(column_names().sure_error, name)
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
 
 
@@ -289,7 +289,7 @@ def _not_a_measurement(seen: Profile, name: str, evidence: Evidence) -> Reason |
     beside = _beside_a_coordinate(name, rows)
     dust = "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]"
     flag = is_flag(name, values, column.description) and not quality.about_a_magnitude(column)
-    for_bookkeeping = _called(called.bookkeeping, name) or called.bookkeeping_alone.fits(
+    for_bookkeeping = _named_as(called.bookkeeping, name) or called.bookkeeping_alone.fits(
         name, ["_".join(words(name))]
     )
     counted = for_bookkeeping and _whole(values) and not (column.unit or "").strip()
@@ -362,7 +362,7 @@ def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str]) -> bool:
     ucd = (c.column.ucd or "").lower()
     if quality.about_the_distance(c.column) or ucd.startswith("phys.angsize"):
         return False
-    if ucd.startswith("pos.") or (name in parts and quality.goes_round(seen, name)):
+    if ucd.startswith("pos.") or (name in parts and quality.may_be_galactic(seen, name)):
         return True
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.

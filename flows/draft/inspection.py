@@ -296,7 +296,7 @@ def described_positions(catalog: Catalog, seen: profiles.Profile) -> PositionSum
     pair = find_position_columns(catalog)
     if pair is None:  # in other columns than two, which a specification cannot name as they are
         other = quality.find_other_position(catalog)
-        if other is None or not all(quality.goes_round(seen, name) for name in other[0]):
+        if other is None or not all(quality.may_be_galactic(seen, name) for name in other[0]):
             return None
         return PositionSummary(ra=None, dec=None, unit=None, columns=other[0], remarks=(other[1],))
     ra, dec = pair

@@ -66,12 +66,12 @@ def automate(*, notify: str, idle_days: int, dry_run: bool = False) -> Automatio
             )
         if missing and not dry_run:
             raise UsageError("; ".join(missing))
-        tell = _teller(block)
-        alerts = [one for label, d in watched.items() for one in _of_deployment(label, d, idle_days, tell)]
+        action = _action_maker(block)
+        alerts = [one for label, d in watched.items() for one in _alerts_of(label, d, idle_days, action)]
         known = {found.name: found for found in client.read_automations()}
         work = []
-        for tells, wanted in (*alerts, *_of_all(tell)):
-            status = _brought(client, wanted, known.get(wanted.name), dry_run=dry_run)
+        for tells, wanted in (*alerts, *_server_alerts(action)):
+            status = _create_or_update(client, wanted, known.get(wanted.name), dry_run=dry_run)
             work.append(AutomationWork(name=wanted.name, alerts=tells, status=status))
     return AutomationsResult(
         status="planned" if dry_run else "done",
@@ -111,14 +111,14 @@ def _is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
 
 
-Tell = Callable[[str, Sequence[str]], ActionTypes]
+MakeAction = Callable[[str, Sequence[str]], ActionTypes]
 """Makes the action of an alert, of its subject and of expressions of Jinja that are put together."""
 
 
-def _teller(block: BlockDocument | None) -> Tell:
+def _action_maker(block: BlockDocument | None) -> MakeAction:
     """Return what makes the action of an alert; without a block, in a dry run, an action that is never written."""
 
-    def tell(subject: str, parts: Sequence[str]) -> ActionTypes:
+    def action(subject: str, parts: Sequence[str]) -> ActionTypes:
         if block is not None and _is_webhook(block):
             said = " ~ ".join(f"({part})" for part in parts)  # `~` binds tighter than `or`
             return CallWebhook(block_document_id=block.id, payload=f'{{"text": {{{{ ({said}) | tojson }}}}}}')
@@ -127,7 +127,7 @@ def _teller(block: BlockDocument | None) -> Tell:
             return DoNothing()
         return SendNotification(block_document_id=block.id, subject=subject, body=body)
 
-    return tell
+    return action
 
 
 PAGE = ("' '", "(flow_run | ui_url) or ''")
@@ -143,7 +143,7 @@ def _trigger(
     return EventTrigger(**reactive | more, expect=set(expect), threshold=1, within=within)
 
 
-def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
+def _alerts_of(label: str, deployment: DeploymentResponse, idle_days: int, action: MakeAction) -> list[Alert]:
     of = f"prefect.deployment.{deployment.id}"
     related = {"prefect.resource.id": of, "prefect.resource.role": "deployment"}
 
@@ -172,10 +172,10 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, t
         idle = _trigger("blr.release.*", ["blr.release.done"], days, each=False, **more)
         words = f"there was no release for {idle_days} days"
         alerts.append((f"blr: {label} releases nothing", words, idle, (said,)))
-    return [_alert(name, tells, trigger, tell(name, parts)) for name, tells, trigger, parts in alerts]
+    return [_alert(name, tells, trigger, action(name, parts)) for name, tells, trigger, parts in alerts]
 
 
-def _of_all(tell: Tell) -> list[Alert]:
+def _server_alerts(action: MakeAction) -> list[Alert]:
     quarantined = _trigger("blr.partition.*", ["blr.partition.quarantined"], DAY)
     beat, ends = "prefect.flow-run.heartbeat", (f"prefect.flow-run.{state}" for state in ENDS)
     silent = _trigger("prefect.flow-run.*", [beat, *ends], SILENCE, posture=Posture.Proactive, after={beat})
@@ -183,7 +183,7 @@ def _of_all(tell: Tell) -> list[Alert]:
     crash = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=quiet, force=False)
     name = "blr: a file is quarantined"
     words = "a file could not be annotated; again every day while that lasts"
-    said = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
+    said = action(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
     ended = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
     return [
         _alert(name, words, quarantined, said),
@@ -202,7 +202,7 @@ def _alert(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) ->
     )
 
 
-def _brought(
+def _create_or_update(
     client: SyncPrefectClient, wanted: AutomationCore, found: Automation | None, *, dry_run: bool
 ) -> Literal["created", "updated", "unchanged"]:
     """Create an automation, or update the one that was found; say which."""
@@ -211,15 +211,15 @@ def _brought(
             client.create_automation(wanted)
         return "created"
     wanted = wanted.model_copy(update={"enabled": found.enabled})
-    if _said(found) == _said(wanted):
+    if _content(found) == _content(wanted):
         return "unchanged"
     if not dry_run:
         client.update_automation(found.id, wanted)
     return "updated"
 
 
-def _said(automation: AutomationCore) -> object:
-    """Return what decides whether two automations are the same; events are sets, in no order."""
+def _content(automation: AutomationCore) -> object:
+    """Return the parts of an automation that an update would change; events are sets, in no order."""
     return automation.model_dump(include={"name", "description", "tags", "trigger", "actions"})
 
 

@@ -404,7 +404,7 @@ class _Log(LineListener):
         self._before.start(what, total, unit)
         super().start(what, total, unit)
         if self._key:
-            with self._away():
+            with self._unless_server_is_away():
                 artifact = artifacts.create_progress_artifact(0.0, key=self._key, description=self.reached())
                 self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
 
@@ -417,11 +417,11 @@ class _Log(LineListener):
             self._updated = now
             share = 100.0 * self._done / max(1, self._total)
             said, description = min(100.0, share), self.reached()
-            with self._away():
+            with self._unless_server_is_away():
                 artifacts.update_progress_artifact(self._artifact, said, description=description)
 
     @contextmanager
-    def _away(self) -> Iterator[None]:
+    def _unless_server_is_away(self) -> Iterator[None]:
         """Do without a progress artifact from now on where the server is away: the file in hand is not at fault."""
         try:
             yield

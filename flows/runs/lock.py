@@ -53,7 +53,7 @@ def beating(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _file_and_time(path: Path) -> tuple[int, int] | None:
+def _inode_and_mtime(path: Path) -> tuple[int, int] | None:
     """Return the inode and the time of the file, None without a file; NFS asks its server only for an opened file."""
     try:
         with path.open("rb") as file:
@@ -306,10 +306,10 @@ def _gives_no_sign(owner: Owner, lock: Path) -> bool:
     if owner.host == socket.gethostname():
         return False
     tell().note(f"{lock.parent}: held by {owner}; this run waits a minute at most for a sign of life of it")
-    seen, end = _file_and_time(lock), time.monotonic() + SILENCE
+    seen, end = _inode_and_mtime(lock), time.monotonic() + SILENCE
     while time.monotonic() < end:
         time.sleep(BEAT / 4)
-        if (now := _file_and_time(lock)) is None or now != seen:
+        if (now := _inode_and_mtime(lock)) is None or now != seen:
             return False
     return seen is not None
 

@@ -208,13 +208,13 @@ def test_examples_are_automations_of_events_that_there_are(path: Path) -> None:
 
 def test_the_automation_for_silent_runs_is_the_example_and_forces_nothing() -> None:
     """The server decides by the state that a run has when it fires: only one that has not ended can be crashed."""
-    from flows.orchestration.deployments import _of_all, _teller
+    from flows.orchestration.deployments import _action_maker, _server_alerts
 
     example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
     assert example["actions"][0]["force"] is False
     left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
     assert left <= {event.removeprefix("prefect.flow-run.") for event in example["trigger"]["expect"]}
-    _, silent = _of_all(_teller(None))[-1]
+    _, silent = _server_alerts(_action_maker(None))[-1]
     ours = silent.trigger.model_dump(mode="json")
     for key in ("posture", "match", "threshold", "within"):
         assert ours[key] == example["trigger"][key]
