@@ -198,9 +198,9 @@ def tables_of(path: Path) -> tuple[Path, list[Path]]:
 
 
 def without_notes(files: Sequence[Path]) -> list[Path]:
-    """Return the files of a folder without texts that are no tables for sure, where others are.
+    """Return the files of a folder that are its tables; without others, all files.
 
-    A README.txt beside any, a list in CSV beside Parquet.
+    Texts beside tables are notes: a README.txt beside any table, a list in CSV beside Parquet.
     """
     files = [f for f in files if not is_readme(f)] or files
     beside = FORMATS["text"].suffixes if any(map(is_parquet, files)) else ()

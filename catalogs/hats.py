@@ -44,18 +44,18 @@ Line = tuple[str, str, str]
 
 
 def parsed(text: str) -> list[Line]:
-    """Return a file's lines; one that ends in an odd number of backslashes goes on in the next."""
+    """Return the lines of a properties file; one that ends in an odd number of backslashes goes on in the next."""
     whole = "".join(f"{line}\n" for line in text.splitlines())
     return [entry(line) for line in LINE.findall(whole)[:-1]]  # the last is what stands behind the last end
 
 
 def value_of(lines: Sequence[Line], key: str, default: str = "") -> str:
-    """Return the value of a key; if it is repeated, the last one."""
+    """Return the value of a key in the lines; if the key is repeated, the last value."""
     return next((value for _, k, value in reversed(lines) if k == key), default)
 
 
 def updated(lines: Sequence[Line], changes: Mapping[str, str | None]) -> str:
-    """Return a file with changed values in their places, new ones at the end, and without those of None."""
+    """Return the text of a properties file with changes: a new key goes to the end, one that becomes None goes away."""
     left, changed = dict(changes), []
     for line, key, _ in lines:
         if key not in changes:
@@ -67,12 +67,12 @@ def updated(lines: Sequence[Line], changes: Mapping[str, str | None]) -> str:
 
 
 def written(key: str, value: str) -> str:
-    """Return a line; backslashes stay single, since the writers of HATS leave them so."""
+    """Return the line that gives a key a value; backslashes stay single, since the writers of HATS leave them so."""
     return f"{key}={' '.join(value.splitlines())}"
 
 
 def entry(line: str) -> Line:
-    """Return a line with its key and value."""
+    """Return a line as written with the key and the value that it gives."""
     joined = re.sub(r"\\\n\s*", "", line)
     match = ENTRY.fullmatch(joined + " ") if not joined.lstrip().startswith(COMMENT) else None
     return (line, plain(match[1]), plain(match[2].rstrip())) if match else (line, "", "")
@@ -85,12 +85,12 @@ def plain(text: str) -> str:
 
 
 def words(value: str) -> list[str]:
-    """Return the elements of a list, which blanks, commas or semicolons part."""
+    """Return the elements of a value that is a list: blanks, commas or semicolons stand between them."""
     return [word for word in re.split(r"[\s,;]+", value) if word]
 
 
 def read_properties(path: Path) -> list[Line]:
-    """Read a file; FormatError where it cannot be one."""
+    """Return the lines of a file; FormatError where it cannot be a properties file."""
     with open_bytes(path) as stream:
         data = stream.read(LONGEST + 1)
     if len(data) > LONGEST or b"\0" in data:

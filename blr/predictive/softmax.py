@@ -144,9 +144,10 @@ def _expand_derivatives(mean: Matrix, V: Matrix) -> tuple[Vector, Matrix, Matrix
 
 
 def _error_by_class(p: Matrix, most: Matrix, V: Matrix) -> Vector:
-    """Return the bound of two classes, of each and the first of them, added up (n,).
+    """Return the sum over classes (n,) of the error bound of two classes: each class and the most probable one.
 
-    It is _WORST s⁶ or _TAIL u² s⁶, where `most` (n, K) is what the expected probability is at most, u.
+    The bound is the smaller of _WORST s⁶ and _TAIL u² s⁶.  s is the sd of the two activations' difference, under V
+    (n, K, K); u is an upper limit of the class's expected probability, `most` (n, K).
     """
     q, first = np.einsum("nkk->nk", V), np.argmax(p, axis=1)[:, None]
     beside = np.take_along_axis(V, first[:, :, None], axis=2)[:, :, 0]

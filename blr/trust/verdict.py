@@ -398,7 +398,7 @@ def of_probabilities(numbers: Mapping[str, float], remedy: str) -> Finding:
 
 
 def second_order_holds(numbers: Mapping[str, float | None]) -> bool:
-    """Say whether the numbers of a Laplace fit are those of a nearly Gaussian posterior; not where one is not known."""
+    """Say whether the numbers of a Laplace fit are those of a nearly Gaussian posterior; False where one is unknown."""
     sizes = [numbers.get(name) for name in _MOST_OF]
     within = all(x is not None and abs(x) < most for x, most in zip(sizes, _MOST_OF.values(), strict=True))
     return within and (numbers.get("effective_draws") or 0.0) >= _EFFECTIVE

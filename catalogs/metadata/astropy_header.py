@@ -203,7 +203,7 @@ def objects(data: Array, mask: Array) -> pa.Array:
 
 
 def change(values: Array) -> str | None:
-    """Return what becomes of values that Arrow has not, as `arrow_array` makes them; None where they are as before."""
+    """Return in words how `arrow_array` changes values of a type that Arrow lacks; None where it changes nothing."""
     data = np.ma.getdata(values)
     unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else ()
     if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in unmasked):

@@ -93,7 +93,7 @@ def field_elements(xml: str) -> tuple[Any, list[Any]]:
 
 
 def stated(element: Any) -> Field:
-    """Return what is stated of a FIELD."""
+    """Return what a FIELD states of its column: attributes, description, and the value that stands for null."""
     found = {"name": element.getAttribute("ID")}
     found |= {key: element.getAttribute(key) for key in ATTRIBUTES if element.hasAttribute(key)}
     for node in element.childNodes:

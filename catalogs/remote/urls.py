@@ -108,7 +108,7 @@ def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
 
 
 def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether a file system's information on a file, told twice, may be of the same bytes, by what both say.
+    """Say whether two answers of a file system about a file may be of the same bytes, by what both state.
 
     Strong tags, those of the content, count more than hints: weak tags and the times of changes.
     """

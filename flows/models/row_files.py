@@ -149,9 +149,9 @@ class ClassChange(TypedDict):
 
 
 def compare_classes(challenger: Array, champion: Array, names: Sequence[str]) -> tuple[ClassChange, ...]:
-    """Return the two models' results by class, of which they have the same; a class that no common object has is not.
+    """Return how two models of the same classes do on the objects that both have, class by class.
 
-    If an object has several rows, the first one counts.
+    A class without such objects is left out.  If an object has several rows, the first one counts.
     """
     _, ours, theirs = np.intersect1d(challenger["name"], champion["name"], return_indices=True)
     new, old = challenger[ours], champion[theirs]
