@@ -261,11 +261,7 @@ Distances = Callable[[Matrix], tuple[Vector, NDArray[np.intp]]]
 
 
 def distances_from(labelled: Matrix) -> Distances:
-    """Return the distances from labelled rows at points (N, D); ValueError for no rows."""
-    if not len(labelled):
-        raise ValueError(
-            "got no labelled rows, expected at least one; give the rows that the model was trained on"
-        )
+    """Return the distances from labelled rows at points (N, D), of which there is at least one."""
     row = np.linspace(0, len(labelled) - 1, min(len(labelled), MOST_COMPARED)).round().astype(np.intp)
     tree = scipy.spatial.cKDTree(labelled[row])
 

@@ -179,13 +179,8 @@ def sandwich(q: Posterior) -> SandwichPosterior:
 
 
 def quantile(parts: Parts, q: float) -> float:
-    """Return the q-quantile of all values, as `numpy.quantile` does.
-
-    ValueError if there are no values.
-    """
+    """Return the q-quantile of all values, of which there are some, as `numpy.quantile` does."""
     n = sum(len(part) for part in parts())
-    if not n:
-        raise ValueError("got no values, expected at least one")
     k = int((n - 1) * q)
     low, high, share = _ranked(parts, k), _ranked(parts, min(k + 1, n - 1)), (n - 1) * q - k
     # As NumPy does, so that the result has the same bits.

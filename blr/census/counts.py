@@ -132,12 +132,7 @@ class Counted:
 def count_classes(
     labelled: LabelledRows, target: TargetRows, *, assumes: StatedAssumption | None = None
 ) -> Counted:
-    """Return the class shares of a target under a stated assumption, or under those that tests leave.
-
-    ValueError if the assumption cannot be stated.
-    """
-    if assumes not in (None, "same", "shares", "features"):
-        raise ValueError(f'got the assumption "{assumes}", expected "same", "shares" or "features", or none')
+    """Return the class shares of a target under a stated assumption, or under those that tests leave."""
     lacking = lacking_labels(labelled)
     if not lacking and len(target.weight) < FEWEST_ROWS:
         lacking = (

@@ -21,7 +21,6 @@ from scipy.special import expit, logit
 
 from blr.arrays import Matrix, Vector
 
-MOST_CLASSES = 31  # classes that have a bit in 32-bit integers, of which the last is the sign's
 NO_SET = -1  # the bits of a row without probabilities: all of them, since no class can be excluded
 _SMALLEST = 1e-300
 
@@ -96,9 +95,9 @@ def _quantile(p: Vector, w: Vector, share: float) -> float:
 
 
 def set_bits(contained: NDArray[np.bool_], probability: Matrix) -> NDArray[np.int32]:
-    """Return sets (N, K) as integers (N,): bit k for class k, and `NO_SET` for rows without probabilities (NaN)."""
-    K = contained.shape[1]
-    if K > MOST_CLASSES:
-        raise ValueError(f"got {K} classes, expected at most {MOST_CLASSES}, a bit each; join classes")
-    bits = contained @ (1 << np.arange(K, dtype=np.int64))
+    """Return sets (N, K) as integers (N,): bit k for class k, and `NO_SET` for rows without probabilities (NaN).
+
+    K is at most 31: the last of 32 bits is the sign's.
+    """
+    bits = contained @ (1 << np.arange(contained.shape[1], dtype=np.int64))
     return np.where(np.isnan(probability[:, 0]), NO_SET, bits).astype(np.int32)

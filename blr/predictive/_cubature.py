@@ -66,10 +66,6 @@ def _directions(dimension: int) -> NDArray[np.int64]:
 
 def sobol_points(n: int, d: int) -> NDArray[np.int64]:
     """Return the first n points of the Sobol sequence, (n, d), in units of 2^-30, d at most 21, in Gray code order."""
-    if d > len(_DIRECTIONS) + 1:
-        raise ValueError(
-            f"got {d} dimensions for Sobol points, expected at most {len(_DIRECTIONS) + 1}; use method 'monte_carlo'"
-        )
     index = np.arange(n)
     gray = index ^ (index >> 1)
     points = np.zeros((n, d), dtype=np.int64)

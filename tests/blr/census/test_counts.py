@@ -163,8 +163,6 @@ def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.Mon
 
 def test_missing_features_and_rows_without_a_test_leave_shares() -> None:
     labelled, target, _ = sets(4, tilt=0.0, n=200)
-    with pytest.raises(ValueError, match='got the assumption "shares or features", expected "same"'):
-        count_classes(labelled, target, assumes="shares or features")  # type: ignore[arg-type]
     for rows in (labelled, target):
         rows.X[::3, 2] = np.nan
     assert count_classes(labelled, target).assumes == "shares"

@@ -195,11 +195,6 @@ def test_a_quantile_has_the_bits_of_numpys(n: int, q: float) -> None:
         assert quantile(in_parts(values, 3), q) == np.quantile(values, q)
 
 
-def test_a_quantile_of_nothing() -> None:
-    with pytest.raises(ValueError, match="got no values"):
-        quantile(lambda: [np.empty(0)], 0.5)
-
-
 def test_deviation_of_the_auc_is_delongs_of_all_pairs() -> None:
     rng = np.random.default_rng(1)
     score, positive = np.round(rng.standard_normal(60), 1), rng.random(60) < 0.3
