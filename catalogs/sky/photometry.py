@@ -105,9 +105,9 @@ def error_from_inverse_variance(inverse_variance: ArrayLike) -> Floats:
 def asinh_magnitude(flux: ArrayLike, softening: float, zero_point: float = ZERO_POINT["nanomaggy"]) -> Floats:
     """Return -2.5 / ln 10 [asinh((f / f0) / 2b) + ln b], where f0 is the flux of magnitude 0.
 
-    `softening` is b, which has no unit: a flux over f0.  `flux` is in the unit that has that zero point.
+    `softening` is b, above 0 and without a unit: a flux over f0.  `flux` is in the unit that has that zero point.
     """
-    scale = 2 * checked(softening) * flux_of_magnitude_zero(zero_point)
+    scale = 2 * softening * flux_of_magnitude_zero(zero_point)
     return np.asarray(-POGSON * (np.arcsinh(floats(flux) / scale) + np.log(softening)))
 
 
@@ -115,7 +115,7 @@ def asinh_magnitude_error(
     flux: ArrayLike, flux_error: ArrayLike, softening: float, zero_point: float = ZERO_POINT["nanomaggy"]
 ) -> Floats:
     """Return the one-sigma error of an asinh magnitude, to first order: finite at any flux."""
-    scale = 2 * checked(softening) * flux_of_magnitude_zero(zero_point)
+    scale = 2 * softening * flux_of_magnitude_zero(zero_point)
     return np.asarray(POGSON * np.abs(floats(flux_error)) / np.hypot(floats(flux), scale))
 
 
@@ -141,15 +141,6 @@ def flux_of_magnitude_zero(zero_point: float) -> float:
 def unit_factor(unit: str, other: str) -> float:
     """Return what a flux in one unit of `ZERO_POINT` is multiplied by to be in the other, by their zero points."""
     return float(10 ** (0.4 * (ZERO_POINT[other] - ZERO_POINT[unit])))
-
-
-def checked(softening: float) -> float:
-    """Return the softening, which is positive."""
-    if not softening > 0:
-        raise CatalogError(
-            f"got the softening {softening}; expected a positive number, as SDSS's 1.2e-10 in r"
-        )
-    return softening
 
 
 def dereddened_flux(flux: ArrayLike, transmission: ArrayLike) -> Floats:
