@@ -39,8 +39,6 @@ ASSUMPTIONS: dict[Assumption, str] = {
     "shares": "objects of a class look alike in both sets, but the class shares may differ",
     "features": "at equal features the classes are equally probable in both sets, but the choice of the labelled "
     "objects may be biased",
-    "shares or features": "either objects of a class look alike in both sets, or at equal features the classes are "
-    "equally probable in both",
 }
 TOLD_APART = 0.6
 """Area under the curve, less its one-sided 95 % margin, from which two sets do not look alike."""
@@ -221,8 +219,8 @@ def _spanning(labelled: LabelledRows, target: TargetRows, shares: Matrix, seen: 
         labelled,
         np.concatenate([shares, features.shares]),
         "shares or features",
-        f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
-        f"half of the draws from each; {_REMEDY}",
+        f"by a test, objects of a class do not look alike in both sets: {seen}. The intervals allow for it: half of "
+        f"their draws assume that at equal features the classes are equally probable in both; {_REMEDY}",
         contradicted=True,
         alternatives=(Counted(labelled, shares, "shares", ""), features),
     )
