@@ -293,8 +293,10 @@ def listed_name(name: str, mark: str) -> str | None:
     return next((one.strip() for one in (name, plain(name)) if list_mark(of, one) == mark), None)
 
 
-def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) -> Reviews:
-    """Return what tables of answers say; a table joins by the column `identifier`.
+def read_reviews(
+    paths: Sequence[Path], identifier: str | None, label: Label, *, numbered: bool = False
+) -> Reviews:
+    """Return what tables of answers say; a table joins by the column `identifier`, which may be `numbered`.
 
     SpecificationError if a table has no column of identifiers or of answers, or no weights where they are asked
     for; TrainingError if identifiers were rounded, or a weight is no positive number.
@@ -309,7 +311,8 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
         table = catalogs.open(path, columns=[identifier] if identifier else ())
         rows = _rows(table, path, identifier, label)
         drawn = [weight for _, _, weight in rows if weight is not None]
-        for name, text, weight in rows:
+        for text_name, text, weight in rows:
+            name = plain_number(text_name) if numbered else text_name
             answers.setdefault(name, []).append(named.get(text, text))
             if weight is not None:
                 weights.setdefault(name, []).append(weight / float(np.mean(drawn)))

@@ -73,7 +73,10 @@ class LabelSource:
         """
         label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
         place = (catalog.ra, catalog.dec) if catalog.ra and catalog.dec else None
-        source = cls(label.column or "", catalog.id, place=place)
+        types = [column.datatype for one in opened for column in one.columns if column.name == catalog.id]
+        numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        numbered = any(is_number(one) for one in types for is_number in numbers)
+        source = cls(label.column or "", catalog.id, place=place, numbered=numbered)
         if label.table is not None:
             places = resolve_sources([label.table.path], base, key="label.table.path")
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
@@ -81,21 +84,23 @@ class LabelSource:
                 columns = [name for name in named if name]
                 tables = [catalogs.open(file.path, columns=columns) for file in here]
                 if label.table.id is not None:
-                    source._join_by_id(tables, label.table.id, opened)
+                    source._join_by_id(tables, label.table.id)
                 else:
                     source._join_by_place(specification, tables)
         if label.extra:
             with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
-                source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
+                paths = [one.path for one in lists]
+                source.reviews = read_reviews(paths, catalog.id, label, numbered=numbered)
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where it is missing, from the columns under our names."""
-        if self.by_id is not None:
-            identifiers = values[str(self.identifier)]
-            require_exact(identifiers, "catalog.id", str(self.identifier))
-            names = plain_texts(identifiers).tolist()
+        given, names = self.reviews.answers, []
+        if self.by_id is not None or given:
+            names = plain_texts(values[str(self.identifier)]).tolist()
             self.first_met = self.first_met or next((name for name in names if name), "")
+        if self.by_id is not None:
+            require_exact(values[str(self.identifier)], "catalog.id", str(self.identifier))
             labels = self.by_id.texts([*map(plain_number, names)] if self.numbered else names)
             self.n_joined += int(np.count_nonzero(labels != ""))
         elif self.by_place is not None and self.place:
@@ -106,11 +111,9 @@ class LabelSource:
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
             labels = plain_texts(values[self.column])
-        given = self.reviews.answers
         if not given:
             return labels
-        names = plain_texts(values[str(self.identifier)])
-        answers = np.array([given.get(name, "") for name in names.tolist()], dtype=object)
+        answers = np.array([given.get(name, "") for name in names], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
 
@@ -132,8 +135,18 @@ class LabelSource:
         if other.taken is not None and self.by_place is not None:
             self._take(self.by_place, *other.taken)
 
-    def require_match(self) -> None:
-        """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""
+    def require_match(self, *, trial: bool = False) -> None:
+        """Raise `TrainingError` where a table has labels, or reviews have answers, and no row that was read has any.
+
+        The few rows of a `trial` may have no answers.
+        """
+        given = self.reviews.answers
+        if given and not self.n_reviewed and not trial:
+            raise TrainingError(
+                f"label.extra: got answers to {len(given):,} objects such as '{brief(next(iter(given)))}', but "
+                f"catalog.id = \"{self.identifier}\" holds others, such as '{brief(self.first_met)}', expected the "
+                "same names in both; correct them, or add the catalogue of these objects to catalog.paths"
+            )
         if self.n_joined:
             return
         if self.by_id:
@@ -167,15 +180,12 @@ class LabelSource:
         taken[numbers] += np.minimum(rows, 2).astype(np.uint8)
         self.taken = np.minimum(taken, 2)
 
-    def _join_by_id(self, tables: Sequence[Catalog], key: str, opened: Sequence[Catalog]) -> None:
+    def _join_by_id(self, tables: Sequence[Catalog], key: str) -> None:
         if self.identifier is None:
             raise SpecificationError(
                 "label.table: got labels to join by identifier without a catalog.id, expected the column that names "
                 'an object; add id = "..." under [catalog]'
             )
-        types = [catalog.column(self.identifier).datatype for catalog in opened]
-        numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        self.numbered = any(is_number(one) for one in types for is_number in numbers)
         kinds: dict[str, int] = {}
         names, codes = [pa.array([], pa.large_string())], [np.empty(0, np.int32)]
         for keys, texts in chain.from_iterable(_columns(table, [key, self.column]) for table in tables):

@@ -403,7 +403,7 @@ def gather(
             yield part
 
     part, met_annotators, stored = collected(parts(), MOST_IN_MEMORY, place, held_out_function(specification))
-    source.require_match()
+    source.require_match(trial=limit is not None)
     held, group, split, refusal = held_out(specification, part["place"], trial=limit is not None)
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     rows = TrainingRows(

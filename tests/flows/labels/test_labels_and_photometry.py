@@ -229,6 +229,12 @@ def test_answers_of_a_review_replace_labels(made: Path) -> None:
     before = found.sample.content_hash
     (made / "review.csv").write_text("id,label\nG0,Late\nG1,early\n")
     assert gathered(made, label).sample.content_hash != before  # another training: another version
+    (made / "review.csv").write_text("id,label\nG300,Late\n")
+    with pytest.raises(TrainingError, match=r"answers to 1 objects such as 'G300', but .* such as 'G0'"):
+        gathered(made, label)
+    write(made / "survey.parquet", survey() | {"id": np.arange(300)})
+    (made / "review.csv").write_text("id,label\n007,Late\n300,Late\n")  # as texts
+    assert gathered(made, label).sample.labels.reviewed == 1
 
 
 @pytest.mark.parametrize(
