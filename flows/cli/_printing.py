@@ -26,7 +26,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
-from flows.runs.progress import LineListener, Listener, listening, speed, tell, write_error
+from flows.runs.progress import SHORTEST, LineListener, Listener, listening, speed, tell, write_error
 from flows.runs.references import check_parameters
 
 T = TypeVar("T", bound=Dataclass)
@@ -87,6 +87,8 @@ def files_words(files: Sequence[object]) -> str:
 
 
 SECONDS_BETWEEN_LINES = 10.0
+LONG_WORK = 1.0
+"""Seconds of work from which its end is news where its begin was printed."""
 
 
 @contextmanager
@@ -94,7 +96,8 @@ def shown_progress(*, quiet: bool) -> Iterator[None]:
     """Show the progress of the work in the block."""
     console = Console(file=cast("IO[str]", _Errors()))
     if quiet or not console.is_terminal:
-        with listening(LineListener(_error_line, math.inf if quiet else SECONDS_BETWEEN_LINES, quiet=quiet)):
+        between, shortest = (math.inf, SHORTEST) if quiet else (SECONDS_BETWEEN_LINES, LONG_WORK)
+        with listening(LineListener(_error_line, between, shortest=shortest, quiet=quiet)):
             yield
         return
     columns = (

@@ -304,6 +304,7 @@ def test_train_classify_and_show(work: Path, blr: Run) -> None:
     told = json.loads(out)
     assert (status, told["status"]) == (0, "trained")
     assert ("fitting candidates" in err, "fitting candidate 1" in err) == (True, False)
+    assert not re.search(r"rows in 0\.\d s", err), "the end of short work is no news"
     assert re.search(r"\d+ rows, \d+ features, 2 classes, \d candidates: some \d+ s of a processor", err)
     assert re.search(r"candidate 1 of \d is fitted; some \d+ s left", err)
     chosen = ("--store", "new", "--model", told["model"], "--out", "out", "--direct")
