@@ -26,6 +26,7 @@ from blr.predictive.mixture import (
     Scores,
     Temperature,
     continued,
+    far_beyond,
     feature_range,
     joined,
     mix,
@@ -77,7 +78,7 @@ class Classifier:
         (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, and
         the prediction is mixed of the models' extrapolation and that at the nearest value within.  None for the first.
     temperature
-        Powers that the probabilities of rows within `support` are taken to; None for as they are.
+        Powers that the probabilities of rows within `support`, or its reach, are taken to; None for as they are.
     integrated
         (F,) shares, 0 to 1, of the integral over a missing feature; the rest is at its conditional mean.  A row has the
         largest share of the features that it lacks.  None for the integral alone.
@@ -207,7 +208,8 @@ class Classifier:
             moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
         beyond, _ = rows_beyond(self.support, filled)
         if self.temperature is not None:
-            prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
+            kept = beyond[far_beyond(self.support, filled[beyond], self.temperature.reach)]
+            prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=kept)
         p = prediction.probability
         # How far probabilities may be computed wrongly, which of a trusted model they are not.
         doubted = self._designs(filled) if self.untrusted else ()

@@ -62,8 +62,8 @@ from blr.census.shares import class_priors, log_prior_shift
 from blr.classifier import Classifier
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import recorded_probability
-from blr.missing.patterns import excess, training_noise
-from blr.predictive.mixture import Scores, estimate_temperature
+from blr.missing.patterns import excess, present_errors, training_noise
+from blr.predictive.mixture import REACH, Scores, estimate_temperature
 from blr.shift import DensityRatio, density_ratio
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust
@@ -174,6 +174,9 @@ class Training:
         scaled = self.selection.temperature == "estimated" and rows.confusion is None
         if scaled:
             temperature = estimate_temperature(unseen, mixture.share)
+        if temperature is not None and 2 * len(self.judged.features) > len(unseen):
+            # On average a new row is beyond the range in one feature or more, which says nothing of a shift.
+            temperature = replace(temperature, reach=REACH)
         p = unseen if temperature is None else temperature.scaled(unseen)
         # Without folds all rows are one group.
         if len(unseen) < FEW_ROWS and (fold := self._problem(0, self.judged).fold).any():
@@ -389,14 +392,15 @@ class TrainedClassifier:
         Raises
         ------
         ValueError
-            If X or the errors have other columns than the features.
+            If X or the errors have other columns than the features, or an error is negative.
         """
         names = self.classifier.features
-        rows = _features(features_of(X, names), len(names), "X")
-        sigma = None
+        rows, sigma = _features(features_of(X, names), len(names), "X"), None
+        missing = np.isnan(rows)
         if errors is not None:
-            sigma = excess(_features(features_of(errors, names), len(names), "errors"), self.noise, names)
-        return self.classifier.score(rows, np.isnan(rows), None if sigma is None else np.nan_to_num(sigma))
+            given = _features(features_of(errors, names), len(names), "errors")
+            sigma = excess(present_errors(given, missing), self.noise, names)
+        return self.classifier.score(rows, missing, sigma)
 
     def predict_proba(self, X: ArrayLike, errors: ArrayLike | None = None) -> Matrix:
         """Return the moderated probabilities (N, K); a row without any feature has the shares of the classes."""

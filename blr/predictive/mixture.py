@@ -38,6 +38,8 @@ from blr.predictive.softmax import Moments, softmax_exact, widest_contrast
 
 CONSTANT = 0.9
 """Share of the constant continuation."""
+REACH = 0.5
+"""Part of a feature's range by which new rows may exceed it, where some feature of nearly each one does."""
 POWERS = 2.0 ** np.arange(-1.0, 2.5, 0.5)
 """The powers b that are tried: from 1/2 to 4, in steps of a factor √2."""
 SPREAD = 0.5
@@ -244,6 +246,14 @@ def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Places, Matrix]:
     return rows, np.clip(X[rows], low, high)
 
 
+def far_beyond(support: Matrix | None, X: Matrix, reach: float) -> Places:
+    """Return the rows that are beyond the range (2, F) in some feature by more than `reach` times its width."""
+    if support is None:
+        return np.empty(0, dtype=np.intp)
+    width = reach * (support[1] - support[0])
+    return rows_beyond(support + np.stack([-width, width]), X)[0]
+
+
 def continued(base: Prediction, rows: Places, constant: Prediction) -> Prediction:
     """Return a prediction in which that of `rows` is mixed with the `constant` continuation of these rows."""
     own = base.rows(rows)
@@ -254,11 +264,13 @@ def continued(base: Prediction, rows: Places, constant: Prediction) -> Predictio
 class Temperature:
     """The powers b that probabilities are taken to (inverse temperatures), each with a share of the average.
 
-    `power` is (S,).  `share` (S,) sums to one.
+    `power` is (S,).  `share` (S,) sums to one.  Rows that are beyond the labels' range in no feature by more than
+    `reach` times its width are scaled too.
     """
 
     power: Vector
     share: Vector
+    reach: float = 0.0
 
     @property
     def mean_power(self) -> float:
@@ -295,14 +307,15 @@ class Temperature:
         return scaled if kept is None or not len(kept) else replaced(scaled, kept, base.rows(kept))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the powers and their shares, for `from_dict`."""
-        return {"power": self.power, "share": self.share}
+        """Return the powers, their shares and the reach, for `from_dict`."""
+        return {"power": self.power, "share": self.share, "reach": self.reach}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Temperature:
         """Return the temperature that `to_dict` stored."""
         shape = (np.size(stored["power"]),)
-        return cls(as_stored(stored, "power", shape), as_stored(stored, "share", shape))
+        reach = float(stored.get("reach", 0.0))
+        return cls(as_stored(stored, "power", shape), as_stored(stored, "share", shape), reach)
 
 
 def estimate_temperature(p: Matrix, shares: Matrix) -> Temperature | None:

@@ -191,16 +191,20 @@ def test_class_counts_of_separable_classes_vary_as_draws_say() -> None:
     assert 0.1 < scores.count_draws.std(axis=0).max() < 3
 
 
-def test_a_temperature_scales_rows_within_the_labels_range_alone(trained: tuple) -> None:
+@pytest.mark.parametrize(("reach", "n_far"), [(0.0, 5), (100.0, 0)])
+def test_a_temperature_scales_rows_within_the_labels_range_and_its_reach(
+    trained: tuple, reach: float, n_far: int
+) -> None:
     c, X, missing = trained
     X = np.concatenate([X, np.add(X[:5], [40.0, 0.0, 0.0])])
     missing = np.concatenate([missing, missing[:5]])
     low, high = X[:N].min(axis=0), X[:N].max(axis=0)
     c = replace(c, support=np.stack([low, high]))
-    hot = replace(c, temperature=Temperature(np.array([0.5, 2.0]), np.array([0.2, 0.8])))
+    hot = replace(c, temperature=Temperature(np.array([0.5, 2.0]), np.array([0.2, 0.8]), reach))
     plain, scaled = c.score(X, missing), hot.score(X, missing)
     beyond = (plain.flags & int(Flag.BEYOND_LABELS)) > 0
     assert beyond.sum() == 5
+    beyond &= n_far > 0
     wanted = hot.temperature.scaled(plain.probability[~beyond])
     np.testing.assert_allclose(scaled.probability[~beyond], wanted, rtol=1e-9)
     np.testing.assert_array_equal(scaled.probability[beyond], plain.probability[beyond])

@@ -201,6 +201,15 @@ def test_well_separated_classes_are_green() -> None:
     assert computed.colour == "green", computed.says
 
 
+def test_of_many_features_new_rows_are_beyond_the_range_and_have_the_power() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(2, size=1100)
+    X = rng.normal(0, 0.15, (2, 300))[y] + rng.normal(size=(1100, 300))
+    trained = blr.fit_default(X[:100], y[:100], candidates=["linear"])
+    p = trained.predict_proba(X[100:])[np.arange(1000), y[100:]]
+    assert -np.log(p).mean() < 0.23  # 0.40 without it
+
+
 def test_held_out_groups_judge_and_are_fitted_afterwards() -> None:
     X, y = rows(400)
     trained = fitted(X, y, group=np.arange(400) // 4, held_out=0.3)
@@ -263,6 +272,8 @@ def test_errors_beyond_those_of_the_labels_flatten() -> None:
     alike, worse = (trained.predict_proba([[3.0, 0.0]], [[sigma, 0.3]])[0, 1] for sigma in (0.3, 2.0))
     assert alike == pytest.approx(trained.predict_proba([[3.0, 0.0]])[0, 1])
     assert worse < alike - 0.02
+    with pytest.raises(ValueError, match=r"errors hold -2\.0 at row 0, column 1"):
+        trained.predict_proba([[3.0, 0.0]], [[0.3, -2.0]])
 
 
 def test_a_target_is_compared_and_its_class_shares_are_found() -> None:
