@@ -315,7 +315,7 @@ def _stands_for_none(value: float, column: ColumnProfile) -> bool:
 def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
     """Return the columns that may name the objects, the likeliest first, each with what speaks for it or against.
 
-    A column of numbers with fractions names nothing, and integers above 2^53 in floating point were rounded.
+    A column of numbers with fractions names nothing; integers above 2^53 in float64, or 2^24 in float32, were rounded.
     """
     identifiers = []
     for place, (name, c) in enumerate(profile.columns.items()):
@@ -325,7 +325,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
         by_ucd = ucd.startswith("meta.id")
         by_name = column_names().identifier.fits(word, word.replace("-", "_").split("_"))
         if is_real(c.column.datatype):
-            if by_name and c.is_number and c.maximum > 2**53:
+            exact = 2 ** {16: 11, 32: 24}.get(c.column.datatype.bit_width, 53)
+            if by_name and c.is_number and c.maximum > exact:
                 identifiers.append(
                     (9, place, name, "identifiers are stored as floating-point numbers, which rounds them")
                 )

@@ -160,6 +160,14 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
         assert (written["catalog"]["id"], written["split"]["by"]) == ("specobjid", name)
 
 
+@pytest.mark.parametrize(("kind", "exact"), [("f4", 24), ("f8", 53)])
+def test_identifiers_that_were_rounded_are_told(tmp_path: Path, kind: str, exact: int) -> None:
+    columns = {"objid": 2**exact + 4 * np.arange(40), "source_id": 2**exact - np.arange(40)}
+    Table({name: x.astype(kind) for name, x in columns.items()}).write(tmp_path / "x.fits")
+    told = inspect_catalog(catalogs.open(tmp_path / "x.fits")).identifiers
+    assert [(i["column"], "which rounds them" in i["why"]) for i in told] == [("objid", True)]
+
+
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
 def test_an_identifier_that_some_rows_repeat_still_names_the_objects(tmp_path: Path, share: float) -> None:
     rng = np.random.default_rng(5)
