@@ -33,7 +33,7 @@ from flows.errors import ModelError, UsageError
 from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
-from flows.models.model import Model, read_model, read_tree, write_tree
+from flows.models.model import Model, read_tree, write_tree
 from flows.models.store import REPORT_FILE, Store, StoredModel
 from flows.request import ClassifyRequest, TrainRequest
 from flows.runs.results import ClassificationResult
@@ -325,7 +325,7 @@ def partition_classifier(
 
 @lru_cache(maxsize=2)
 def _scorer(model: StoredModel, settings: str) -> scoring.Scorer:
-    return scoring.Scorer.of(read_model(model.path), parse_specification(settings, source=model.name))
+    return scoring.Scorer.of(model.read(), parse_specification(settings, source=model.name))
 
 
 def _table_tree(
