@@ -11,7 +11,9 @@ import inspect
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -397,6 +399,10 @@ WITHOUT_TABLES = frozenset({"--help", "--version", "deployments", "models", "sch
 """First words of commands that read no table."""
 
 
+LONGEST_END = 10.0
+"""Seconds that a command which has failed waits for Prefect to send its events: its server may be gone."""
+
+
 def main() -> None:
     """Run the command of this process."""
     # One BLAS thread in each of our own; the pools of more are not even started.
@@ -409,4 +415,10 @@ def main() -> None:
     gc.disable()
     status = run(arguments)
     gc.freeze()
+    if status == 1 and "prefect" in sys.modules:
+        with suppress(OSError):
+            sys.stdout.flush()
+        end = threading.Timer(LONGEST_END, os._exit, [status])
+        end.daemon = True
+        end.start()
     sys.exit(status)

@@ -239,6 +239,20 @@ def test_a_server_that_went_away_is_no_error_of_ours(capsys: pytest.CaptureFixtu
     assert "error in blr" not in told
 
 
+ENDS = """
+import sys, threading
+from flows.cli import app
+app.LONGEST_END, app.run, sys.modules["prefect"] = 0.5, lambda _: 1, sys
+threading._register_atexit(lambda: threading.Event().wait(500))
+app.main()
+"""
+
+
+def test_a_command_that_failed_does_not_wait_for_what_cannot_be_sent() -> None:
+    """Prefect waited for minutes at the end of a process whose server was gone."""
+    assert python("-c", ENDS, timeout=100).returncode == 1
+
+
 @pytest.mark.usefixtures("work")
 def test_lines_that_nobody_reads_any_more_stop_nothing() -> None:
     """As of a terminal that was closed: no file is left out for it."""
