@@ -35,6 +35,18 @@ def logistic_integral(
     entropy: _Doubles | None,
     /,
 ) -> None: ...
+def logistic_mixture(
+    mean: _Doubles,
+    sd: _Doubles,
+    z: _Reals,
+    w: _Reals,
+    share: _Doubles,
+    p: _Doubles,
+    entropy: _Doubles,
+    first: _Doubles,
+    second: _Doubles,
+    /,
+) -> None: ...
 def logistic_rows(
     a: _Reals, t: _Reals, value: _Reals, residual: _Reals | None, curvature: _Reals | None, /
 ) -> None: ...

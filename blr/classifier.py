@@ -254,7 +254,7 @@ class Classifier:
         """Return the prediction at given features, and the plug-in's."""
         # Two classes, and one member, are exact by themselves.
         if self._joint is not None and len(self.members) > 1 and len(self.classes) > 2:
-            prediction, plugin, _ = self._joint(X[None], 0, designs=list(self._designs.by_basis(X)))
+            prediction, plugin, _ = self._joint(X[None], 0)
             return prediction, plugin
         predictions, plugin = list[tuple[float, Prediction]](), np.zeros((len(X), len(self.classes)))
         for member, Phi in self._designs(X):

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector, as_stored, plain_fields
+from blr.arrays import Matrix, Places, Vector, as_stored, plain_fields
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
@@ -39,13 +39,17 @@ from blr.posterior.kinds import Posterior
 from blr.predictive.mixture import CONSTANT, Prediction, of_moments
 from blr.predictive.softmax import (
     InnerPoints,
+    add_logits,
     add_nodes,
     cholesky_factors,
     inner_points,
+    logit_points,
+    no_logits,
     no_moments,
     widest_contrast,
 )
 
+_CACHED = 2**16  # numbers of functions at a time that stay in a core's cache
 _DERIVATIVES = 2**19  # numbers of derivatives at a time: those of many functions by many features are large
 # Share of a member from which it has covariances at more nodes.  Their numbers by dimension, the last for all higher
 # ones, are of members with a large share, and with a small one.
@@ -60,8 +64,8 @@ _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
 # Inner points of complete rows, for members of at least this share; of two outputs half of them, on a lattice, where
 # the logits are narrow: wide ones beat with its steps.
 _AT_POINTS = (0.3, 512), (0.1, 256), (0.0, 128)
-# Inner points at each node for members of one output, with a large and with a small share.
-_OF_ONE_OUTPUT = 16, 8
+# Inner points of a logit at each node, twice as many where it is wide.
+_OF_A_LOGIT = 8
 # Times as many, by the sd of a contrast up to which they serve; fewer at points only.
 _WIDENINGS = (1.0, 0.25), (2.0, 1), (4.0, 2), (np.inf, 4)
 _POINTS = 64  # of the standardised features, at which the sd is taken
@@ -107,9 +111,15 @@ class Member:
         return self.loads @ q.gaussian.mean.reshape(q.problem.likelihood.n_outputs, -1)
 
     @cached_property
+    def mean_weights(self) -> Matrix:
+        """The same; of two classes the mean weights (1, M) of their logit."""
+        W = self.class_weights
+        return W[1:] - W[:1] if len(W) == 2 else W
+
+    @cached_property
     def unmixed_weights(self) -> Matrix:
-        """Mean weights (K, L) of the basis's `unmixed` functions: they give the activations of `class_weights`."""
-        return self.basis.unmixed_weights(self.class_weights)
+        """The weights of the basis's `unmixed` functions that give them the activations of `mean_weights`."""
+        return self.basis.unmixed_weights(self.mean_weights)
 
     @cached_property
     def moments(self) -> OutputMoments:
@@ -164,17 +174,14 @@ class Designs:
 
     def by_basis(self, X: Matrix) -> Iterator[DesignOf]:
         """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
-        return ((members, members[0].basis.of_standardised(Z)) for members, Z in self._standardised(X))
-
-    def unmixed(self, X: Matrix, sets: int) -> Iterator[DesignOf]:
-        """Yield the same with the bases' `unmixed` functions (N, L), of rows in so many sets."""
-        return ((members, members[0].basis.unmixed(Z, sets)) for members, Z in self._standardised(X, sets))
+        return ((members, members[0].basis.of_standardised(Z)) for members, Z in self.standardised(X))
 
     def bases(self) -> Iterator[tuple[tuple[int, ...], tuple[Member, ...]]]:
         """Yield the columns of each basis, and its members."""
         return ((columns, members) for columns, groups in self._groups for members in groups)
 
-    def _standardised(self, X: Matrix, sets: int = 1) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
+    def standardised(self, X: Matrix, sets: int = 1) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
+        """Yield the members that share a basis, and their features of rows X (N, F) in so many sets, standardised."""
         for columns, groups in self._groups:
             standardisation, own = groups[0][0].basis.standardisation, np.take(X, columns, axis=1)
             Z = standardisation(own) if sets == 1 else standardisation.of_sets(own, sets)
@@ -218,6 +225,30 @@ def _with_covariances(dimension: int, n: int) -> tuple[NodeInterpolation, NodeIn
     return interpolation(dimension, n, sizes[0]), interpolation(dimension, n, sizes[1])
 
 
+def _means(
+    alike: Sequence[Member], Z: NDArray[np.float64], few: Places
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return mean activations (S, n, K) of members of one basis at nodes Z (S, n, F), and Φ (T, n, M) at few of them.
+
+    The features are standardised.  The means are those of `mean_weights`: of two classes, the logit (S, n, 1).  Some
+    nodes at a time, so that their functions stay in the cache.
+    """
+    (S, n, F), basis = Z.shape, alike[0].basis
+    if S == 1:
+        Phi = basis.of_standardised(Z[0])
+        return [(Phi @ member.mean_weights.T)[None] for member in alike], Phi[None]
+    W = np.concatenate([member.unmixed_weights for member in alike]).T.copy()
+    a, U = np.empty((S, n, W.shape[1])), np.empty((len(few), n, len(W)))
+    step = max(1, _CACHED // U[0].size)
+    for s in range(0, S, step):
+        some = basis.unmixed(Z[s : s + step].reshape(-1, F), len(Z[s : s + step]))
+        np.matmul(some, W, out=a[s : s + step].reshape(len(some), -1))
+        here = (few >= s) & (few < s + step)
+        U[here] = some.reshape(-1, n, len(W))[few[here] - s]
+    means = [np.ascontiguousarray(own) for own in np.split(a, len(alike), axis=2)]
+    return means, basis.mixed(U.reshape(-1, len(W))).reshape(len(few), n, -1)
+
+
 Integral = tuple[Prediction, Matrix, Vector]
 """A prediction of n rows, and with what is missing at its mean the plug-in probabilities (n, K) and the logit's sd."""
 
@@ -241,28 +272,27 @@ class NodeMixture:
         dimension: int,
         *,
         share: Vector | None = None,
-        designs: Sequence[DesignOf] | None = None,
     ) -> Integral:
         """Return the integral over the nodes (S, n, F) of n rows, in so many dimensions.
 
-        Of the integral each row has a `share` (n,), and the rest at its mean; without shares it has all.  `designs` are
-        those of the one node of complete rows.
+        Of the integral each row has a `share` (n,), and the rest at its mean; without shares it has all.
         """
-        sums = self._sums(nodes, dimension, share, designs)
+        sums = self._sums(nodes, dimension, share)
         if self.support is not None:
-            inside = np.clip(nodes, *self.support)
-            rows = np.flatnonzero((inside != nodes).any(axis=(0, 2)))
+            low, high = self.support
+            outside = (nodes.min(axis=0) < low) | (nodes.max(axis=0) > high)
+            rows = np.flatnonzero(outside.any(axis=1))
             if len(rows):
-                near = self._sums(inside[:, rows], dimension, None if share is None else share[rows])
+                inside = np.clip(nodes[:, rows], low, high)
+                near = self._sums(inside, dimension, None if share is None else share[rows])
                 for own, constant in zip(sums, near, strict=True):
                     own[rows] += CONSTANT * (constant - own[rows])
         p, entropy, mean, second, plugin, mean_at_mean, second_at_mean = sums
-        # Inner points are float32, so that the sums are not quite one.
-        q = of_moments(p / p.sum(axis=1, keepdims=True), entropy, mean, second)
-        if p.shape[1] == 2:
-            # Two classes have the moments of the logit, the difference of their activations.
-            logit, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
-            q = Prediction(q.probability, q.expected_entropy, logit, variance)
+        p /= p.sum(axis=1, keepdims=True)  # Inner points are float32, so that the sums are not quite one.
+        if self._two:
+            q = Prediction(p, entropy, mean, np.maximum(second - mean**2, 0.0))
+            return q, plugin, np.sqrt(np.maximum(second_at_mean - mean_at_mean**2, 0.0))
+        q = of_moments(p, entropy, mean, second)
         return q, plugin, q.logit_std if len(nodes) == 1 else contrast_std(mean_at_mean, second_at_mean)
 
     def by_dimension(
@@ -291,63 +321,59 @@ class NodeMixture:
         for kind in list(waiting):
             yield together(kind)
 
-    def _sums(
-        self,
-        nodes: NDArray[np.float64],
-        dimension: int,
-        share: Vector | None,
-        designs: Sequence[DesignOf] | None = None,
-    ) -> tuple[Matrix, ...]:
-        """Return the sums of `Moments` over members and nodes (S, n, F), and over members at the node that is the mean.
+    def _sums(self, nodes: NDArray[np.float64], dimension: int, share: Vector | None) -> tuple[Matrix, ...]:
+        """Return the sums of `Moments`, of two classes of `no_logits`, over members and nodes (S, n, F).
 
-        These are the plug-in probabilities (n, K), and means (n, K) and second moments (n, K, K) of activations, which
-        are 0 where that node is the only one.
+        Then come those of the node that is the mean: the plug-in probabilities (n, K), and means and second moments of
+        activations or of the logit.
         """
         with_covariances = _with_covariances(dimension, len(nodes))
         kept, _, weight = kept_nodes(dimension, len(nodes))
         nodes, centre = nodes[kept], len(kept) // 2
-        S, n, F = nodes.shape
+        S, n, _ = nodes.shape
         shares = np.repeat(weight[:, None], n, axis=1)
         if share is not None:
             shares *= share
             shares[centre] += 1 - share
         K = len(self.members[0].loads)
-        sums, plugin, (mean, second) = no_moments(n, K), np.zeros((n, K)), no_moments(n, K)[2:]
-        inner = self._inner(S)
-        for alike, U in designs or self._designs.unmixed(nodes.reshape(-1, F), S):
-            for member, a in zip(alike, self._means(alike, U, whole=designs is not None), strict=True):
-                m = a.reshape(S, n, -1)
+        sums, (_, _, mean, second) = ((no_logits(n) if self._two else no_moments(n, K)) for _ in range(2))
+        plugin, inner = np.zeros((n, K)), self._inner(S)
+        for alike, Z in self._designs.standardised(nodes.reshape(-1, nodes.shape[2]), S):
+            at = with_covariances[all(member.weight < _LARGE_SHARE for member in alike)][0]
+            means, designs = _means(alike, Z.reshape(S, n, -1), at)
+            for member, a in zip(alike, means, strict=True):
                 few, to_all = with_covariances[member.weight < _LARGE_SHARE]
-                Phi = U.reshape(S, n, -1)[few].reshape(len(few) * n, -1)
-                if designs is None:
-                    Phi = member.basis.mixed(Phi)
-                loads = self._loads(member, Phi).reshape(len(few), n, K, -1)
-                points = inner[self.members.index(member)]
-                add_nodes(sums, m, loads, to_all, points, member.weight * shares)
-                here, own = np.searchsorted(few, centre), m[centre]
-                plugin += member.weight * member.posterior.plugin(Phi.reshape(len(few), n, -1)[here])
-                if S > 1:
-                    mean += member.weight * own
-                    spread = loads[here] @ loads[here].transpose(0, 2, 1)
-                    second += member.weight * (spread + own[:, :, None] * own[:, None, :])
+                Phi = designs[np.searchsorted(at, few)]
+                V = member.moments(Phi.reshape(len(few) * n, -1), single=True)[1]
+                here, points = np.searchsorted(few, centre), inner[self.members.index(member)]
+                plugin += member.weight * member.posterior.plugin(Phi[here])
+                if self._two:
+                    m, sd = a[..., 0] + self._shift, np.sqrt(np.maximum(V.reshape(-1, n), 0.0))
+                    add_logits(sums, m, to_all @ sd, points, member.weight * shares)
+                    own, square = m[centre], m[centre] ** 2 + sd[here] ** 2
+                else:
+                    m = a + self._shift
+                    loads = np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V)).reshape(
+                        -1, n, K, K - 1
+                    )
+                    add_nodes(sums, m, loads, to_all, points, member.weight * shares)
+                    own, B = m[centre], loads[here]
+                    square = B @ B.transpose(0, 2, 1) + own[:, :, None] * own[:, None, :] if S > 1 else 0
+                mean += member.weight * own
+                second += member.weight * square
         return *sums, plugin, mean, second
 
-    @staticmethod
-    def _loads(member: Member, Phi: Matrix) -> NDArray[np.float64]:
-        """Return what a member's loads are at rows Phi (N, M): (N, K, C)."""
-        V = member.moments(Phi, single=True)[1]
-        return np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V))
+    @cached_property
+    def _two(self) -> bool:
+        """Whether there are two classes, which have one output, their logit."""
+        return self.members[0].posterior.problem.binary
 
-    def _means(self, alike: tuple[Member, ...], U: Matrix, *, whole: bool) -> Iterator[Matrix]:
-        """Yield the mean activations (N, K), less their common shift, of members of one basis, in their order.
-
-        They are of its `unmixed` functions U (N, L), or of the `whole` design matrix (N, M).
-        """
-        W = np.concatenate([member.class_weights if whole else member.unmixed_weights for member in alike])
-        a = (U @ np.ascontiguousarray(W.T)).reshape(len(U), len(alike), -1)
-        for j in range(len(alike)):
-            own = np.ascontiguousarray(a[:, j])
-            yield own if self.shift is None else own + (self.shift - self.shift.mean())
+    @cached_property
+    def _shift(self) -> Vector | float:
+        """What the shift adds to the logit, or to activations (K,) less their common shift."""
+        if self.shift is None:
+            return 0.0
+        return float(self.shift[1] - self.shift[0]) if self._two else self.shift - self.shift.mean()
 
     @cached_property
     def _designs(self) -> Designs:
@@ -355,12 +381,15 @@ class NodeMixture:
 
     def _inner(self, S: int) -> list[InnerPoints]:
         """Return each member's inner points."""
+        if self._two:
+            return [
+                logit_points(_OF_A_LOGIT * (2 if more == _WIDENINGS[-1][1] else 1))
+                for more in self._widenings
+            ]
         C, J, narrow = list[int](), list[int](), [more < _WIDENINGS[-1][1] for more in self._widenings]
         for m, more, near in zip(self.members, self._widenings, narrow, strict=True):
             C.append(m.posterior.problem.likelihood.n_outputs)
-            if C[-1] == 1:
-                J.append(round(max(more, 1) * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE]))
-            elif S == 1:
+            if S == 1:
                 points = next(points for least, points in _AT_POINTS if m.weight >= least)
                 J.append(round(points * min(more, 1) / (2 if C[-1] == 2 and near else 1)))
             else:

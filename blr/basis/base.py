@@ -120,8 +120,8 @@ class Basis(ABC):
 
     def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:
         Phi = np.empty((len(rows), self.n_functions))
-        Phi[:, 0] = 1
         for block in slices(len(rows), _BLOCK):
+            Phi[block, 0] = 1
             self._evaluate(standardise(rows[block]), Phi[block])
         return Phi
 

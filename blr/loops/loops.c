@@ -350,6 +350,20 @@ static PyObject *softmax_responses(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+static PyObject *logistic_mixture(PyObject *self, PyObject *args)
+{
+    TAKE({"mean", "Sn", 'd', READ}, {"sd", "Sn", 'd', READ}, {"z", "J", 'r', READ}, {"w", "J", 'r', READ},
+         {"share", "Sn", 'd', READ}, {"p", "n2", 'd', WRITTEN}, {"entropy", "n", 'd', WRITTEN},
+         {"first", "n", 'd', WRITTEN}, {"second", "n", 'd', WRITTEN});
+    if (got.size['2'] != 2)
+        return refused(&got, "two classes");
+    Py_BEGIN_ALLOW_THREADS
+    CALL_REAL(got, logistic_mixture, got.array[0], got.array[1], got.array[2], got.array[3], got.array[4],
+              got.size['S'], got.size['n'], got.size['J'], got.array[5], got.array[6], got.array[7], got.array[8]);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyObject *softmax_mixture(PyObject *self, PyObject *args)
 {
     TAKE({"m", "NnK", 'd', READ}, {"B", "NnKd", 'd', READ}, {"z", "NdS", 'r', READ}, {"w", "S", 'r', READ},
@@ -608,6 +622,7 @@ static PyMethodDef methods[] = {
     {"forest_sums", forest_sums, METH_VARARGS, NULL},
     {"grow_tree", grow_tree, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
+    {"logistic_mixture", logistic_mixture, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
     {"softmax_mixture", softmax_mixture, METH_VARARGS, NULL},

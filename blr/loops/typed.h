@@ -272,6 +272,37 @@ static void TN(softmax_mixture)(const double *m, const double *B, const T *z, co
     FEW_CLASSES(TN(mixture_of), K, d, m, B, z, w, share, S, n, J, p, entropy, mean, second);
 }
 
+/* Of S nodes of n rows of two classes, whose logits have a mean and an sd (S, n), at inner points z (J,) of weights w (J,):
+ * p (n, 2), entropy (n,), mean logit (n,) and squared logit (n,) are added to, `share` (S, n) times. */
+static void TN(logistic_mixture)(const double *mean, const double *sd, const T *z, const T *w, const double *share, long S,
+                                 long n, long J, double *p, double *entropy, double *first, double *second)
+{
+    for (long s = 0; s < S; s++, mean += n, sd += n, share += n)
+        for (long i = 0; i < n; i += LANES) {
+            long lanes = n - i < LANES ? n - i : LANES;
+            T m[LANES] = {0}, spread[LANES] = {0}, no[LANES], yes[LANES], unsure[LANES];
+            for (long j = 0; j < lanes; j++) {
+                m[j] = (T)mean[i + j], spread[j] = (T)sd[i + j];
+                first[i + j] += share[i + j] * mean[i + j];
+                second[i + j] += share[i + j] * (mean[i + j] * mean[i + j] + sd[i + j] * sd[i + j]);
+            }
+            VECTOR below = (VECTOR){0}, above = below, entropies = below;
+            for (long k = 0; k < J; k++) {
+                VECTOR a = TN(load)(m) + z[k] * TN(load)(spread), size = TN(choose)(a >= (T)0, a, -a);
+                VECTOR e = TN(exp)(-size), inverse = (T)1 / ((T)1 + e), small = e * inverse;
+                below += w[k] * TN(choose)(a >= (T)0, small, inverse);
+                above += w[k] * TN(choose)(a >= (T)0, inverse, small);
+                entropies += w[k] * (TN(log1p)(e) + size * small);
+            }
+            TN(store)(no, below), TN(store)(yes, above), TN(store)(unsure, entropies);
+            for (long j = 0; j < lanes; j++) {
+                p[2 * (i + j)] += share[i + j] * no[j];
+                p[2 * (i + j) + 1] += share[i + j] * yes[j];
+                entropy[i + j] += share[i + j] * unsure[j];
+            }
+        }
+}
+
 /* LANES numbers, or as many as are left of them and zeros. */
 static inline VECTOR TN(load_rest)(const T *p, long lanes)
 {

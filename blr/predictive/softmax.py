@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite, slices
@@ -386,8 +386,8 @@ def _plan(axes: Matrix, spread: Vector, most_nodes: int | None) -> tuple[NDArray
 _LANES = 8  # inner points come in whole vectors, of which none is left in part
 # Points of a lattice, over two outputs, from which it errs less than as many of a Sobol sequence.
 _RESOLVED = 24
-# Load of one output, half the logit's sd, from which few inner points do not resolve the sigmoid.
-_WIDE_NODE = 2.0
+# Sd of a logit, for each inner point, beyond which these do not resolve the sigmoid.
+_WIDE_NODE = 0.5
 _NUMBERS = 2**18  # activations at inner points held at a time
 
 
@@ -401,9 +401,8 @@ def inner_points(
 ) -> list[InnerPoints]:
     """Return the inner points of members with so many outputs C and about so many points J a node; all are tuples.
 
-    Of one output they are those of the trapezoid rule.  Of two they are those of a lattice, where they are enough and
-    lie at many nodes or the logits are `narrow`.  Else they are stretches of one Sobol sequence, each point with its
-    mirror image.
+    Of two outputs they are those of a lattice, where they are enough and lie at many nodes or the logits are `narrow`.
+    Else they are stretches of one Sobol sequence, each point with its mirror image.
     """
     sizes = [-(-J // _LANES) * _LANES for J in sizes]
     total = max(2, sum(sizes) // 2 * S)
@@ -413,7 +412,7 @@ def inner_points(
     for C, J, near in zip(outputs, sizes, narrow, strict=True):
         half = points[start : start + S * J // 2, :C].reshape(S, J // 2, C)[order]
         start += S * J // 2
-        if C == 1 or (C == 2 and J >= _RESOLVED and (near or S > 1)):
+        if C == 2 and J >= _RESOLVED and (near or S > 1):
             nodes, weight = normal_nodes(C, J)
             z, weight = np.repeat(nodes[weight > 0].T[None], S, axis=0), weight[weight > 0]
         else:
@@ -429,6 +428,48 @@ Moments = tuple[Matrix, Vector, Matrix, Matrix]
 def no_moments(n: int, K: int) -> Moments:
     """Return the sums of nothing, of n rows and K classes."""
     return np.zeros((n, K)), np.zeros(n), np.zeros((n, K)), np.zeros((n, K, K))
+
+
+@lru_cache
+def logit_points(J: int) -> InnerPoints:
+    """Return the inner points (J,) of a logit, and their weights: those of the trapezoid rule."""
+    z, weight = normal_nodes(1, J)
+    return z[:, 0].astype(np.float32), weight.astype(np.float32)
+
+
+def no_logits(n: int) -> tuple[Matrix, Vector, Vector, Vector]:
+    """Return the sums of nothing, of n rows of two classes: `Moments`, but the last two are (n,), of the logit."""
+    return np.zeros((n, 2)), np.zeros(n), np.zeros(n), np.zeros(n)
+
+
+def add_logits(
+    sums: tuple[Matrix, Vector, Vector, Vector], mean: Matrix, sd: Matrix, inner: InnerPoints, share: Matrix
+) -> None:
+    """Add logits of a mean and an sd (S, n) at S nodes to the sums of n rows of two classes, `share` (S, n) times.
+
+    Rows with a very wide logit take the integral that is exact for any variance, not the `logit_points`.
+    """
+    z, weight = inner
+    wide = np.flatnonzero(sd.max(axis=0) > _WIDE_NODE * len(z))
+    if len(wide):
+        m, s, w = mean[:, wide], sd[:, wide], share[:, wide]
+        y, entropy = (x.reshape(w.shape) for x in binary_integrals(m.ravel(), s.ravel() ** 2))
+        for total, x in zip(sums, (np.stack([1 - y, y], axis=2), entropy, m, m**2 + s**2), strict=True):
+            total[wide] += np.einsum("sn,sn...->n...", w, x)
+        share = share.copy()
+        share[:, wide] = 0.0
+    if compiled.loops is not None:
+        compiled.loops.logistic_mixture(mean, sd, z, weight, share, *sums)
+        return
+    for rows in slices(mean.shape[1], max(1, _NUMBERS // (len(mean) * len(z)))):
+        m, s, w = mean[:, rows], sd[:, rows], share[:, rows]
+        a = m.astype(np.float32)[..., None] + s.astype(np.float32)[..., None] * z
+        both, size = expit(np.stack([-a, a])), np.abs(a)
+        entropy = np.log1p(np.exp(-size)) + size * both.min(axis=0)
+        for total, x in zip(
+            sums, ((both @ weight).transpose(1, 2, 0), entropy @ weight, m, m**2 + s**2), strict=True
+        ):
+            total[rows] += np.einsum("sn,sn...->n...", w, x)
 
 
 def add_nodes(
@@ -451,54 +492,25 @@ def add_nodes(
         The inner points of the S nodes.
     """
     S, n, K = m.shape
-    wide = np.flatnonzero((few.shape[3] == 1) & (np.abs(few).max(axis=(0, 2, 3)) > _WIDE_NODE))
-    if len(wide):
-        _add_wide(sums, m[:, wide], np.tensordot(to_all, few[:, wide], 1), share[:, wide], wide)
-        share = share.copy()
-        share[:, wide] = 0.0
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
         at_all = (to_all @ few.reshape(len(few), -1)).reshape(S, *few.shape[1:])
         arrays = np.ascontiguousarray(m), at_all, *inner, np.ascontiguousarray(share)
         compiled.loops.softmax_mixture(*arrays, *sums)
         return
+    p, entropy, mean, second = sums
     C, J = inner[0].shape[1:]
     size, single = max(1, _NUMBERS // (S * K * max(C, J))), to_all.astype(np.float32)
     for rows in slices(n, size):
-        own = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32)
+        own, w = few[:, rows].transpose(1, 0, 3, 2).astype(np.float32), share[:, rows]
         by_row = (single @ own.reshape(*own.shape[:2], -1)).reshape(-1, S, C, K)
         B = by_row.transpose(1, 0, 3, 2)
-        expected = _in_numpy(m[:, rows], B, inner, share[:, rows])
-        _add(sums, rows, expected, m[:, rows], B, share[:, rows])
-
-
-def _add_wide(
-    sums: Moments, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]
-) -> None:
-    """Add two classes of some rows by the integral of their logit that is exact for any variance."""
-    logit, sd = m[:, :, 1] - m[:, :, 0], B[:, :, 1, 0] - B[:, :, 0, 0]
-    p, entropy = (x.reshape(share.shape) for x in binary_integrals(logit.ravel(), sd.ravel() ** 2))
-    both = np.stack([(share * (1 - p)).sum(axis=0), (share * p).sum(axis=0)], axis=1)
-    _add(sums, rows, (both, (share * entropy).sum(axis=0)), m, B, share)
-
-
-def _add(
-    sums: Moments,
-    rows: slice | NDArray[np.intp],
-    expected: tuple[Matrix, Vector],
-    m: NDArray[np.float64],
-    B: NDArray[np.floating],
-    share: Matrix,
-) -> None:
-    """Add what is expected of some rows, and the moments of their activations at nodes of loads B (S, n, K, C)."""
-    p, entropy, mean, second = sums
-    p[rows] += expected[0]
-    entropy[rows] += expected[1]
-    mean[rows] += np.einsum("sn,snk->nk", share, m)
-    for parts in (m[..., None], B):
-        by_row = parts.transpose(1, 0, 3, 2)
-        weighted = share.T[:, :, None, None].astype(parts.dtype) * by_row
-        left, right = (x.reshape(len(by_row), -1, m.shape[2]) for x in (weighted, by_row))
-        second[rows] += left.transpose(0, 2, 1) @ right
+        for total, x in zip((p, entropy), _in_numpy(m[:, rows], B, inner, w), strict=True):
+            total[rows] += x
+        mean[rows] += np.einsum("sn,snk->nk", w, m[:, rows])
+        for by_row in (m[:, rows, None].transpose(1, 0, 2, 3), B.transpose(1, 0, 3, 2)):
+            weighted = w.T[:, :, None, None].astype(by_row.dtype) * by_row
+            left, right = (x.reshape(len(by_row), -1, K) for x in (weighted, by_row))
+            second[rows] += left.transpose(0, 2, 1) @ right
 
 
 def _in_numpy(

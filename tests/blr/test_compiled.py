@@ -18,7 +18,16 @@ from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
 from blr.predictive.binary import binary_integrals
-from blr.predictive.softmax import InnerPoints, add_nodes, inner_points, no_moments, softmax_series
+from blr.predictive.softmax import (
+    InnerPoints,
+    add_logits,
+    add_nodes,
+    inner_points,
+    logit_points,
+    no_logits,
+    no_moments,
+    softmax_series,
+)
 from blr.trust import verdict
 
 pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the loops in C were not built here")
@@ -142,7 +151,29 @@ def test_exponentials_and_arcsinhs(n: int, M: int, both: Callable[..., Any]) -> 
     np.testing.assert_allclose(quick, np.arcsinh(far), rtol=2e-15)
 
 
-@pytest.mark.parametrize(("K", "C"), [(2, 1), (3, 2), (4, 3), (5, 4), (7, 6)])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
+def test_mixtures_of_logits_at_nodes(spread: float, both: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(7)
+    S, n = 9, 21
+    mean, sd = 3 * rng.normal(size=(S, n)), spread * rng.random((S, n))
+    share, inner = rng.dirichlet(np.ones(S), n).T, logit_points(16)
+
+    def added() -> tuple[Matrix, ...]:
+        sums = no_logits(n)
+        add_logits(sums, mean, sd, inner, share)
+        return sums
+
+    quick, slow = both(added)
+    close(quick, slow, 2e-6 * max(spread, 1.0))
+    p, entropy = (x.reshape(S, n) for x in binary_integrals(mean.ravel(), sd.ravel() ** 2))
+    # Sixteen points resolve sds up to eight to 1e-3; wider logits are exact.
+    exact = (share * (1 - p)).sum(axis=0), (share * p).sum(axis=0), (share * entropy).sum(axis=0)
+    np.testing.assert_allclose(np.column_stack(quick[:2]).T, exact, atol=1e-3)
+    np.testing.assert_allclose(quick[2], (share * mean).sum(axis=0))
+    np.testing.assert_allclose(quick[3], (share * (mean**2 + sd**2)).sum(axis=0))
+
+
+@pytest.mark.parametrize(("K", "C"), [(3, 2), (4, 3), (5, 4), (7, 6)])
 @pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
 def test_mixtures_of_softmaxes_at_nodes(K: int, C: int, spread: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, C])
