@@ -156,7 +156,7 @@ def test_mixtures_of_logits_at_nodes(spread: float, both: Callable[..., Any]) ->
     rng = np.random.default_rng(7)
     S, n = 9, 21
     mean, sd = 3 * rng.normal(size=(S, n)), spread * rng.random((S, n))
-    share, inner = rng.dirichlet(np.ones(S), n).T, logit_points(16)
+    share, inner = rng.dirichlet(np.ones(S), n).T.copy(), logit_points(16)
 
     def added() -> tuple[Matrix, ...]:
         sums = no_logits(n)
