@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -66,8 +67,19 @@ def is_votable(path: Path) -> bool:
 
 
 def is_delimited(head: bytes) -> bool:
-    """Say whether the first lines have two or more fields each, as many between marks of one kind."""
-    rows = [r.decode("latin-1") for r in head_lines(head) if is_data(r)][:SNIFFED_ROWS]
+    """Say whether the first lines have two or more fields each, as many between marks of one kind.
+
+    Below a comment of as many names between blanks as each line has words, some of them values, the marks are those
+    within texts.
+    """
+    lines = head_lines(head)
+    rows = [r.decode("latin-1") for r in lines if is_data(r)][:SNIFFED_ROWS]
+    comments = [r.decode("latin-1") for r in takewhile(lambda line: not is_data(line), lines)]
+    words = [words_of_line(row) for row in rows]
+    if len({*map(len, words)}) == 1 and any(map(is_value, words[0])):
+        _, names = commented_names(comments, len(words[0]), words_of_line) or (0, [])
+        if len(names) > 1 and not any(d in name for name in names for d in DELIMITERS):
+            return False
     return bool(rows) and max(common_width(rows, d) for d in DELIMITERS) > 1
 
 
