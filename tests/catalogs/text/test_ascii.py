@@ -111,12 +111,9 @@ def test_names_of_a_comment_quoted_words_and_codes_with_a_zero_in_front(tmp_path
 @pytest.mark.parametrize("text", ['"a, b"', "a,b", '"(0.5; 1.0)"'])
 def test_marks_within_texts_are_no_delimiters(tmp_path: Path, text: str) -> None:
     """As STILTS writes vectors: the first object was taken for two names."""
-    (tmp_path / "t.txt").write_text("# id x note\n" + "".join(f"{i} 2.5 {text}\n" for i in range(3)))
-    assert rows_of(catalogs.open(tmp_path / "t.txt")) == {
-        "id": [0, 1, 2],
-        "x": [2.5] * 3,
-        "note": [text.strip('"')] * 3,
-    }
+    (tmp_path / "t.txt").write_text(f"# id x note\n0 2.5 {text}\n1 2.5 {text}\n")
+    note = text.strip('"')
+    assert rows_of(catalogs.open(tmp_path / "t.txt")) == {"id": [0, 1], "x": [2.5] * 2, "note": [note] * 2}
 
 
 def test_large_identifiers_do_not_pass_through_float(tmp_path: Path) -> None:
