@@ -51,6 +51,7 @@ _WRONG = 0.05  # typical error of a probability, above which a row of an untrust
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
 _DOMAIN_QUANTILE = 0.999
+_LEAST_LEFT = 0.05  # of the curvature along a row's activations without it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +145,10 @@ class Classifier:
         most = int(np.clip(_LIMIT_WORK // len(classes), _LEAST_ROWS, _LIMIT_ROWS))
         some = slice(None, None, -(-len(X) // most))
         filled = moments.impute(X[some], missing[some])
-        return replace(model, logit_std_limit=float(np.quantile(model._logit_std(filled), _DOMAIN_QUANTILE)))
+        w = np.ones(len(filled)) if weight is None else weight[some]
+        return replace(
+            model, logit_std_limit=float(np.quantile(model._logit_std(filled, w), _DOMAIN_QUANTILE))
+        )
 
     def with_low_confidence(self, threshold: float) -> Classifier:
         """Return the classifier with another threshold, and what it has found of its members by now."""
@@ -293,15 +297,25 @@ class Classifier:
         # What becomes of it are columns of float32.
         return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True, most_nodes=most)
 
-    def _logit_std(self, X: Matrix) -> Vector:
-        """Return the largest sd (N,) of a contrast of the mixture's logits at features X (N, F)."""
+    def _logit_std(self, X: Matrix, weight: Vector) -> Vector:
+        """Return the largest sd (N,) of a contrast of the logits of training rows X (N, F), each without itself.
+
+        What a row, counted `weight` (N,) times, tells of its own activations is h = tr(R V), R their curvature and V
+        their covariance; without it they have V / (1 - h).  It is much where features are many and labels few.
+        """
         N, K = len(X), len(self.classes)
         mean, second = no_moments(N, K)[2:]
         for member, Phi in self._designs(X):
             outputs, V = member.moments(Phi, single=True)
-            a = outputs @ member.loads.T
+            a, spread, p = (
+                outputs @ member.loads.T,
+                member.loads @ V @ member.loads.T,
+                member.posterior.plugin(Phi),
+            )
+            h = np.einsum("nk,nkk->n", p, spread) - np.einsum("nk,nkl,nl->n", p, spread, p)
+            spread /= np.maximum(1 - weight * h, _LEAST_LEFT)[:, None, None]
             mean += member.weight * a
-            second += member.weight * (member.loads @ V @ member.loads.T + a[:, :, None] * a[:, None, :])
+            second += member.weight * (spread + a[:, :, None] * a[:, None, :])
         return contrast_std(mean, second)
 
     def _integrated(

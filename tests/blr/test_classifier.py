@@ -128,6 +128,15 @@ def test_rows_thirty_sd_away_are_out_of_domain(kind: str, direction: int) -> Non
     assert near.mean() < 0.01
 
 
+def test_few_rows_of_many_features_do_not_make_others_strange() -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(3, size=400)
+    X = 0.2 * rng.normal(size=(3, 300))[y] + rng.normal(size=(400, 300))
+    fitted = blr.fit_default(X[:100], y[:100], candidates=["linear"])
+    outside = fitted.score(X[100:]).flags & Flag.OUT_OF_DOMAIN > 0
+    assert outside.mean() < 0.08
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_an_average_is_the_mixture_of_its_members(n_classes: int) -> None:
     """Of two classes exactly; more are integrated together, at points."""

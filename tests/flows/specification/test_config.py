@@ -134,6 +134,12 @@ CASES = [
     ),
     ("[catalog]", "[target]", "catalog: this key is missing, expected the table .catalog.; add it"),
     ('column = "hubble"', "", "label: got no 'column', expected the column that holds the class; add column"),
+    ("[label]", "[labek]", r"labek: got an unknown key, expected one of [\w, ]*; did you mean 'label'"),
+    (
+        "[label]",
+        '[select]\nby = "stak"\n[label]',
+        r"select.by: got 'stak', .* or 'stack'; did you mean 'stack'",
+    ),
     ("polynomial", "polinomial", r"candidate.0.basis: got kind 'polinomial'.*did you mean 'polynomial'"),
     ("degree", "degre", r"candidate.0.basis.degre: got an unknown key.*did you mean 'degree'"),
     (
@@ -141,11 +147,7 @@ CASES = [
         '[photometry.j]\nmagnitude = "jmag"\nextinction = { ebv = "EBV", coefficient = 3 }\n[features]',
         r"photometry.j.extinction.ebv: got an unknown key, expected one of band, .*did you mean 'e_bv'",
     ),
-    (
-        'kind = "polynomial", ',
-        "",
-        r"candidate.0.basis: got .*, expected a table with the key 'kind'; add kind",
-    ),
+    ('kind = "polynomial", ', "", r"0.basis: got .*, expected a table with the key 'kind'; add kind"),
     ("degree = 2", "degree = 99", r"candidate.0.basis.degree: got 99, expected .*6 - highest total"),
     ('id = "name"', "id = 3", "catalog.id: got 3, expected a valid string"),
     (', late = ["S"]', "", "label: got 1 class.es. in 'classes', expected at least two; add the other"),
