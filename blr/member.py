@@ -8,7 +8,7 @@ and a hundred Sobol points.  Made cheap by:
   interpolated to the others by kriging, so that they stay covariances.
 - The nodes of a row go down a tree together, and part where a threshold of what is missing lies between them.
 - Every node and member has inner points of its own, few of them.  Their errors average out over nodes and members
-  instead of adding up.  Two classes, which have one output, have the trapezoid rule at every node.
+  instead of adding up.  Two classes go by their logit, with the trapezoid rule at every node.
 - Members with the same basis share the design matrix, those with the same features what standardises them.
 
 Models with a member that has draws have no such mixture: each member is integrated by itself.
@@ -343,7 +343,7 @@ class NodeMixture:
             means, designs = _means(alike, Z.reshape(S, n, -1), at)
             for member, a in zip(alike, means, strict=True):
                 few, to_all = with_covariances[member.weight < _LARGE_SHARE]
-                Phi = designs[np.searchsorted(at, few)]
+                Phi = designs if len(few) == len(at) else designs[np.searchsorted(at, few)]
                 V = member.moments(Phi.reshape(len(few) * n, -1), single=True)[1]
                 here, points = np.searchsorted(few, centre), inner[self.members.index(member)]
                 plugin += member.weight * member.posterior.plugin(Phi[here])
