@@ -154,18 +154,17 @@ def test_exponentials_and_arcsinhs(n: int, M: int, both: Callable[..., Any]) -> 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
 def test_mixtures_of_logits_at_nodes(spread: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng(7)
-    S, n = 9, 21
-    mean, sd = 3 * rng.normal(size=(S, n)), spread * rng.random((S, n))
-    share, inner = rng.dirichlet(np.ones(S), n).T.copy(), logit_points(16)
+    mean, sd = 3 * rng.normal(size=(9, 21)), spread * rng.random((9, 21))
+    share, inner = rng.dirichlet(np.ones(9), 21).T.copy(), logit_points(16)
 
     def added() -> tuple[Matrix, ...]:
-        sums = no_logits(n)
+        sums = no_logits(21)
         add_logits(sums, mean, sd, inner, share)
         return sums
 
     quick, slow = both(added)
     close(quick, slow, 2e-6 * max(spread, 1.0))
-    p, entropy = (x.reshape(S, n) for x in binary_integrals(mean.ravel(), sd.ravel() ** 2))
+    p, entropy = (x.reshape(9, 21) for x in binary_integrals(mean.ravel(), sd.ravel() ** 2))
     # Sixteen points resolve sds up to eight to 1e-3; wider logits are exact.
     exact = (share * [1 - p, p, entropy, mean, mean**2 + sd**2]).sum(axis=1)
     np.testing.assert_allclose(np.column_stack(quick).T, exact, rtol=1e-7, atol=1e-3)

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,21 +80,24 @@ def publish(name: str, version: str, run_folder: Path, survey: Path) -> None:
     assert release("publish", name, version) == 0
 
 
-def drafted(survey: Path, form: str) -> Path:
-    """Publish version 1 of a survey, draft and check version 2; return the folder of releases."""
-    folder = survey / f"drafted-{form}"
-    folder.mkdir()
-    with chdir(folder):
-        publish(form, "1", survey / f"{form}-1" / "run", survey)
-        draft(form, "2", survey / f"{form}-2" / "run", survey)
-        assert release("check", form, "2") == 0
-    return folder / "releases"
-
-
 @pytest.fixture(scope="session")
-def parquet_releases(survey: Path) -> Path:
-    """Return a folder of releases of the survey: version 1 is published, version 2 drafted and checked."""
-    return drafted(survey, "parquet")
+def drafted(survey: Path) -> Callable[[str], Path]:
+    """Return what gives the survey's releases in a form: version 1 is published, version 2 drafted and checked."""
+
+    @cache
+    def releases(form: str) -> Path:
+        if form == "fits":  # the survey's runs are of Parquet
+            for k in (1, 2):
+                classified(survey, season(galaxies(), k), "fits", f"fits-{k}")
+        folder = survey / f"drafted-{form}"
+        folder.mkdir()
+        with chdir(folder):
+            publish(form, "1", survey / f"{form}-1" / "run", survey)
+            draft(form, "2", survey / f"{form}-2" / "run", survey)
+            assert release("check", form, "2") == 0
+        return folder / "releases"
+
+    return releases
 
 
 def working_folder(survey: Path, releases: Path) -> Path:
@@ -104,9 +108,9 @@ def working_folder(survey: Path, releases: Path) -> Path:
 
 
 @pytest.fixture
-def here(survey: Path, parquet_releases: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(survey: Path, drafted: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Work in a folder with version 1 published and version 2 checked; return the survey's folder."""
-    folder = working_folder(survey, parquet_releases)
+    folder = working_folder(survey, drafted("parquet"))
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BLR_SIGNER", "Ada Lovelace")
     yield survey

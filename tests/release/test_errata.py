@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,9 @@ CASES = [
 
 @pytest.mark.parametrize(("what", "form"), CASES)
 def test_each_error_is_stopped_by_name_and_place(
-    what: str, form: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    what: str, form: str, survey: Path, drafted: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    survey = request.getfixturevalue("survey")
-    folder = working_folder(survey, request.getfixturevalue(f"{form}_releases"))
+    folder = working_folder(survey, drafted(form))
     monkeypatch.chdir(folder)
     fault = FAULTS[what]
     found = planted(fault, survey, folder, form)
