@@ -51,7 +51,7 @@ _WRONG = 0.05  # typical error of a probability, above which a row of an untrust
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
 _DOMAIN_QUANTILE = 0.999
-_LEAST_LEFT = 0.05  # of the curvature along a row's activations without it
+_LEAST_LEFT = 0.05  # least 1 - h of a row with the leverage h
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,18 +300,15 @@ class Classifier:
     def _logit_std(self, X: Matrix, weight: Vector) -> Vector:
         """Return the largest sd (N,) of a contrast of the logits of training rows X (N, F), each without itself.
 
-        What a row, counted `weight` (N,) times, tells of its own activations is h = tr(R V), R their curvature and V
-        their covariance; without it they have V / (1 - h).  It is much where features are many and labels few.
+        A row, counted `weight` (N,) times, narrows its own activations, by much where features are many and labels few.
+        Without the row their covariance V would be V / (1 - h): h = tr(R V) is its leverage, R = diag p - p pᵀ.
         """
         N, K = len(X), len(self.classes)
         mean, second = no_moments(N, K)[2:]
         for member, Phi in self._designs(X):
             outputs, V = member.moments(Phi, single=True)
-            a, spread, p = (
-                outputs @ member.loads.T,
-                member.loads @ V @ member.loads.T,
-                member.posterior.plugin(Phi),
-            )
+            a, p = outputs @ member.loads.T, member.posterior.plugin(Phi)
+            spread = member.loads @ V @ member.loads.T
             h = np.einsum("nk,nkk->n", p, spread) - np.einsum("nk,nkl,nl->n", p, spread, p)
             spread /= np.maximum(1 - weight * h, _LEAST_LEFT)[:, None, None]
             mean += member.weight * a

@@ -112,13 +112,13 @@ class Member:
 
     @cached_property
     def mean_weights(self) -> Matrix:
-        """The same; of two classes the mean weights (1, M) of their logit."""
+        """Mean weights of what a mixture sums: `class_weights`, or of two classes those (1, M) of the logit."""
         W = self.class_weights
         return W[1:] - W[:1] if len(W) == 2 else W
 
     @cached_property
     def unmixed_weights(self) -> Matrix:
-        """The weights of the basis's `unmixed` functions that give them the activations of `mean_weights`."""
+        """Weights of the basis's `unmixed` functions: their products are those of Φ with `mean_weights`."""
         return self.basis.unmixed_weights(self.mean_weights)
 
     @cached_property
@@ -151,10 +151,6 @@ class Member:
         return cls(basis, posterior, tuple(columns), float(as_stored(d, "weight", ())))
 
 
-DesignOf = tuple[tuple[Member, ...], Matrix]
-"""Members that share a basis, and their design matrix (N, M)."""
-
-
 class Designs:
     """The design matrices of several members, each made once: many have the same basis, and more the same features."""
 
@@ -169,12 +165,10 @@ class Designs:
         ]
 
     def __call__(self, X: Matrix) -> Iterator[tuple[Member, Matrix]]:
-        """Yield each member and its Phi (N, M) of finite features X (N, F)."""
-        return ((member, Phi) for members, Phi in self.by_basis(X) for member in members)
-
-    def by_basis(self, X: Matrix) -> Iterator[DesignOf]:
-        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
-        return ((members, members[0].basis.of_standardised(Z)) for members, Z in self.standardised(X))
+        """Yield each member and its Phi (N, M) of finite features X (N, F); members that share a basis have one."""
+        for members, Z in self.standardised(X):
+            Phi = members[0].basis.of_standardised(Z)
+            yield from ((member, Phi) for member in members)
 
     def bases(self) -> Iterator[tuple[tuple[int, ...], tuple[Member, ...]]]:
         """Yield the columns of each basis, and its members."""
@@ -353,9 +347,8 @@ class NodeMixture:
                     own, square = m[centre], m[centre] ** 2 + sd[here] ** 2
                 else:
                     m = a + self._shift
-                    loads = np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V)).reshape(
-                        -1, n, K, K - 1
-                    )
+                    factors = cholesky_factors(V)
+                    loads = np.einsum("kc,cdn->nkd", member.loads, factors).reshape(len(few), n, K, -1)
                     add_nodes(sums, m, loads, to_all, points, member.weight * shares)
                     own, B = m[centre], loads[here]
                     square = B @ B.transpose(0, 2, 1) + own[:, :, None] * own[:, None, :] if S > 1 else 0

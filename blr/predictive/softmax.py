@@ -454,8 +454,7 @@ def add_logits(
     if len(wide):
         m, s, w = mean[:, wide], sd[:, wide], share[:, wide]
         y, entropy = (x.reshape(w.shape) for x in binary_integrals(m.ravel(), s.ravel() ** 2))
-        for total, x in zip(sums, (np.stack([1 - y, y], axis=2), entropy, m, m**2 + s**2), strict=True):
-            total[wide] += np.einsum("sn,sn...->n...", w, x)
+        _add(sums, wide, w, (np.stack([1 - y, y], axis=2), entropy, m, m**2 + s**2))
         share = share.copy()
         share[:, wide] = 0.0
     if compiled.loops is not None:
@@ -466,10 +465,18 @@ def add_logits(
         a = m.astype(np.float32)[..., None] + s.astype(np.float32)[..., None] * z
         both, size = expit(np.stack([-a, a])), np.abs(a)
         entropy = np.log1p(np.exp(-size)) + size * both.min(axis=0)
-        for total, x in zip(
-            sums, ((both @ weight).transpose(1, 2, 0), entropy @ weight, m, m**2 + s**2), strict=True
-        ):
-            total[rows] += np.einsum("sn,sn...->n...", w, x)
+        _add(sums, rows, w, ((both @ weight).transpose(1, 2, 0), entropy @ weight, m, m**2 + s**2))
+
+
+def _add(
+    sums: Sequence[NDArray[np.float64]],
+    rows: slice | NDArray[np.intp],
+    share: Matrix,
+    terms: Sequence[NDArray[np.floating]],
+) -> None:
+    """Add terms (S, n, ...) at nodes to the sums of some rows, `share` (S, n) times."""
+    for total, x in zip(sums, terms, strict=True):
+        total[rows] += np.einsum("sn,sn...->n...", share, x)
 
 
 def add_nodes(

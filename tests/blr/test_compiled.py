@@ -165,9 +165,8 @@ def test_mixtures_of_logits_at_nodes(spread: float, both: Callable[..., Any]) ->
     quick, slow = both(added)
     close(quick, slow, 2e-6 * max(spread, 1.0))
     p, entropy = (x.reshape(9, 21) for x in binary_integrals(mean.ravel(), sd.ravel() ** 2))
-    # Sixteen points resolve sds up to eight to 1e-3; wider logits are exact.
     exact = (share * [1 - p, p, entropy, mean, mean**2 + sd**2]).sum(axis=1)
-    np.testing.assert_allclose(np.column_stack(quick).T, exact, rtol=1e-7, atol=1e-3)
+    np.testing.assert_allclose(np.column_stack(quick).T, exact, rtol=1e-7, atol=1e-3)  # sds up to 8 by points
 
 
 @pytest.mark.parametrize(("K", "C"), [(3, 2), (4, 3), (5, 4), (7, 6)])

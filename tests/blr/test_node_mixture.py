@@ -134,7 +134,7 @@ def test_members_with_the_same_basis_share_a_design_matrix() -> None:
     loaded = Classifier.from_dict(c.to_dict())
     designs = Designs(loaded.members)
     first, second, third, fourth = loaded.members
-    assert [members for members, _ in designs.by_basis(X)] == [(first,), (second, third), (fourth,)]
+    assert [members for _, members in designs.bases()] == [(first,), (second, third), (fourth,)]
     for member, Phi in designs(X):
         np.testing.assert_array_equal(Phi, member.design(X))
 

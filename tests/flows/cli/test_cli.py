@@ -81,7 +81,6 @@ def change(file: str, old: str, new: str) -> None:
 CLASSIFY = ("--model", "morphology", "--out", "out", "--direct", "-q")
 TRAIN = ("train", "spec.toml", "--store", "new", "--direct", "-q")
 
-
 # name: what is done before, if anything, the command, exit status and what the message says
 BAD = {
     "no option of that name": (
