@@ -59,6 +59,7 @@ def logistic_sums(
     hessian: _Doubles | None,
     /,
 ) -> float: ...
+def monomials(Z: _Doubles, out: _Doubles, /) -> None: ...
 def softmax_mixture(
     m: _Doubles,
     B: _Doubles,

@@ -40,8 +40,9 @@ from blr.predictive.mixture import (
 from blr.predictive.softmax import no_moments
 
 __all__ = ["Classifier", "Member"]
-SCORED_AT_ONCE = 8192
-"""Rows scored at a time: the design matrix and its whitened copy stay in the cache."""
+SCORED_AT_ONCE = 16_384
+"""Rows scored at a time: with fewer, threads wait for each other's Python; what needs the cache goes by blocks."""
+_NODES_AT_ONCE = 8192  # over what rows miss
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes
@@ -49,7 +50,7 @@ _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over w
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _WRONG = 0.05  # typical error of a probability, above which a row of an untrusted model is flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
-_COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
+_COUNTED_ROWS = 256  # of a block, evenly spaced, that are counted under each draw and stand for all
 _DOMAIN_QUANTILE = 0.999
 _LEAST_LEFT = 0.05  # least 1 - h of a row with the leverage h
 
@@ -246,8 +247,8 @@ class Classifier:
         if len(whole := np.flatnonzero(~lacking)):
             point, plugin = self._point(X[whole])
             parts.append((whole, (point, plugin, point.logit_std)))
-        found = self._subspace.nodes(X, missing, chosen, most=SCORED_AT_ONCE)
-        parts += self._joint.by_dimension(found, SCORED_AT_ONCE, largest_share(self.integrated, missing))
+        found = self._subspace.nodes(X, missing, chosen, most=_NODES_AT_ONCE)
+        parts += self._joint.by_dimension(found, _NODES_AT_ONCE, largest_share(self.integrated, missing))
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
         prediction = stacked([prediction for _, (prediction, _, _) in parts]).rows(order)
         plugin = np.concatenate([plugin for _, (_, plugin, _) in parts])[order]
@@ -339,15 +340,15 @@ class Classifier:
         if not len(chosen):
             return base  # without the slopes, which take seconds where features are hundreds
         if errors is None:
-            found = self._subspace.nodes(X, missing, chosen, most=SCORED_AT_ONCE)
+            found = self._subspace.nodes(X, missing, chosen, most=_NODES_AT_ONCE)
         else:
             found = moments.nodes_by_pattern(
-                X, missing, chosen, errors, most=SCORED_AT_ONCE, limits=self.support
+                X, missing, chosen, errors, most=_NODES_AT_ONCE, limits=self.support
             )
         if self._joint is None:
-            whole = with_rows(base, list(mix_blocks(node_blocks(found, SCORED_AT_ONCE), self._predict)))
+            whole = with_rows(base, list(mix_blocks(node_blocks(found, _NODES_AT_ONCE), self._predict)))
         else:
-            parts = self._joint.by_dimension(found, SCORED_AT_ONCE, np.ones(len(X)))
+            parts = self._joint.by_dimension(found, _NODES_AT_ONCE, np.ones(len(X)))
             whole = with_rows(base, [(rows, prediction) for rows, (prediction, _, _) in parts])
         left_out = None if errors is not None else self._subspace.left_out(X, missing, chosen)
         return whole if left_out is None else spread(whole, chosen, left_out)

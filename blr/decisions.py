@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntFlag
+from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
@@ -18,6 +19,7 @@ from blr.arrays import Matrix, Vector
 
 REJECTED = -1
 """The decision for a row whose cheapest decision costs more than the rejection."""
+_FEW = 8  # classes, up to which NumPy adds one after the other
 
 
 class Flag(IntFlag):
@@ -68,8 +70,11 @@ def entropy(p: ArrayLike) -> Vector:
     """Return H(p) = -Σ p ln p over the last axis of p (..., K), nats, shape (...)."""
     p = np.asarray(p, dtype=np.float64)
     # The floor makes 0 ln 0 = 0 without a mask; NaN passes through.
-    total: Vector = -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
-    return total + 0.0  # -0.0 of a certain row becomes 0.0
+    terms = p * np.log(np.maximum(p, np.finfo(np.float64).tiny))
+    # A sum over so few takes NumPy ten times as long along rows, and is the same.
+    few = p.shape[-1] < _FEW
+    total: Vector = reduce(np.add, np.moveaxis(terms, -1, 0)) if few else terms.sum(axis=-1)
+    return 0.0 - total  # so that a certain row has no -0.0
 
 
 def mutual_information(p: ArrayLike, expected_entropy: ArrayLike) -> Vector:
@@ -100,9 +105,8 @@ def flag_confidence(
     first, second = _two_largest(_probabilities(p))
     # Multiplied out, so that NaN compares false instead of warning.
     low = first < low_confidence * (first + second)
-    flags = np.where(low, np.int32(Flag.LOW_CONFIDENCE), np.int32(0))
-    flags[first - second <= close_call] |= np.int32(Flag.CLOSE_CALL)
-    return flags
+    close = first - second <= close_call
+    return low * np.int32(Flag.LOW_CONFIDENCE) | close * np.int32(Flag.CLOSE_CALL)
 
 
 def flag_flipped(moderated: ArrayLike, plugin: ArrayLike) -> NDArray[np.int32]:

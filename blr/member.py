@@ -177,7 +177,7 @@ class Designs:
     def standardised(self, X: Matrix, sets: int = 1) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
         """Yield the members that share a basis, and their features of rows X (N, F) in so many sets, standardised."""
         for columns, groups in self._groups:
-            standardisation, own = groups[0][0].basis.standardisation, np.take(X, columns, axis=1)
+            standardisation, own = groups[0][0].basis.standardisation, np.take(X.T, columns, axis=0).T
             Z = standardisation(own) if sets == 1 else standardisation.of_sets(own, sets)
             yield from ((members, Z) for members in groups)
 

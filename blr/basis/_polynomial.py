@@ -11,6 +11,7 @@ from itertools import combinations_with_replacement, groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from blr import compiled
 from blr.arrays import Matrix, Vector, as_vector
 from blr.basis.base import Basis, Standardisation, whole
 
@@ -103,6 +104,9 @@ class Polynomial(Basis):
         return {term: m for m, term in enumerate(self._terms)}
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        if compiled.loops is not None and out.flags.c_contiguous:
+            compiled.loops.monomials(np.ascontiguousarray(Z), out)
+            return
         for m, term in enumerate(self._terms[1:], start=1):
             # All factors but the last make a monomial of lower degree, which stands further left.
             np.multiply(out[:, self._column[term[:-1]]], Z[:, term[-1]], out=out[:, m])

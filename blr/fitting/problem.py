@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from blr.arrays import Matrix, Vector, as_design, column_names, slices
 from blr.gaussian import Gaussian, GaussianPrior, class_mean, exchangeable
@@ -276,7 +277,7 @@ class Problem:
     def response(self, a: Matrix) -> Matrix:
         """Return the probabilities at activations a, (N,) or (N, K), weights taken as certain."""
         if isinstance(self.likelihood, Bernoulli):
-            return np.exp(self.likelihood.link.log_cdf(a))
+            return expit(a) if self.likelihood.name == "logistic" else np.exp(self.likelihood.link.log_cdf(a))
         return softmax_plugin(a)
 
     def class_weights(self, theta: Vector) -> Vector:

@@ -424,6 +424,25 @@ static PyObject *city_blocks(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+static PyObject *monomials(PyObject *self, PyObject *args)
+{
+    TAKE({"Z", "nF", 'd', READ}, {"out", "nM", 'd', WRITTEN});
+    long F = got.size['F'], M = got.size['M'], whole = 1;
+    for (long degree = 1; F > 0 && whole < M; degree++)
+        whole = whole * (F + degree) / degree;
+    if (whole != M)
+        return refused(&got, "as many columns of out as there are monomials of F features up to a degree");
+    long *start = malloc(sizeof(long) * (F + 1));
+    if (!start)
+        return finished(&got, PyErr_NoMemory());
+    Py_BEGIN_ALLOW_THREADS
+    if (M > 1)
+        CALL(monomials, got.array[0], got.size['n'], F, M, start, got.array[1]);
+    Py_END_ALLOW_THREADS
+    free(start);
+    return none(&got);
+}
+
 static PyObject *exponentials(PyObject *self, PyObject *args)
 {
     TAKE({"x", "nM", 'd', WRITTEN});
@@ -625,6 +644,7 @@ static PyMethodDef methods[] = {
     {"logistic_mixture", logistic_mixture, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
+    {"monomials", monomials, METH_VARARGS, NULL},
     {"softmax_mixture", softmax_mixture, METH_VARARGS, NULL},
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
     {"softmax_responses", softmax_responses, METH_VARARGS, NULL},

@@ -271,6 +271,26 @@ static void FN(city_blocks)(const double *Z, const double *c, long n, long F, lo
     }
 }
 
+/* All monomials of n rows Z (n, F) in the order of `Polynomial`: a feature times those of one degree less whose first
+ * factor is not before it, which lie side by side.  `start` (F) is where these begin. */
+static void FN(monomials)(const double *Z, long n, long F, long M, long *start, double *out)
+{
+    for (long i = 0; i < n; i++, Z += F, out += M) {
+        out[0] = 1;
+        for (long f = 0; f < F; f++) {
+            out[1 + f] = Z[f];
+            start[f] = 1 + f;
+        }
+        for (long at = 1 + F, end = at; at < M; end = at)
+            for (long f = 0; f < F; f++) {
+                long j = start[f];
+                start[f] = at;
+                while (j < end)
+                    out[at++] = Z[f] * out[j++];
+            }
+    }
+}
+
 /* e^x and arcsinh x in the place of x (n,). */
 static void FN(exponentials)(double *x, long n)
 {

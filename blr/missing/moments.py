@@ -622,21 +622,25 @@ class Domain:
         A row without any feature is at 0.
         """
         z = wilson_hilferty(*self.squared_distance(X, missing))
-        return np.where(np.all(missing, axis=1), 0.0, z)
+        if np.any(missing):
+            z[np.all(missing, axis=1)] = 0.0
+        return z
 
     def squared_distance(self, X: ArrayLike, missing: ArrayLike) -> tuple[Vector, NDArray[np.intp]]:
         """Return the squared distances (N,) of rows, and the degrees of freedom that each has (N,)."""
         X, absent = present_values(X, missing, n_features=self.moments.n_features)
         sd, whiten, rank = self._metric
         # What is missing at its conditional mean is no farther away than what is present.
-        ends = self.moments.mean + sd * np.array([[-_FAR], [_FAR]])
-        filled = self.moments.impute(np.clip(X, *ends), absent)
-        U = np.clip((filled - self.moments.mean) / sd, -_FAR, _FAR) @ whiten.T
         n = np.full(len(X), rank)
-        for pattern, rows in missing_patterns(absent):
-            # Missing features that follow from those present take no degree of freedom away.
-            L = self.moments.conditional(pattern)[1]
-            n[rows] -= np.count_nonzero(np.diag(L) > np.sqrt(_NO_SPREAD) * sd[pattern])
+        if absent.any():
+            ends = self.moments.mean + sd * np.array([[-_FAR], [_FAR]])
+            X = self.moments.impute(np.clip(X, *ends), absent)
+            for pattern, rows in missing_patterns(absent):
+                # Missing features that follow from those present take no degree of freedom away.
+                L = self.moments.conditional(pattern)[1]
+                n[rows] -= np.count_nonzero(np.diag(L) > np.sqrt(_NO_SPREAD) * sd[pattern])
+        with np.errstate(over="ignore"):
+            U = np.clip((X - self.moments.mean) / sd, -_FAR, _FAR) @ whiten.T
         return np.einsum("nk,nk->n", U, U), np.maximum(n, 1)
 
     def outside(self, X: ArrayLike, missing: ArrayLike) -> NDArray[np.bool_]:

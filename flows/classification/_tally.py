@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -199,6 +200,8 @@ MOST_SORTED: Final = 10_000
 """Most rows of a batch that are sorted, and compared with the labelled ones."""
 ENOUGH: Final = 3 * MOST_OBJECTS
 """Most rows of a batch that are kept: more than objects, since an object may be in several rows."""
+_ROUNDED: Final = 1e-6
+"""How far the mutual information of kept objects may be rounded."""
 EXPLAINED: Final = 3
 """Number of objects whose features are kept, so that the report can say why they have their class."""
 
@@ -217,6 +220,8 @@ class ObjectSurvey:
 
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
+    # Held while a thread adds objects.
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def of(
@@ -255,8 +260,9 @@ class ObjectSurvey:
             )
         if self.identifier is not None:
             names = values[self.identifier]
-            self.objects.extend(self._doubtful(names, at, p, information, flags, features))
-            self.objects[:] = most_doubtful(self.objects)
+            found = list(self._doubtful(names, at, p, information, flags, features))
+            with self.lock:
+                self.objects[:] = most_doubtful([*self.objects, *found])
 
     def sky(self) -> SkyCounts | None:
         """Return the counts by pixel so far; None where positions are not known."""
@@ -279,7 +285,9 @@ class ObjectSurvey:
         flags: Flags,
         features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
-        known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
+        # Objects below the last one that is kept by now cannot be kept.
+        least = self.objects[-1]["mutual_information"] if len(self.objects) == MOST_OBJECTS else 0.0
+        known = np.flatnonzero((information >= least - _ROUNDED) & ((flags & WORTH_A_LOOK) != 0))
         if len(known) > MOST_SORTED:
             known = np.sort(known[np.argpartition(-information[known], MOST_SORTED)[:MOST_SORTED]])
         order = known[np.argsort(-information[known], kind="stable")]
@@ -378,7 +386,8 @@ def census_rows(probability: Floats, X: Floats, step: int, known: Places | None 
     """Return every so many rows of a batch, of those that have probabilities; `known` (n,) are classes by label."""
     labels = np.full(len(probability), UNKNOWN) if known is None else known
     classified = ~np.isnan(probability[:, 0])
-    groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
+    present = np.flatnonzero(np.bincount(labels[classified] - UNKNOWN)) + UNKNOWN
+    groups = [np.flatnonzero(classified & (labels == k)) for k in present]
     chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
     each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
     rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])

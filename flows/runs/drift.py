@@ -71,7 +71,9 @@ def _binned(x: Floats, edges: Sequence[float]) -> tuple[int, ...]:
 
 def feature_counts(X: Floats, missing: Mask, reference: Reference, features: Sequence[str]) -> FeatureCounts:
     """Return the counts of a batch, X (n, F), against the training's distributions."""
-    columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
+    columns = [
+        x[~gone] if gone.any() else np.ascontiguousarray(x) for x, gone in zip(X.T, missing.T, strict=True)
+    ]
     trained = [reference[name] for name in features]
     # About the training mean, since large numbers would cancel; their squares have to be finite.
     deviations = [np.clip(x - d.mean, -FAR, FAR) for x, d in zip(columns, trained, strict=True)]

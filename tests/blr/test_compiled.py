@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import scipy
 from blr import compiled, covariances, sums
 from blr.arrays import Matrix
 from blr.basis._kernels import city_block
+from blr.basis._polynomial import Polynomial
+from blr.basis.base import Standardisation
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
@@ -48,13 +50,9 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return call
 
 
-def close(
-    quick: list[Any] | tuple[Any, ...], slow: list[Any] | tuple[Any, ...], tolerance: float = 1e-12
-) -> None:
+def close(quick: Sequence[Any], slow: Sequence[Any], tolerance: float = 1e-12) -> None:
     for a, b in zip(quick, slow, strict=True):
-        np.testing.assert_allclose(
-            a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))
-        )
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1, np.abs(b).max(initial=0)))
 
 
 @pytest.mark.parametrize(("n", "M"), SHAPES)
@@ -128,6 +126,12 @@ def test_city_blocks(n: int, M: int, both: Callable[..., Any]) -> None:
     quick, slow = both(lambda: city_block(Z, centres))
     np.testing.assert_allclose(quick, slow, rtol=1e-14)
     np.testing.assert_allclose(quick, scipy.spatial.distance.cdist(Z, centres, "cityblock"), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("F", "degree"), [(1, 5), (3, 1), (5, 2), (4, 3)])
+def test_monomials(F: int, degree: int, both: Callable[..., Any]) -> None:
+    basis = Polynomial(Standardisation(np.zeros(F), np.ones(F)), degree)
+    close(*both(lambda: [basis(np.random.default_rng(F).normal(size=(29, F)))]), 1e-14)
 
 
 @pytest.mark.parametrize(("n", "M"), SHAPES)
@@ -248,12 +252,7 @@ def test_rows_of_draws(K: int, n: int, both: Callable[..., Any]) -> None:
         (lambda c: c.add_squares(np.ones((3, 2)), np.ones((2, 2)), np.ones((1, 4))), "do not fit"),
         (lambda c: c.add_squares(np.ones((3, 2)), np.ones((34, 34)), np.ones((153, 3))), "1 to 16"),
         (lambda c: c.softmax_rows(np.ones((2, 3, 4)), np.ones((3, 5)), np.ones((2, 4))), "do not fit"),
-        (
-            lambda c: c.logistic_sums(
-                np.ones((3, 2)), np.ones(3), np.ones(3), None, np.ones(2), np.ones((2, 2))
-            ),
-            "do not fit",
-        ),
+        (lambda c: c.monomials(np.ones((3, 2)), np.ones((3, 5))), "as many columns of out as"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(call: Callable[..., Any], said: str) -> None:
@@ -262,10 +261,10 @@ def test_arrays_that_do_not_fit_are_refused(call: Callable[..., Any], said: str)
 
 
 def test_an_array_that_may_not_be_written_is_refused() -> None:
-    out = np.ones((1, 2, 2))
-    out.flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
-        compiled.loops.weighted_grams(np.ones((3, 2)), np.ones((3, 1)), out)
+        compiled.loops.weighted_grams(
+            np.ones((3, 2)), np.ones((3, 1)), np.frombuffer(bytes(32)).reshape(1, 2, 2)
+        )
 
 
 def test_an_environment_variable_leaves_the_work_to_numpy() -> None:
