@@ -213,6 +213,12 @@ class InitRequest:
 
     file: Annotated[str, Parameter("A labelled catalogue, also at a URL.", "CATALOG", positional=True)]
     label: Annotated[str, Parameter("Column of the class.", "COLUMN")]
+    labels: str | None = option(
+        None,
+        "File of the labels, where the catalogue lacks them: joined by the column of names that both have, or by "
+        "position.",
+        "FILE",
+    )
     out: Path | None = option(
         None, "File to write the specification to, instead of printing it.", "FILE", written=True
     )

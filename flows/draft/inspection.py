@@ -222,8 +222,8 @@ def check_label(catalog: Catalog, label: str) -> None:
     if label not in catalog.names:
         raise UsageError(
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; to join "
-            "labels from another file, match the two first, or write under [label] of your own specification: "
-            "table = { path = 'labels.fits', id = 'name' }, or ra = 'RA', dec = 'DEC' in the place of id"
+            "labels from another file, name it with --labels of `blr init`, or write under [label] of your own "
+            "specification: table = { path = 'labels.fits', id = 'name' }, or ra = 'RA', dec = 'DEC' in the place of id"
         )
     if not profiles.readable(catalog.column(label)):
         if not catalog.n_rows:

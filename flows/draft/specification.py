@@ -26,24 +26,32 @@ from catalogs.errors import brief, counted, printable
 from catalogs.files import atomic_path
 from catalogs.formats import TableChoice, all_suffixes
 from catalogs.profile import quality, split
-from catalogs.profile.columns import Profile, as_numbers, shares_of_one, suspected_texts, uneven_presence
+from catalogs.profile.columns import (
+    Profile,
+    as_numbers,
+    profile,
+    shares_of_one,
+    suspected_texts,
+    uneven_presence,
+)
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
+from catalogs.remote.urls import is_remote
 from catalogs.sky.photometry import flux_unit
-from catalogs.sky.positions import NeighbourCounter, positions
+from catalogs.sky.positions import NeighbourCounter, find_position_columns, positions
 from flows.documents import template
 from flows.draft import _exclusions as exclusions
 from flows.draft import inspection
 from flows.draft._bands import is_inverse_variance
 from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft.inspection import PositionSummary, StartedSpecification, StartingClasses
-from flows.errors import OutputFolderError, TrainingError
+from flows.errors import OutputFolderError, TrainingError, UsageError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, resolve_one
 from flows.labels.reader import found_leaks, without_sentinels
-from flows.labels.source import RARE
+from flows.labels.source import RARE, with_labels
 from flows.request import InitRequest
 from flows.runs.references import check_no_secret
-from flows.specification.specification import Candidate
+from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, toml_text
 
 SAME_ORDER = 0.9995
@@ -76,15 +84,63 @@ def start_file(request: InitRequest) -> StartedSpecification:
     with (
         nullcontext() if out is None else atomic_path(out) as temporary,
         using(names),
-        opened_together(source, TableChoice(request.table, (request.label,))) as catalog,
+        opened_together(
+            source, TableChoice(request.table, () if request.labels else (request.label,))
+        ) as catalog,
     ):
+        join = None if request.labels is None else _join(catalog, request.label, request.labels, folder)
         start = starting_specification(
-            catalog, request.label, folder=folder, limit=request.limit, table=request.table, url=url
+            catalog if join is None else with_labels(catalog, join),
+            request.label,
+            folder=folder,
+            limit=request.limit,
+            table=request.table,
+            url=url,
+            join=join,
         )
         if temporary is not None:
             temporary.write_text(start.text, encoding="utf-8")
     start = replace(start, columns_file=str(columns) if columns else None)
     return start if out is None else replace(start, status="written", path=str(out))
+
+
+def _join(catalog: Catalog, label: str, labels: str, folder: Path) -> Specification:
+    """Return how the labels of another file are joined: by the column that names its objects, or by position.
+
+    Of the specification what joins is read alone: its feature is any column.
+    """
+    check_no_secret([labels], kept="since a specification is kept in models", remedy="fetch the file first")
+    with opened_together(resolve_one(labels), TableChoice(None, (label,))) as table:
+        inspection.check_label(table, label)
+        seen = profile(table)
+        theirs = quality.naming_column(seen) or quality.repeating_column(seen)
+        ours = next((name for name in catalog.names if theirs and name.lower() == theirs.lower()), None)
+        there, here = find_position_columns(table), find_position_columns(catalog)
+    if ours is not None:
+        keys = {"id": (theirs, ours)}
+    elif there is not None and here is not None:
+        keys = {"ra": (there[0], here[0]), "dec": (there[1], here[1])}
+    else:
+        its = f"its column of names, '{theirs}'," if theirs else "a column that names its objects,"
+        raise UsageError(
+            f"--labels: got '{labels}', expected {its} in {catalog.path} too, or positions in both; rename the column, "
+            "or write under [label] of your own specification: table = { path = 'labels.fits', id = 'name' }"
+        )
+    path = labels if is_remote(labels) else _relative(Path(labels), folder)
+    tree = {
+        "name": "join",
+        "base_folder": str(folder),
+        "catalog": {"paths": [str(catalog.path)], **{key: ours for key, (_, ours) in keys.items()}},
+        "label": {"column": label, "table": {"path": path, **{key: its for key, (its, _) in keys.items()}}},
+        "features": {"any": quoted(catalog.names[0])},
+        "split": {"by": "id" if "id" in keys else "healpix"},
+    }
+    return Specification.model_validate(tree)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """Return a path as a specification in `folder` has it."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def starting_specification(
@@ -95,10 +151,12 @@ def starting_specification(
     limit: int | None = None,
     table: str | None = None,
     url: str | None = None,
+    join: Specification | None = None,
 ) -> StartedSpecification:
     """Return a specification that lies in `folder`, for the classes in the column `label`.
 
-    `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
+    `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here; `join` says how
+    the labels were joined, if they are from another file.
     """
     inspection.check_label(catalog, label)
     if catalog.n_rows == 0:
@@ -108,6 +166,9 @@ def starting_specification(
     place = inspection.described_positions(catalog, seen)
     classes = _enough(inspection.starting_classes(counts), counts, label)
     by, classes = _split(seen, label, classes.named(texts), place, classes)
+    named = None if join is None else join.catalog.id
+    if named is not None and by.identifier not in (None, named):  # catalog.id is what joins the labels
+        by = by._replace(by=by.identifier, identifier=None)
     classes = _enough(classes, counts, label)
     chosen = choose_columns(seen, _evidence(catalog, seen, label, classes.named(texts)))
     if chosen.bare:
@@ -127,12 +188,11 @@ def starting_specification(
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({shown or 'the label is its only column'}), "
             "expected numbers that carry information but do not give the class away; convert texts to numbers, write "
-            "[features] of your own, or join these labels to the table with the measurements by table = { ... } under "
-            "[label]"
+            "[features] of your own, or name the table with the measurements, and this one with --labels"
         )
-    path = url or Path(os.path.relpath(catalog.path.resolve(), folder.resolve())).as_posix()
     unlabelled = counts[""] + sum(classes.doubtful.values())
-    more = {"path": path, "table": table, "place": place, "unlabelled": unlabelled}
+    path = url or _relative(catalog.path, folder)
+    more = {"path": path, "table": table, "place": place, "unlabelled": unlabelled, "join": join}
     summary, text = _written(catalog, seen, label, chosen, classes, by, notes, more)
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
@@ -331,8 +391,11 @@ def _written(
     """Return the summary of what is left out and what is suspect, and the text of the file, which begins with it.
 
     `other` are columns of which no number a row can be taken.  `more` are further values of the templates, by their
-    names there: the `path` or URL of the catalogue, its `table`, the `place`, and the number of `unlabelled` rows.
+    names there: the `path` or URL of the catalogue, its `table`, the `place`, the number of `unlabelled` rows, and the
+    `join` of labels from another file.
     """
+    join = more["join"]
+    joined = {join.catalog.id: "the labels are joined by it"} if join and join.catalog.id else {}
     name, n_rows, dropped = catalog.path.name, classes.n_rows, classes.dropped
     ending = max((s for s in all_suffixes() if name.lower().endswith(s)), key=len, default="")
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name[: len(name) - len(ending)]).strip("-_")
@@ -363,8 +426,10 @@ def _written(
         "n_labelled": n_rows + sum(dropped.values()) + sum(classes.doubtful.values()),
         "kinds": kinds.most_common(),
         "n_columns": sum(c != label for c in seen.columns) + len(other),
-        "identifiers": quality.suspected_identifiers(seen),
-        "identifier": split.identifier or quality.naming_column(seen) or quality.repeating_column(seen),
+        "identifiers": {**joined, **dict(quality.suspected_identifiers(seen))}.items(),
+        "identifier": next(iter(joined), split.identifier)
+        or quality.naming_column(seen)
+        or quality.repeating_column(seen),
         "sentinels": [*_sentinels(seen, label)],
         "groups": _alike_groups(chosen, classes),
         "held_out": 0 if n_rows < HELD_OUT_FROM else HELD_OUT,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import catalogs
 from blr.arrays import Array, Places
 from catalogs.arrays import batch_values, hashed, hashed_strings, plain_texts
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, brief, nearest
 from catalogs.sky.positions import PositionTree, PositionUnit, positions, unit_of_position
@@ -235,6 +235,46 @@ def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         values = batch_values(batch, names)
         *others, texts = (values[name] for name in names)
         yield (*others, plain_texts(texts))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelledFile(Partition):
+    """A file of a catalogue, whose column `label` holds what `source` says of its rows; `unit` is that of positions."""
+
+    file: Partition
+    label: str
+    source: LabelSource
+    unit: PositionUnit
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, of which the label is joined."""
+        keys = [name for name in (self.source.identifier, *(self.source.place or ())) if name]
+        own = [*dict.fromkeys([*(name for name in columns if name != self.label), *keys])]
+        for batch in self.file.batches(own, rows):
+            texts = self.source.texts(batch_values(batch, keys), self.unit)
+            found = dict(zip(own, batch.columns, strict=True)) | {self.label: pa.array(texts, pa.string())}
+            yield pa.record_batch({name: found[name] for name in columns})
+
+
+def with_labels(catalog: Catalog, specification: Specification) -> Catalog:
+    """Return a catalogue that has the labels of a specification's table as a column."""
+    source, unit = LabelSource.of(specification, [catalog]), position_unit(specification, catalog)
+    label = source.column
+    files = (
+        LabelledFile(
+            path=p.path,
+            key=p.key,
+            n_rows=p.n_rows,
+            counted=p.counted,
+            file=p,
+            label=label,
+            source=source,
+            unit=unit,
+        )
+        for p in catalog.partitions
+    )
+    own = (column for column in catalog.columns if column.name != label)
+    return replace(catalog, columns=(*own, Column(label, pa.string())), partitions=tuple(files))
 
 
 SHOWN = 20

@@ -242,7 +242,11 @@ def test_counts_of_few_rows_angles_and_names_as_the_label_begins_are_features(tm
     columns = {"counts": RNG.permutation(5000)[:100], "TIC": RNG.integers(10**6, 10**9, 100)}
     columns |= {"teff": 4000 + RNG.permutation(3000)[:100], "x": RNG.normal(size=100)}
     columns |= {f"my_survey_{band}": RNG.normal(size=100) for band in "gr"}
-    columns |= {"alpha": RNG.normal(-0.7, 0.3, 100), "incl": RNG.uniform(0, 90, 100)}
+    columns |= {
+        "alpha": RNG.normal(-0.7, 0.3, 100),
+        "incl": RNG.uniform(0, 90, 100),
+        "theta_E": 1 + RNG.random(100),
+    }
     columns |= {"quality_flag": RNG.poisson(4, 100)}
     columns |= {"duration": RNG.uniform(1, 9, 100), "my_survey_class": np.repeat(["a", "b"], 50)}
     start = started(tmp_path, columns, "my_survey_class", incl="deg", duration="h")
@@ -257,7 +261,7 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
     """Cells of twenty thousand letters stood before the advice."""
     columns = {f"spectrum_{i}": [f"{LONG}{i}{row}" for row in range(40)] for i in range(9)}
     columns |= {"kind": ["a", "b"] * 20, "note": [LONG + str(row) for row in range(40)]}
-    with pytest.raises(TrainingError, match=r"join these labels to the table .* under \[label\]") as failure:
+    with pytest.raises(TrainingError, match="name the table with the measurements, and this one") as failure:
         started(tmp_path, columns)
     assert len(str(failure.value)) < 900
     with pytest.raises(TrainingError, match="choose the column of the class") as failure:

@@ -1,4 +1,4 @@
-"""`blr init` on emission lines, fluxes in vectors, and values whose presence tells the class."""
+"""`blr init` on fluxes in vectors, values whose presence tells the class, and columns of yes and no."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
 from catalogs.expressions.expression import parse
 from flows.draft._columns import _gain, telling
 from flows.features.columns import error_scale
-from tests.flows.starting import start_of, started
+from tests.flows.starting import gathered, start_of, started
 
 N_ROWS, BANDS = 300, 5
 
@@ -95,3 +97,44 @@ def test_the_gain_is_the_log_likelihood_ratio_less_its_parameters() -> None:
     assert _gain(missing, classes) == pytest.approx(ratio - 2)
     assert telling({"x": missing}, classes) == ["x"]
     assert telling({"x": missing & (np.cumsum(missing) <= 4)}, classes) == []
+
+
+RNG = np.random.default_rng(5)
+KIND = np.where(RNG.random(N_OBJECTS) < 0.5, "spiral", "elliptical")
+DUST = RNG.random(N_OBJECTS) < np.where(KIND == "spiral", 0.6, 0.1)
+
+
+OBJECTS = {"name": [f"NGC {i}" for i in range(N_OBJECTS)], "x": RNG.normal(size=N_OBJECTS), "kind": KIND}
+
+
+@pytest.mark.parametrize("values", [DUST, DUST.astype(int), np.where(DUST, 1, 2)])
+def test_yes_and_no_is_a_feature(tmp_path: Path, values: np.ndarray) -> None:
+    """`has_dust` was left out as 'a flag, not a measurement': 0.61 nats where 0.50 were to be had."""
+    start = started(tmp_path, OBJECTS | {"has_dust": values})
+    assert start.features["has_dust"] == "has_dust"
+    place = [*tomllib.loads(start.text)["features"]].index("has_dust")
+    assert gathered(start.text, tmp_path / "x.parquet").X[:, place].std() > 0.4
+
+
+def test_what_is_called_a_selection_is_left_out_and_told_of_where_it_tells(tmp_path: Path) -> None:
+    start = started(tmp_path, OBJECTS | {"is_primary": RNG.random(N_OBJECTS) < 0.5, "dust_flag": DUST})
+    assert start.left_out["is_primary"].startswith("yes or no")
+    assert start.left_out["dust_flag"].startswith("yes or no")
+    (told,) = [line for line in start.summary if "tells" in line]
+    assert told.startswith("Left out, but tells ")
+    assert told.endswith("of the class: dust_flag (flags and codes)")
+
+
+def test_a_description_may_say_that_it_is_a_flag_and_rows_that_are_there_twice_are_told(
+    tmp_path: Path,
+) -> None:
+    field = pa.field("noisy", pa.bool_(), metadata={"description": "Quality flag of the fit"})
+    columns = {"x": RNG.normal(size=N_OBJECTS), "noisy": RNG.random(N_OBJECTS) < 0.3, "kind": KIND}
+    schema = pa.schema([("x", pa.float64()), field, ("kind", pa.string())])
+    table = pa.table(columns, schema=schema)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 25)]), tmp_path / "x.parquet")
+    start = start_of(tmp_path / "x.parquet")
+    assert "noisy" in start.left_out
+    told = "25 of 425 rows repeat another row in every column: remove them, or they count twice"
+    assert told in start.summary
+    assert f"\n# {told}\n" in start.text

@@ -25,7 +25,7 @@ from flows.reports.answers import training_answers
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
 from tests.flows.conftest import write_parquet
-from tests.flows.starting import start_of, started
+from tests.flows.starting import gathered, start_of, started
 from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -117,11 +117,15 @@ def test_brightness_of_openngc_is_found_by_what_it_does() -> None:
     assert all("SurfBr" in leak.columns for leak in leaks if leak.derived)
 
 
-def test_redshift_of_sdss_gives_the_class_away() -> None:
+def test_redshift_of_sdss_gives_the_class_away(capsys: pytest.CaptureFixture[str]) -> None:
     label = inspect_file(real("sdss"), label="class").label
     assert [leak.columns for leak in label.leaks if len(leak.columns) == 1] == [("redshift",)]
     assert {"plate", "mjd"} <= set(label.bookkeeping)
     assert not any(leak.derived for leak in label.leaks)  # colours are no leaks
+    assert run(["inspect", str(real("sdss")), "--label", "class"]) == 0
+    said, n = capsys.readouterr().out, len(label.leaks)
+    assert said.count("only together") == 5
+    assert f"{n - 6} sets of columns more: --json has them" in said
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -149,6 +153,29 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
     said = "which exists, expected a new file; choose another name, or add --overwrite"
     assert said in capsys.readouterr().err
+    copies = ["--out", str(made.parent / "annotated"), "--store", str(made.parent / "models")]
+    assert run(["classify", str(made), "--model", "survey", *copies, "--direct"]) == 0
+    assert "Next: blr census" in capsys.readouterr().out, "of objects that all have a label none is reviewed"
+
+
+@pytest.mark.parametrize("keys", [{"id": "objid"}, {"ra": "RA", "dec": "DEC"}, {}])
+def test_labels_of_another_file_are_joined_by_name_or_position(
+    keys: dict[str, str], made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, out, labels = pq.read_table(made), made.parent / "spec.toml", made.parent / "labels.parquet"
+    pq.write_table(whole.select([*keys.values(), "kind"]).slice(0, 900), labels)
+    pq.write_table(whole.drop_columns(["kind"]), made)
+    command = ["init", str(made), "--label", "kind", "--out", str(out)]
+    assert run(command) == 2
+    assert "name it with --labels of `blr init`" in capsys.readouterr().err
+    assert run([*command, "--labels", str(labels)]) == (0 if keys else 2)
+    if not keys:
+        assert "expected a column that names its objects, in" in capsys.readouterr().err
+        return
+    written = tomllib.loads(out.read_text())
+    assert (written["label"]["table"], "target" in written) == ({"path": "labels.parquet", **keys}, True)
+    counts = np.unique(whole["kind"].to_numpy()[:900], return_counts=True)[1]
+    assert sorted(np.bincount(gathered(out.read_text(), made).target)) == sorted(counts)
 
 
 @pytest.mark.usefixtures("few_draws")
