@@ -108,9 +108,13 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
         for finding in suspected_marks(result.summary):
             printing.say(f"{finding.what}. {finding.advice}")
         printing.say(f"To be looked at: {looks or 'none'}, of {counted(result.summary.n_rows, 'object')}")
-        if looks:
+        census, out = result.summary.census, result.published or result.out
+        labelled = 0 if census is None else sum(c.labelled for c in census.classes.values())
+        if labelled == result.summary.n_rows:  # reviews ask for labels
+            printing.say_next("blr", "census", out)
+        elif looks:
             named = () if store == Path("models") else ("--store", store)
-            printing.say_next("blr", "review", result.published or result.out, *named, "--budget", 100)
+            printing.say_next("blr", "review", out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)
 

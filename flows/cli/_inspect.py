@@ -14,6 +14,8 @@ from flows.draft import inspection
 from flows.request import InitRequest
 
 MOST_CLASSES = 12  # classes that a line names
+MOST_LEAKS = 6  # sets of columns that are shown, unless more give the class away for sure
+PAIR = "colour, or leak: only together"
 
 
 def run_inspect(
@@ -100,7 +102,13 @@ def _show_label(label: inspection.LabelSummary) -> None:
     ]
     if leaks:
         columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
-        print_table("What gives the class away", columns, leaks)
+        most = max(MOST_LEAKS, sum(leak[3] != PAIR for leak in leaks))
+        more = (
+            f"{counted(len(leaks) - most, 'set')} of columns more: --json has them"
+            if len(leaks) > most
+            else ""
+        )
+        print_table("What gives the class away", columns, leaks[:most], remark=more)
     say(*(f"Selection-like: {name} is {presence}" for name, presence in label.presence.items()))
     if label.bookkeeping:
         say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
@@ -109,7 +117,7 @@ def _show_label(label: inspection.LabelSummary) -> None:
 def _kind(leak: Leak) -> str:
     if len(leak.columns) == 1:
         return "leak: the label in other numbers" if leak.combination else "suspect: by itself"
-    return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
+    return "leak: computed with the class" if leak.derived else PAIR
 
 
 def _remark(column: inspection.ColumnSummary, files: int) -> str:

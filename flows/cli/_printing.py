@@ -26,7 +26,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server, words_of
 from flows.reports.report_table import ReportTable
-from flows.runs.progress import SHORTEST, LineListener, Listener, listening, speed, tell, write_error
+from flows.runs.progress import LineListener, Listener, listening, speed, tell, write_error
 from flows.runs.references import check_parameters
 
 T = TypeVar("T", bound=Dataclass)
@@ -86,7 +86,6 @@ def files_words(files: Sequence[object]) -> str:
     return ", ".join(map(str, files)) or "nothing written"
 
 
-SECONDS_BETWEEN_LINES = 10.0
 LONG_WORK = 1.0
 """Seconds of work from which its end is news where its begin was printed."""
 
@@ -96,8 +95,12 @@ def shown_progress(*, quiet: bool) -> Iterator[None]:
     """Show the progress of the work in the block."""
     console = Console(file=cast("IO[str]", _Errors()))
     if quiet or not console.is_terminal:
-        between, shortest = (math.inf, SHORTEST) if quiet else (SECONDS_BETWEEN_LINES, LONG_WORK)
-        with listening(LineListener(_error_line, between, shortest=shortest, quiet=quiet)):
+        lines = (
+            LineListener(_error_line, math.inf, quiet=True)
+            if quiet
+            else LineListener(_error_line, shortest=LONG_WORK)
+        )
+        with listening(lines):
             yield
         return
     columns = (

@@ -18,7 +18,7 @@ from catalogs.errors import brief, counted
 from catalogs.profile.quality import FEW_REPEATS
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, ModelDescription, TrainingDescription
 from flows.reports.data import NotableObject, leak_words, likeness_words
-from flows.reports.report_table import ReportTable
+from flows.reports.report_table import ReportTable, class_words
 from flows.runs.results import Counts, Summary, drifted
 
 
@@ -193,14 +193,33 @@ def strange_findings(found: Summary) -> Iterator[Finding]:
         said = "; ".join(f"{name} ({found.drift[name].words})" for name in odd)
         what = f"Features distributed unlike the training's: {said}"
         yield Finding(what=what, level="care", short=f"drifted features ({len(odd)})")
-    never = {name: c["expected"] for name, c in found.classes.items() if not c["assigned"]}
-    if never and found.n_rows:
-        expected = ", ".join(f"{name} ({n:,.0f} expected)" for name, n in never.items())
-        what, advice = f"No object is assigned to {expected}", f"{BY_PROBABILITIES}."
-        yield Finding(what=what, level="care", advice=advice, short=f"classes never assigned ({len(never)})")
+    yield from _seldom_assigned(
+        {n: (c["assigned"], c["expected"]) for n, c in found.classes.items()}, "expected"
+    )
 
 
-BY_PROBABILITIES: Final = "Count such a class by its probabilities, not by assigned objects"
+SELDOM: Final = 0.5
+"""Share of a class's objects below which as many assigned to it are few: choosing by the class misses most."""
+FEWEST_MISSED: Final = 5.0  # objects of a class from which so few assigned are more than chance
+
+
+def _seldom_assigned(
+    classes: Mapping[str, tuple[int, float]], known: str, which: str = ""
+) -> Iterator[Finding]:
+    """Yield the classes that are assigned to few objects beside those that are of it, as is `known`: both numbers."""
+    few = {
+        name: pair
+        for name, pair in classes.items()
+        if pair[1] >= FEWEST_MISSED and pair[0] < SELDOM * pair[1]
+    }
+    if few:
+        said = ", ".join(
+            f"{class_words(name)} ({n:,}, where {of:,.0f} are {known})" for name, (n, of) in few.items()
+        )
+        what = f"Few {which}objects are assigned to {said}"
+        advice = "Count such a class by its probabilities, and choose its objects by a lower one than that of others."
+        yield Finding(what=what, level="care", advice=advice, short=f"classes seldom assigned ({len(few)})")
+
 
 CARE: Final[Mapping[bool, Level]] = {True: "care", False: "plain"}
 
@@ -252,7 +271,7 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
     four = (*judged_answers(model.metrics, model.trust, most), _holds(training))
     unknown = "" if training.shift.target else " Of objects unlike the labelled ones nothing is known."
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
-    named = "No objects are named: set catalog.id to a column with their names; a trial keeps none."
+    named = "No objects are named: set catalog.id to a column of names or row numbers; a trial keeps none."
     if objects:
         named = f"{counted(len(objects), 'object')} whose labels surprise the model most: a wrong label, or what the "
         named += "features cannot tell."
@@ -260,7 +279,7 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
         named = "Nothing: each object is assigned to the class of its label."
     first = tuple(Finding(what=f"First {one['name']}: {one['why']}") for one in objects[:1])
     look = Answer(question="What should I look at?", short=named, findings=first)
-    odd = odd_answer(tuple(_odd(model)), "Nothing was left out, and every class is assigned.")
+    odd = odd_answer(tuple(_odd(model)), "Nothing was left out, and no class is seldom assigned.")
     return (use_answer(four, good), *four, odd, look)
 
 
@@ -335,11 +354,8 @@ def _odd(model: ModelDescription) -> Iterator[Finding]:
     yield from _care(model)
     counts = np.asarray(model.metrics.confusion)
     sums = zip(model.classes, counts.sum(axis=1), counts.sum(axis=0), strict=True)
-    never = [name for name, n, assigned in sums if n and not assigned]
-    if never:
-        what = f"No {model.metrics.judged_by} object is assigned to {', '.join(never)}"
-        advice = f"{BY_PROBABILITIES}; or merge it with another."
-        yield Finding(what=what, level="care", advice=advice, short=f"classes never assigned ({len(never)})")
+    assigned = {name: (int(n), float(labelled)) for name, labelled, n in sums}
+    yield from _seldom_assigned(assigned, "labelled so", f"{model.metrics.judged_by} ")
 
 
 def _without(n: int, what: str) -> str:

@@ -223,8 +223,7 @@ def render_classification(report: ClassificationReport) -> str:
         # The answer above the census says what it rests on, and why there are no counts where there are none.
         census = census_tables(found.census)
         by_class = replace(census.pop("census"), note="")
-        known = any(c.count is not None for c in found.census.classes.values())
-        classes = (*([by_class] if known else []), *census.values(), *classes)
+        classes = (*([by_class] if by_class.rows else []), *census.values(), *classes)
     files = () if report.files is None else (report.files,)
     groups = {"Flags": [flag_table(name, found)], "Prediction sets": set_tables(name, found), "Files": files}
     examples = [example_table(example) for example in report.examples]

@@ -26,10 +26,14 @@ def census_tables(census: Census, changes: Mapping[str, CountChange] | None = No
 
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
-    """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes."""
+    """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes.
+
+    Where no count can be said, the note alone says why.
+    """
     by_label = any(c.labelled for c in census.classes.values())
     rows = []
-    for name, c in census.classes.items():
+    known = any(c.count is not None for c in census.classes.values())
+    for name, c in census.classes.items() if known or changes else ():
         row = [name, *(fixed(v, 0) for v in (c.count, c.low, c.high, *[c.labelled] * by_label))]
         row.append(percent(None if c.count is None else c.count / max(1, census.n_rows)))
         row.append(c.source + (f", assuming {c.assumes}" if c.assumes else ""))

@@ -60,9 +60,9 @@ class ReportTable:
         return cls.of(words.pop("title"), words.pop("columns"), rows, remark=remark, **words)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield a table of the terminal's width, or a list where the table cannot be made as narrow."""
+        """Yield a table of the terminal's width, or a list where that is too narrow, or the note is all."""
         widths = _widths(self, options.max_width)
-        if widths is None:
+        if widths is None or (self.note and not self.rows):
             yield _listed(self)
         else:
             yield from _drawn(self, widths, console, options)

@@ -255,14 +255,14 @@ def render_report(
     """Return the report of a model as HTML, with pictures of the arrays that there are."""
     training, objects = model.training, notes.objects
     names = ", ".join(file["name"] for file in training.inputs)
-    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
+    held = f"; {training.n_held_out:,} more are held out" if training.n_held_out else ""
     use, *four, odd, look = training_answers(model, objects)
     return render_page(
         title=model.name,
         version=model.version,
         kind="model report",
         lead=f"A model that sorts objects into {named(model.classes)}, trained on "
-        f"{counted(training.n_training, 'object')} of {names} ({held}, of {training.n_read:,}).",
+        f"{training.n_training:,} of the {counted(training.n_read, 'object')} of {names}{held}.",
         made=made_words(notes.made, model.code_version),
         use=use,
         four=four,

@@ -46,6 +46,7 @@ RATED = ("row", "rows", "bytes")
 """Units whose number a second says something; that of parts or candidates does not."""
 SMALL = ("steps", "parts")
 """Units of the parts of larger work, as of a candidate's fit: their begin and end are no news in lines."""
+SECONDS_BETWEEN_LINES = 10.0
 SHORTEST = 0.05
 """Seconds of work from which its speed is one: below it is that of the clock."""
 
@@ -73,7 +74,12 @@ class LineListener(Listener):
     """
 
     def __init__(
-        self, write: Callable[[str], None], between: float, *, shortest: float = SHORTEST, quiet: bool = False
+        self,
+        write: Callable[[str], None],
+        between: float = SECONDS_BETWEEN_LINES,
+        *,
+        shortest: float = SHORTEST,
+        quiet: bool = False,
     ) -> None:
         self.write, self._between, self._shortest, self._quiet = write, between, shortest, quiet
         self._what, self._unit, self._total, self._done = "", "", 0, 0

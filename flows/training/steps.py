@@ -67,7 +67,7 @@ from flows.reports.report_table import class_words
 from flows.reports.tables import model_card, render_report
 from flows.request import TrainRequest
 from flows.runs.lock import exclusive
-from flows.runs.progress import stop_points, tell
+from flows.runs.progress import SECONDS_BETWEEN_LINES, stop_points, tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import _staging, _target
@@ -251,15 +251,19 @@ def _trained(request: TrainRequest, wanted: Specification, store: Store, step: S
 
 
 def _each_candidate(n: int, stop: Callable[[], None]) -> Iterator[int]:
-    """Yield the index of each candidate, unless the run is to stop; say how long what is left takes."""
+    """Yield the index of each candidate, unless the run is to stop; of long work say how much is left."""
     tell().start("fitting candidates", n, "candidates")
-    began = time.monotonic()
+    began = said = time.monotonic()
     for index in range(n):
         stop()
         yield index
-        each = (time.monotonic() - began) / (index + 1)
-        left = each * (n - index)  # the rest takes as long as a candidate
-        tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
+        now = time.monotonic()
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said, left = (
+                now,
+                (now - began) / (index + 1) * (n - index),
+            )  # the rest takes as long as a candidate
+            tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
 
 
 def cost_terms(rows: int, features: int, classes: int, candidates: int) -> tuple[float, ...]:
