@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from catalogs.errors import counted
-from flows.cli._printing import print_table, say
+from flows.cli._printing import print_table, say, say_next
 
 if TYPE_CHECKING:
     from flows.runs.results import Checked, ReleaseState, ReplayResult, Verified
+
+
+NEXT = {"drafted": "check", "signed": "publish"}
+"""What to do with a release after what was done to it."""
 
 
 def show_checked(checked: Checked) -> None:
@@ -40,6 +44,10 @@ def show_state(state: ReleaseState) -> None:
     if state.latest:
         say(f"latest: {state.latest}")
     say(*state.remarks)
+    if state.status in NEXT:
+        releases = state.folder.rsplit("/", 2)[0]
+        named = () if releases == "releases" else ("--releases", releases)
+        say_next("blr", "release", NEXT[state.status], state.name, state.version, *named)
 
 
 def show_verified(verified: Verified) -> None:

@@ -145,7 +145,8 @@ def require_exact(names: Array, who: str, column: str) -> None:
     if bits and np.nanmax(np.abs(names), initial=0.0) > 2.0**bits:
         raise TrainingError(
             f"{who}: got floating-point identifiers above 2^{bits} in '{column}', which are rounded and may name "
-            "another object, expected whole numbers or texts; write that file again"
+            "another object, expected whole numbers or texts; write that file again, or add and name a column of row "
+            "numbers"
         )
 
 

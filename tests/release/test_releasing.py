@@ -85,6 +85,7 @@ def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, says: Any) -> No
     monkeypatch.setattr("flows.release.record.utc_now", lambda: "2026-11-28T12:00:00+00:00")
     drafted(here)
     assert release("check", "parquet", "2") == 0
+    assert "Next: blr release publish parquet 2\n" in says(0, "sign", "parquet", "2", "--by", "Ada").out
     drafted(here)  # in the same second: the same bytes as those that were checked
     assert release("sign", "parquet", "2") == 1  # not checked
     assert release("check", "parquet", "2") == 0
@@ -93,7 +94,7 @@ def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, says: Any) -> No
     monkeypatch.setenv("LOGNAME", "root")
     assert "--by: got no name, and the user is root" in says(2, "sign", "parquet", "2").err
     assert release("sign", "parquet", "2", "--by", "Ada", "--refuse") == 2  # without a reason
-    assert release("sign", "parquet", "2", "--by", "Ada", "--refuse", "--why", "too noisy") == 0
+    assert "Next:" not in says(0, "sign", "parquet", "2", "--by", "Ada", "--refuse", "--why", "too noisy").out
     assert "Ada has refused it: too noisy" in says(1, "publish", "parquet", "2").err
     assert log()["latest"] == "1"
 

@@ -205,9 +205,9 @@ def test_columns_of_few_values_split_rows_together(tmp_path: Path) -> None:
     names = tomllib.loads(start.text)["split"]["by"]
     assert len(names) == 4
     rows = gathered(start.text, tmp_path / "x.fits")
-    assert (
-        len(np.unique(rows.group)) == len(set(zip(*(columns[n].tolist() for n in names), strict=True))) > 250
-    )
+    distinct = set(zip(*(columns[n].tolist() for n in names), strict=True))
+    assert len(np.unique(rows.group)) == len(distinct) > 250
+    assert any(line.startswith("No column names the objects, as reviews") for line in start.summary)
 
 
 def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
