@@ -121,7 +121,7 @@ def predicted(
         # Two classes, however parameterised, are told by their difference; of a centred pair it is twice either.
         mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
     if shift is not None:
-        mean = mean + (shift[1] - shift[0] if mean.ndim == 1 else shift - shift.mean())
+        mean = mean + moved_by(shift, mean.ndim)
     if mean.ndim == 1:
         p, expected = binary_integrals(mean, covariance, link=link)
         return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
@@ -145,6 +145,13 @@ def require_shift(shift: Vector | None, n_classes: int) -> None:
             f"shift has shape {np.shape(shift)}, expected ({n_classes},), one number for each class, as "
             "census.shares.log_prior_shift returns"
         )
+
+
+def moved_by(shift: Vector | None, ndim: int) -> Vector | float:
+    """Return what a shift (K,) adds to activations (N,) of two classes, or (N, K) of all, by their dimensions."""
+    if shift is None:
+        return 0.0
+    return float(shift[1] - shift[0]) if ndim == 1 else shift - shift.mean()
 
 
 def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
@@ -299,12 +306,13 @@ class Temperature:
         """Return a prediction with its probabilities scaled, as by `scaled`, except in the rows `kept`.
 
         `kept` holds the indices of rows that stay as they are.  The ratio of the expected entropy to the entropy stays
-        the same, and so does that of the mutual information.  The activation's mean and standard deviation are
-        multiplied by the mean power.
+        the same, and so does that of the mutual information.  The activation's mean, less the shift, and standard
+        deviation are multiplied by the mean power.
         """
         p, power = self.scaled(base.probability, shift), self.mean_power
         ratio = entropy(p) / np.maximum(entropy(base.probability), TINY)
-        scaled = Prediction(p, base.expected_entropy * ratio, base.mean * power, base.covariance * power**2)
+        mean = base.mean * power + (1 - power) * moved_by(shift, base.mean.ndim)
+        scaled = Prediction(p, base.expected_entropy * ratio, mean, base.covariance * power**2)
         return scaled if kept is None or not len(kept) else replaced(scaled, kept, base.rows(kept))
 
     def to_dict(self) -> dict[str, Any]:

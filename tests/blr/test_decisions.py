@@ -39,18 +39,8 @@ NAN = np.full(3, np.nan)
 
 
 def test_flags_are_those_of_the_contract() -> None:
-    names = [
-        "LOW_CONFIDENCE",
-        "CLOSE_CALL",
-        "FLIPPED",
-        "OUT_OF_DOMAIN",
-        "MISSING_INPUT",
-        "UNCLASSIFIABLE",
-        "UNTRUSTED_MODEL",
-        "UNCERTAIN_INPUT",
-        "NOT_DETECTED",
-        "BEYOND_LABELS",
-    ]
+    names = ["LOW_CONFIDENCE", "CLOSE_CALL", "FLIPPED", "OUT_OF_DOMAIN", "MISSING_INPUT", "UNCLASSIFIABLE"]
+    names += ["UNTRUSTED_MODEL", "UNCERTAIN_INPUT", "NOT_DETECTED", "BEYOND_LABELS"]
     assert [(f.name, f.value) for f in Flag] == [(name, 2**bit) for bit, name in enumerate(names)]
     assert list(FLAG_MEANINGS) == list(Flag)
     # FITS header cards have 80 characters.
@@ -175,12 +165,8 @@ def test_errors_caught_against_random_orders_of_ties() -> None:
 
 
 def test_review_curves_say_what_is_wrong() -> None:
-    for confidence, wrong in (
-        (np.ones(3), np.ones(2)),
-        (NAN, np.ones(3)),
-        ([0.6, 0.9], [2, 0]),
-        ([0.6, 0.9], [-1, 0]),
-    ):
+    of_two = [([0.6, 0.9], [2, 0]), ([0.6, 0.9], [-1, 0])]
+    for confidence, wrong in [(np.ones(3), np.ones(2)), (NAN, np.ones(3)), *of_two]:
         with pytest.raises(ValueError, match="without NaN, and wrong between 0 and 1"):
             risk_coverage(confidence, wrong)
 

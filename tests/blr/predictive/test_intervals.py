@@ -110,13 +110,15 @@ def test_scaling_is_the_power_of_each_row() -> None:
     assert np.array_equal(two.scaled(p).argmax(axis=1), p.argmax(axis=1))
 
 
-def test_other_class_priors_are_not_taken_to_the_power() -> None:
-    """Scaled first and shifted then is the same."""
-    rng = np.random.default_rng(6)
-    p, shift = softmax(activations(10, 3, rng, 1.0), axis=1), np.log([2.0, 1.0, 0.2])
-    shifted = softmax(np.log(p) + shift, axis=1)
-    wanted = softmax(np.log(SHARP.scaled(p)) + shift, axis=1)
-    np.testing.assert_allclose(SHARP.scaled(shifted, shift), wanted, rtol=1e-12)
+@pytest.mark.parametrize("K", [2, 3])
+def test_other_class_priors_are_not_taken_to_the_power(K: int) -> None:
+    """Scaled first and shifted then is the same, for the logits and the ends of intervals too."""
+    a, shift = activations(10, K, np.random.default_rng(6), 1.0), np.log([2.0, 0.2, 1.0])[:K]
+    wanted = softmax(2 * a + shift, axis=1)
+    np.testing.assert_allclose(SHARP.scaled(softmax(a + shift, axis=1), shift), wanted, rtol=1e-12)
+    mean, covariance = (a, np.zeros((10, 3, 3))) if K == 3 else (a[:, 1] - a[:, 0], np.zeros(10))
+    found = SHARP.prediction(predicted(mean, covariance, shift=shift), shift)
+    np.testing.assert_allclose(credible_interval(found.mean, found.covariance), [wanted, wanted], rtol=1e-5)
 
 
 @pytest.mark.parametrize("binary", [True, False])
