@@ -25,6 +25,7 @@ from blr.arrays import Mask, Matrix, Vector, as_vector
 from blr.classifier import Classifier
 from blr.likelihood.likelihoods import LINKS
 from blr.member import Member
+from blr.missing.patterns import largest_share
 
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
 _ORDERS, _MOST_DRAWN = (
@@ -116,13 +117,15 @@ def sampled_probability(
 
     A check of the predictive integral.
 
-    What is missing is integrated out under the training set, by the classifier's own nodes.  Measurement errors and
-    the temperature are left out.  ValueError as of `contributions`.
+    What is missing is integrated out under the training set, by the classifier's own nodes, with the classifier's share
+    at its mean.  Measurement errors and the temperature are left out.  ValueError as of `contributions`.
     """
     x, missing = _checked_row(classifier, x, missing)
     rng, K = np.random.default_rng(0), len(classifier.classes)
     nodes, weight = classifier.moments.nodes(x[None], missing, 64, limits=classifier.support)
-    Z = nodes[:, 0]
+    at_mean = classifier.moments.impute(x[None], missing[None], limits=classifier.support)
+    share = largest_share(classifier.integrated, missing[None])
+    Z, weight = np.concatenate([nodes[:, 0], at_mean]), np.concatenate([share * weight, 1 - share])
     shift = np.zeros(K) if classifier.log_prior_shift is None else classifier.log_prior_shift
     draws = []
     for member, n in zip(classifier.members, _counts(_weights(classifier), n_draws), strict=True):

@@ -133,10 +133,13 @@ def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier: Cl
     assert found.logit == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("gone", [[], [1]])
-def test_the_sampled_probability_is_the_moderated_one(classifier: Classifier, gone: list[Any]) -> None:
+@pytest.mark.parametrize(("gone", "integrated"), [([], 1.0), ([1], 1.0), ([1], 0.1)])
+def test_the_sampled_probability_is_the_moderated_one(
+    classifier: Classifier, gone: list[Any], integrated: float
+) -> None:
     x, missing = row(classifier)
     missing[gone] = True
+    classifier = replace(classifier, integrated=np.full(len(x), integrated))
     found, error = sampled_probability(classifier, x, missing, n_draws=20_000)
     exact = classifier.score(x[None], missing[None]).probability[0]
     assert found.sum() == pytest.approx(1)
