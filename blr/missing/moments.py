@@ -40,6 +40,8 @@ _LEAPS, _OF_STANDARD_ERROR = 10, 1e-3
 # The least eigenvalue of the correlations.  A combination of features that never varied is then held to vary by
 # 1e-4 of theirs: above the rounding of float32 catalogues, below anything that matters.
 _LEAST_VARIANCE = 1e-8
+# The scales of features whose squares, and these features' covariances, neither overflow nor vanish.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
 # Share of a feature's variance that is left where another is present, below which that is not seen.
 _BARELY = 0.05
 Incomplete = tuple[Matrix, Mask, Vector]
@@ -167,6 +169,7 @@ def _completed(gone: Places, of: Places, A: Matrix, mean: Vector, precision: Mat
     return A[:, 0] @ about, square
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vector]:
     """Return centre and scale, each (F,), of what is present: EM works in their units."""
     if weight.shape != (len(X),) or np.any(weight < 0):
@@ -198,7 +201,15 @@ def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vec
     scale = unit * np.sqrt(square / total)
     # A constant's own size is the only scale it has.
     size = np.where(centre == 0, 1.0, np.abs(centre))
-    return centre, np.where(peak <= 16 * np.finfo(np.float64).eps * size, size, scale)
+    scale = np.where(peak <= 16 * np.finfo(np.float64).eps * size, size, scale)
+    extreme = np.flatnonzero(~((scale > SMALLEST_SCALE) & (scale < LARGEST_SCALE)))
+    if extreme.size:
+        raise ValueError(
+            f"feature {extreme[0]} has values of the size {max(peak[extreme[0]], size[extreme[0]]):.3g}, expected "
+            f"sizes between {SMALLEST_SCALE:.0e} and {LARGEST_SCALE:.0e}; mark values that stand for none as missing "
+            "(NaN), or give the feature in another unit"
+        )
+    return centre, scale
 
 
 def _weights(missing: Mask, weight: Vector) -> Matrix:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Mask, Places
+from blr.missing.moments import LARGEST_SCALE, SMALLEST_SCALE
 from blr.missing.patterns import training_noise
 from catalogs.arrays import batch_values, floats, hashed, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
@@ -563,12 +564,24 @@ def _check_rows(
                     f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), expected "
                     "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
+    _check_features(specification, counts)
+
+
+def _check_features(specification: Specification, counts: RowCounts) -> None:
+    """Raise `TrainingError` where a feature has no values, or such that their squares are no numbers."""
     for j, name in enumerate(specification.features):
         if counts.missing_in_training[j] == counts.training.sum():
             raise TrainingError(
                 f'features.{name}: got no value of "{specification.features[name]}" in any of the '
                 f"{counts.training.sum()} training rows, expected values in some; check the expression and the "
                 "sentinels, or leave the feature out"
+            )
+        size = max(abs(counts.low[j]), abs(counts.high[j]))
+        if size and not SMALLEST_SCALE < size < LARGEST_SCALE:
+            raise TrainingError(
+                f"features.{name}: got values from {counts.low[j]:.3g} to {counts.high[j]:.3g}, expected sizes between "
+                f"{SMALLEST_SCALE:.0e} and {LARGEST_SCALE:.0e}; state values that mean 'not measured' under "
+                "catalog.sentinels, or give the feature in another unit"
             )
 
 

@@ -297,6 +297,8 @@ def test_a_target_is_compared_and_its_class_shares_are_found() -> None:
         ({"X": np.full((200, 2), np.inf)}, "NaN or infinite"),
         ({"X": np.full((200, 2), np.nan)}, "x0 is missing in every training row"),
         ({"X": np.full((200, 2), 7.0)}, r"each feature \(x0, x1\) has one value in all training rows"),
+        ({"X": np.outer(np.arange(200), [1e160, 1])}, r"feature 0 has values of the size 9.95e\+161"),
+        ({"X": np.outer(np.arange(200), [1, 1e-200])}, "feature 1 has values of the size 9.95e-199"),
         ({"sample_weight": -np.ones(200)}, "negative or missing"),
         ({"held_out": 1.0}, "share from 0 to below 1"),
         ({"classes": [0]}, "label '1', expected one of 0"),

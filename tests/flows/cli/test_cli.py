@@ -142,6 +142,11 @@ BAD = {
         TRAIN,
         r"1 .*features.j_k: got no value of \"jmag - kmag\" in any of the \d+ training rows, expected values in some",
     ),
+    "feature of extreme values": (
+        lambda make: make.parquet(Path("survey.parquet"), make.survey() | {"kmag": np.full(400, 1e300)}),
+        TRAIN,
+        r"1 .*features.j_k: got values from -1e\+300 to -1e\+300, expected sizes between 1e-100 and 1e\+100; state",
+    ),
     "output folder below a file": (
         lambda _: Path("file").write_text(""),
         ("classify", "survey.fits", "--model", "morphology", "--out", "file/out", "--direct"),
