@@ -95,11 +95,9 @@ def shown_progress(*, quiet: bool) -> Iterator[None]:
     """Show the progress of the work in the block."""
     console = Console(file=cast("IO[str]", _Errors()))
     if quiet or not console.is_terminal:
-        lines = (
-            LineListener(_error_line, math.inf, quiet=True)
-            if quiet
-            else LineListener(_error_line, shortest=LONG_WORK)
-        )
+        lines = LineListener(_error_line, shortest=LONG_WORK)
+        if quiet:
+            lines = LineListener(_error_line, math.inf, quiet=True)
         with listening(lines):
             yield
         return
@@ -109,7 +107,7 @@ def shown_progress(*, quiet: bool) -> Iterator[None]:
         TextColumn("{task.completed:,} {task.fields[unit]}"),
     )
     with (
-        Progress(*columns, _Rate(), TimeRemainingColumn(), console=console) as bar,
+        Progress(*columns, _Rate(), TimeRemainingColumn(), console=console, transient=True) as bar,
         listening(BarListener(bar)),
     ):
         yield
@@ -133,7 +131,9 @@ class BarListener(Listener):
         self._task: TaskID | None = None
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Begin a bar; the one before stays as it is."""
+        """Begin a bar in the place of the one before."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
         one = unit.removesuffix("s") if total == 1 else unit
         self._task = self._progress.add_task(what, total=total or None, unit=one)
 

@@ -46,7 +46,7 @@ RATED = ("row", "rows", "bytes")
 """Units whose number a second says something; that of parts or candidates does not."""
 SMALL = ("steps", "parts")
 """Units of the parts of larger work, as of a candidate's fit: their begin and end are no news in lines."""
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0  # while a long piece of work is done
 SHORTEST = 0.05
 """Seconds of work from which its speed is one: below it is that of the clock."""
 

@@ -299,6 +299,16 @@ def test_train_classify_and_show(work: Path, blr: Run, monkeypatch: pytest.Monke
     assert json.loads(blr("inspect", told["path"] + "/model.asdf", "--json")[1])["kind"] == "model"
 
 
+@pytest.mark.usefixtures("work")
+def test_a_terminal_has_one_bar_and_none_at_the_end(blr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training left twenty, of parts of a second each, above its answers."""
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "200")):
+        monkeypatch.setenv(name, value)
+    status, _, err = blr("train", "spec.toml", "--store", "new", "--direct")
+    up = "\x1b[1A"  # the cursor goes up once, to delete the last bar
+    assert (status, "fitting candidate 1 of" in err, err.count(up)) == (0, True, 1)
+
+
 def test_inspect_a_catalogue(blr: Run, make: SimpleNamespace) -> None:
     status, out, _ = blr("inspect", "survey.fits", "--json")
     told = json.loads(out)
