@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from flows.draft import inspection
 from flows.request import InitRequest
 
 MOST_CLASSES = 12  # classes that a line names
-MOST_LEAKS = 6  # sets of columns that are shown, unless more give the class away for sure
+MOST_SHOWN = 6  # columns of a kind that are shown; of those that give the class away for sure, all
 PAIR = "colour, or leak: only together"
 
 
@@ -69,7 +70,7 @@ def _show_catalogue(result: inspection.CatalogueSummary, table: str | None) -> N
     if result.commented_out:
         say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")
     _show_position(result.position)
-    say(*(f"Columns that are equal in every row: {', '.join(group)}" for group in result.duplicate_columns))
+    say(*_first([f"Columns that are equal in every row: {', '.join(g)}" for g in result.duplicate_columns]))
     if result.label is not None:
         _show_label(result.label)
     label = "COLUMN" if result.label is None else result.label.column
@@ -102,16 +103,18 @@ def _show_label(label: inspection.LabelSummary) -> None:
     ]
     if leaks:
         columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
-        most = max(MOST_LEAKS, sum(leak[3] != PAIR for leak in leaks))
-        more = (
-            f"{counted(len(leaks) - most, 'set')} of columns more: --json has them"
-            if len(leaks) > most
-            else ""
-        )
+        most = max(MOST_SHOWN, sum(leak[3] != PAIR for leak in leaks))
+        more = f"and {len(leaks) - most} more: --json has them" if len(leaks) > most else ""
         print_table("What gives the class away", columns, leaks[:most], remark=more)
-    say(*(f"Selection-like: {name} is {presence}" for name, presence in label.presence.items()))
+    say(*_first([f"Selection-like: {name} is {presence}" for name, presence in label.presence.items()]))
     if label.bookkeeping:
-        say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
+        say(f"Selection-like, whole numbers that tell of the class: {', '.join(_first(label.bookkeeping))}")
+
+
+def _first(things: Sequence[str]) -> list[str]:
+    """Return the first of many, and how many more there are."""
+    left = len(things) - MOST_SHOWN
+    return [*things[:MOST_SHOWN], *[f"and {left} more: --json has them"] * (left > 0)]
 
 
 def _kind(leak: Leak) -> str:

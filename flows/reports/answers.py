@@ -93,27 +93,36 @@ def judged_answers(metrics: Metrics, trust: Trust, most: float) -> Iterator[Answ
     yield _known(metrics, trust, most)
 
 
+LITTLE: Final = 0.1
+"""Share of the doubt that class shares leave, from which a model that removes less asks for care."""
+
+
 def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     base, skill, simple = metrics.log_loss_baseline, metrics.skill, metrics.log_loss_logistic
+    gain = 1 - metrics.log_loss / base
     skilled, than = trust.answer("known").colour == "green", "to predict better than the class shares alone"
     level: Level = "bad"
     head, reason = "No" if skill.verdict == "worse" else "Not shown", f"it is not known {than}"
     if skilled:
         sure = skill.is_shown
         head, level, reason = ("Yes", "good", "") if sure else ("Probably", "care", f"it is not sure {than}")
+        if sure and gain < LITTLE:
+            little = f"it removes {gain:.0%} of the doubt that class shares leave"
+            head, level, reason = "A little", "care", little
     ends = beside = ""
     if skill.low is not None and skill.high is not None:
         ends = f" ({skill.low / base:.0%} to {min(1.0, skill.high / base):.0%} at {skill.level:.0%})"
     if simple is not None:
         beside = f"; a logistic regression removes {1 - simple / base:.0%}"
-    gain = 1 - metrics.log_loss / base
     doubt = f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}".replace("-", "−")
     added = f"It adds {-gain:.0%} to the doubt that class shares leave"
-    advice = "Do not classify with it. Add labels, or features that tell the classes apart"
+    advice = (
+        f"{'' if skilled else 'Do not classify with it. '}Add labels, or features that tell the classes apart"
+    )
     findings = (
         Finding(what=doubt if gain > 0 else added),
-        *[Finding(what=advice, level="bad")] * (not skilled),
+        *[Finding(what=advice, level="care" if skilled else "bad")] * (not skilled or gain < LITTLE),
     )
     right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
     short = (
@@ -273,8 +282,8 @@ def training_answers(model: ModelDescription, objects: Sequence[NotableObject] =
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
     named = "No objects are named: set catalog.id to a column of names or row numbers; a trial keeps none."
     if objects:
-        named = f"{counted(len(objects), 'object')} whose labels surprise the model most: a wrong label, or what the "
-        named += "features cannot tell."
+        whose = "object whose label surprises" if len(objects) == 1 else "objects whose labels surprise"
+        named = f"{len(objects)} {whose} the model most: a wrong label, or what the features cannot tell."
     elif model.metrics.accuracy == 1:
         named = "Nothing: each object is assigned to the class of its label."
     first = tuple(Finding(what=f"First {one['name']}: {one['why']}") for one in objects[:1])

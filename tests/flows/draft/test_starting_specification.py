@@ -125,7 +125,7 @@ def test_redshift_of_sdss_gives_the_class_away(capsys: pytest.CaptureFixture[str
     assert run(["inspect", str(real("sdss")), "--label", "class"]) == 0
     said, n = capsys.readouterr().out, len(label.leaks)
     assert said.count("only together") == 5
-    assert f"{n - 6} sets of columns more: --json has them" in said
+    assert f"and {n - 6} more: --json has them" in said
 
 
 @pytest.mark.usefixtures("few_draws")

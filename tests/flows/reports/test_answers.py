@@ -119,6 +119,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({"trust": verdict("amber", "The shift is 1.2 sd.")}, "Yes, with care:", "err by 0.020 ± 0.005"),
         ({"trust": verdict("red", "it is separable")}, "Its classes, yes; its probabilities", "err by 0.020"),
         ({"trust": verdict("green", known="red")}, "No:", "not known to predict better"),
+        ({"log_loss": 0.65}, "Yes, with care:", "it removes 4% of the doubt that class shares leave"),
     ],
 )
 def test_the_answer_on_use_follows_the_worst_of_the_four(
