@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -226,9 +227,9 @@ def fields(record: str, delimiter: str) -> list[str]:
 
 def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     """Return the dialect of the first records: delimiter, and where the names stand."""
-    texts = [r.decode(encoding, "replace") for r in head]
-    bare = (text.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace") for text in texts)
-    rows = [*islice((i for i, record in enumerate(bare) if is_data(record)), HEAD_RECORDS)]
+    records = [record.removeprefix(codecs.BOM_UTF8) for record in head]
+    texts = [record.decode(encoding, "replace") for record in records]
+    rows = [*islice((i for i, record in enumerate(records) if is_data(record)), HEAD_RECORDS)]
     if not rows:
         raise DamagedFileError(
             f"{path} holds no line of data; expected a line of column names, then rows, in its first "
@@ -238,8 +239,8 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     delimiter = max(DELIMITERS, key=lambda d: (common_width(lines, d), -DELIMITERS.index(d)))
     if len(rows) > 1 and common_width(lines, delimiter) == 1:
         require_described(lines, path)
-    header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
-    unknown = has_no_names([first, *(fields(texts[i], delimiter) for i in rows[1:2])])
+    header, (first, *second) = rows[0], [*islice(csv.reader(lines, delimiter=delimiter), 2)]
+    unknown = has_no_names([first, *second])
     if unknown or any(map(is_value, first)):
         found = commented_names(texts[:header], len(first), lambda line: fields(line, delimiter))
         if found is None and unknown:
@@ -266,8 +267,12 @@ def require_described(lines: list[str], path: Path) -> None:
 
 
 def common_width(rows: list[str], delimiter: str) -> int:
-    """Return the number of fields that all rows have with a delimiter, 1 where they differ."""
-    widths = {len(fields(row, delimiter)) for row in rows}
+    """Return the number of fields that all rows have with a delimiter, 1 where they differ.
+
+    A row may be several lines, where a quoted field holds line ends; the last one may be cut.
+    """
+    found = csv.reader(rows, delimiter=delimiter)
+    widths = {len(row) for row in found if row and not row[-1].endswith(("\r", "\n"))}
     return widths.pop() if len(widths) == 1 else 1
 
 
