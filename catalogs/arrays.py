@@ -58,6 +58,13 @@ def column_values(column: pa.Array | pa.ChunkedArray, *, name: str = "") -> Arra
     return scalars(column, name)
 
 
+def value_type(datatype: pa.DataType) -> pa.DataType:
+    """Return the type that a column's values are read as: those of a dictionary, and of views the plain one."""
+    while pt.is_dictionary(datatype):
+        datatype = datatype.value_type
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(datatype, datatype)
+
+
 def is_string(datatype: pa.DataType) -> bool:
     """Say whether a type is text of any layout, bytes left out."""
     return datatype.id in STRINGS
@@ -115,9 +122,7 @@ def with_missing(values: Array, gone: Array) -> Array:
 
 def texts(column: pa.Array) -> Array:
     """Return text as objects, nulls as ''."""
-    if not (pt.is_string(column.type) or pt.is_large_string(column.type)):
-        column = decoded(column)
-    trimmed = pc.utf8_rtrim(column.fill_null(""), characters=" \0")
+    trimmed = pc.utf8_rtrim(decoded(column).fill_null(""), characters=" \0")
     return np.asarray(trimmed.to_numpy(zero_copy_only=False), dtype=object)
 
 
@@ -139,13 +144,15 @@ def floats(column: pa.Array | npt.ArrayLike) -> NDArray[np.float64]:
 
 def plain(column: pa.Array, padding: str = " ") -> pa.Array:
     """Return texts without padding at their ends; bytes as text, nulls as ''."""
-    binary = pt.is_binary(column.type) or pt.is_large_binary(column.type)
-    text = (decoded(column) if binary else column).cast(pa.string())
-    return pc.ascii_rtrim(text.fill_null(""), characters=padding)
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    text = decoded(column) if is_text(column.type) else column
+    return pc.ascii_rtrim(text.cast(pa.string()).fill_null(""), characters=padding)
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """Return bytes as text, each UTF-8, or Latin-1 where it is no UTF-8."""
+    """Return text of any layout as plain text; of bytes each UTF-8, or Latin-1 where it is no UTF-8."""
+    if pt.is_string(column.type) or pt.is_large_string(column.type):
+        return column
     try:
         return column.cast(pa.large_binary()).cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -404,8 +411,7 @@ def row_hashes(columns: Iterable[Array]) -> Array:
 
 def given_identifiers(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return a column of identifiers without the rows that have none: null, NaN, '' or '--'."""
-    if pt.is_dictionary(names.type):
-        names = names.cast(names.type.value_type)
+    names = names.cast(value_type(names.type))
     if pt.is_floating(names.type):
         names = names.filter(pc.is_finite(names))
     elif pt.is_string(names.type) or pt.is_large_string(names.type):

@@ -59,9 +59,8 @@ def storage(array: pa.Array) -> pa.Array:
     """Return the values behind dictionaries and extensions, texts and bytes of any kind as the plain kind."""
     while isinstance(array, pa.ExtensionArray) or pt.is_dictionary(array.type):
         array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
-    if not is_text(array.type):
-        return array
-    return array.cast(pa.string() if is_string(array.type) else pa.binary())
+    text = pa.string() if is_string(array.type) else pa.binary()
+    return array.cast(text) if is_text(array.type) else array
 
 
 def simple(array: pa.Array, element: pa.DataType) -> pa.Array:

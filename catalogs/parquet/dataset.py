@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.arrays import common_type, is_text
+from catalogs.arrays import common_type, is_text, value_type
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     ONE_ANNOTATED,
@@ -116,7 +116,7 @@ class ParquetPartition(Partition):
         Few bytes may stand for very many long texts, so of these few rows are read at a time.
         """
         groups = range(file.metadata.num_row_groups) if self.row_groups is None else self.row_groups
-        types = {n: t.value_type if pt.is_dictionary(t) else t for n, t in columns.items()}
+        types = {name: value_type(datatype) for name, datatype in columns.items()}
         flat = [name for name, datatype in types.items() if is_text(datatype)]
         nested = [name for name, datatype in types.items() if pt.is_nested(datatype)]
         most = min(rows, TEXT_ROWS) if flat or nested else rows
@@ -213,7 +213,7 @@ class ParquetPartition(Partition):
         if name in masks:
             array = masked(array, batch.column(masks[name]))
         try:
-            return array.cast(self.types.get(name, array.type))
+            return array.cast(self.types.get(name, value_type(array.type)))
         except pa.ArrowInvalid as error:
             raise FormatError(
                 f"{self.remote or self.path}: '{name}' is {array.type} in this file but {self.types[name]} "

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.arrays import list_shape
+from catalogs.arrays import list_shape, value_type
 from catalogs.catalog.catalog import Annotation, Column, Computed, is_provenance, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.files import atomic_path
@@ -74,9 +74,7 @@ def column(field: pa.Field, told: Mapping[str, Any]) -> Column:
     pairs = text_pairs(field.metadata)
     words = {k.lower(): v for k, v in pairs.items()}
     about = {name: next((words[k] for k in keys if words.get(k)), None) for name, keys in ARROW_KEYS.items()}
-    datatype = field.type
-    while pt.is_dictionary(datatype):
-        datatype = datatype.value_type
+    datatype = value_type(field.type)
     shape = list_shape(datatype)
     sizes = pairs.get(SHAPE, "").split(",")
     if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):

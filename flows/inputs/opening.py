@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs import hats
+from catalogs.arrays import plain
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Partition, verified
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
@@ -249,8 +250,6 @@ def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | N
 
 
 def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         try:
             number = pa.scalar(wanted).cast(column.type)
@@ -258,7 +257,7 @@ def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.
             return np.zeros(len(column), dtype=bool)
         same = pc.equal(column, number)
     else:
-        same = pc.equal(pc.utf8_trim_whitespace(column.cast(pa.large_string())), wanted)
+        same = pc.equal(pc.utf8_trim_whitespace(plain(column)), wanted)
     return np.asarray(pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False), dtype=bool)
 
 

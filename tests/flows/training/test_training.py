@@ -203,12 +203,13 @@ def test_weights_count_as_rows(folder: Path, make: SimpleNamespace) -> None:
 
 
 def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: SimpleNamespace) -> None:
-    """A file without a column, of other types and order: the model of the table in which those values are missing."""
+    """Without a column, of other types and order: the model of the table, of views, in which those are missing."""
     columns = make.survey()
     slices = slice(150), slice(150, 250), slice(250, None)
     parts = [{n: c[part] for n, c in columns.items()} for part in slices]
     columns["jmag"][150:250] = -9999
-    make.parquet(folder / "survey.parquet", columns)
+    views = {name: pa.array(columns[name], pa.string_view()) for name in ("name", "hubble")}
+    make.parquet(folder / "survey.parquet", columns | views)
     whole = train(folder / "spec.toml", folder / "models")
     del parts[1]["jmag"]
     parts[2] = {n: c.astype(np.float64) if n == "jmag" else c for n, c in reversed(parts[2].items())}
