@@ -110,10 +110,26 @@ def folder_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]
             yield Path(temporary)
         return
     waiting = store.make_folder(name, UNKNOWN_VERSION, staging=True)
-    with scratch_folder(waiting) as folder:
-        yield folder
-    with suppress(OSError):  # another run's rows may be there
-        waiting.rmdir()
+    try:
+        with scratch_folder(waiting) as folder:
+            yield folder
+    finally:
+        with suppress(OSError):  # another run's rows may be there, or other models
+            waiting.rmdir()
+            waiting.parent.rmdir()
+
+
+@contextmanager
+def kept_if_of_use(folder: Path) -> Iterator[None]:
+    """Remove a training's folder where the same command fails again, or would read all rows again; raise the error."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, TrainingError) or not (folder / INGESTED).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # there may be other models
+                folder.parent.rmdir()
+        raise
 
 
 def fill_shards(stored: StoredRows, moments: FeatureMoments, name: str = "filled") -> None:

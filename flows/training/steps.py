@@ -125,8 +125,9 @@ def ingest(
             sweep(store.root / asked.name)
         if not dry_run and (overwrite or not exists):
             folder = store.make_folder(asked.name, version, staging=True)
-            target = target or _target.read_target(specification, columns, limit=limit)
-            with exclusive(folder):  # another run may be fitting these rows, and removes them then
+            # Another run may be fitting these rows, and removes them then.
+            with exclusive(folder), _staging.kept_if_of_use(folder):
+                target = target or _target.read_target(specification, columns, limit=limit)
                 described = StagedDescription(
                     specification=specification,
                     version=version,
@@ -237,15 +238,14 @@ def _trained(request: TrainRequest, wanted: Specification, store: Store, step: S
     n, threads = len(wanted.candidate), request.threads
     for line in expectation(planned, n):
         tell().note(line)
-    with exclusive(Path(folder)), stop_points("run the same command again to continue") as stop:
+    going_on = stop_points("run the same command again to continue")
+    with exclusive(Path(folder)), _staging.kept_if_of_use(Path(folder)), going_on as stop:
         fitted = [step(fit)(folder, index, threads) for index in _each_candidate(n, stop)]
         table = step(choose)(folder, fitted)
         chosen = [index for index, row in enumerate(table) if row.share]
         finals = {index: step(refine)(folder, index, fitted, threads) for index in chosen}
         model = step(save)(folder, fitted, table, finals, store)
-    with scratch_folder(
-        Path(folder).parent
-    ) as away:  # at once: half of a folder is no start for the next run
+    with scratch_folder(Path(folder).parent) as away:  # at once: half of a folder is no start for the next
         Path(folder).rename(away / "ended")
     return model
 

@@ -229,15 +229,19 @@ def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: Si
     [
         ("[features]", "[split]\nheld_out = 0.001\n[features]", "held-out rows"),
         ('id = "name"', 'id = "name"\nweight = "-kmag"', "catalog.weight.*negative"),
+        ("classes = ", "noise = { S1 = 0.1 } # ", "label.noise: got 'S1'"),
     ],
 )
+@pytest.mark.parametrize("most", [10, 10_000])
 def test_rows_to_which_no_model_can_be_fitted_are_refused(
-    folder: Path, old: str, new: str, message: str
+    folder: Path, old: str, new: str, message: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing is left of them, be they in memory or on the disk."""
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", most)
     text_of(folder, old, new)
     with pytest.raises(TrainingError, match=message):
         train(folder / "spec.toml", folder / "models")
-    assert not (folder / "models").exists()
+    assert not [*(folder / "models").rglob("*")]
 
 
 def test_a_catalogue_without_rows_is_refused(folder: Path, make: SimpleNamespace) -> None:
