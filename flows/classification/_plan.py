@@ -30,9 +30,6 @@ from flows.inputs.source import Bring, Brought, InputCatalogue, Source, copy_nam
 from flows.models.model import Model
 from flows.models.store import StoredModel
 from flows.runs.manifest import (
-    MANIFEST,
-    REPORT,
-    SUMMARY,
     FileState,
     Manifest,
     Output,
@@ -108,6 +105,7 @@ class Job:
     # Whether the output that it replaces has the same rows in the same order; None where it replaces none.
     same_rows: bool | None = None
     in_the_way: bool = False  # a changed file has its name, and is moved away first
+    found: FileState | None = None  # what has the name of its copy, before any work
     learned: bool = False  # fetched again and found unchanged; the next run need not fetch it
 
     @property
@@ -196,16 +194,30 @@ def _looked_up(plan: Plan, job: Job, *, verify: bool) -> Job:
     else:
         there = "ours" if intact and unchanged else "listed"
     if there not in REPLACEABLE[plan.policy]:
-        raise OutputExistsError(
-            f"{final}: got another file than the annotated copy of {job.path} as it is now, expected that, or none; "
-            "choose another folder with --out, or replace it with --overwrite"
-        )
+        raise _not_ours(final, job)
     return replace(
         job,
         why=_why(listed, same=same, unchanged=unchanged),
         staged=staged,
         same_rows=unchanged if intact else None,
         in_the_way=plan.policy == "release" and there == "listed" and not intact,
+        found=FileState.of(final) if final.exists() else None,
+    )
+
+
+def check_names_free(plan: Plan) -> None:
+    """Raise OutputExistsError where a copy's name has another file than when the plan was made: not one of ours."""
+    for job in plan.jobs:
+        final = plan.out / job.name
+        same = job.found.looks_like(final) if job.found else not final.exists()
+        if not (same or job.finished or plan.policy == "overwrite"):
+            raise _not_ours(final, job)
+
+
+def _not_ours(final: Path, job: Job) -> OutputExistsError:
+    return OutputExistsError(
+        f"{final}: got another file than the annotated copy of {job.path} as it is now, expected that, or none; "
+        "choose another folder with --out, or replace it with --overwrite"
     )
 
 
@@ -369,9 +381,7 @@ def make_plan(
             raise error
     known: dict[Path, Problem] = {}
     asked, updated = verify or policy == "overwrite", before and before.versions.get("blr") != code_version()
-    if (
-        before and same and not asked and not updated
-    ):  # what could not be annotated, and has not changed since
+    if before and same and not asked and not updated:  # what could not be annotated, and has not changed
         bad = {q.input_path: q for q in before.quarantined if q.input is not None}
         listed = [one for c in catalogues for one in c.files.items()] if bad else []
         found = ((path, seen, bad.get(os.path.relpath(path, out))) for path, seen in listed)
@@ -443,12 +453,7 @@ def _check(catalog: Catalog, scorer: Scorer) -> tuple[UnitRemark, ...]:
 
 
 def _check_names(plan: Plan, files: Sequence[OpenedFile]) -> None:
-    """Raise an error where outputs have one name, or ours, or do not replace all those of another model or settings."""
-    if own := {MANIFEST, SUMMARY, REPORT}.intersection(name for *_, name in files):
-        raise UsageError(
-            f"got an input whose copy would be called {min(own)}, expected another name, since a run writes a file of "
-            "its own by that name; rename the input"
-        )
+    """Raise an error where outputs have one name, or do not replace all those of another model or settings."""
     first = {name: Path("a file at a URL") for name in plan.brought.left_out()}
     for *_, partition, name in files:
         if (path := first.setdefault(name, partition.path)) != partition.path:

@@ -22,7 +22,7 @@ from catalogs.files import StorageError
 from catalogs.text.table import commented_out
 from catalogs.writing import annotate, copied
 from flows.classification._class_shares import shift_record
-from flows.classification._plan import MOST_ORDERS, Group, Job, Plan, Work, groups, reason
+from flows.classification._plan import MOST_ORDERS, Group, Job, Plan, Work, check_names_free, groups, reason
 from flows.classification._publishing import MOST_SHOWN, publish, repeats, summary_of
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, rows_text, with_few_digits
 from flows.classification.release_changes import compare
@@ -121,12 +121,7 @@ def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[O
 
     An error in one file's content does not stop the others.  Any other error (no room, no permission) ends the run.
     """
-    results: list[Output | Problem] = []
-    for job in group:
-        if stop_asked():
-            break
-        results.append(_attempt(annotate_one, work, job))
-    return results
+    return [_attempt(annotate_one, work, job) for job in group if not stop_asked()]
 
 
 def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Problem:
@@ -169,7 +164,7 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
 
     A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
-    annotated = work.staging.file(job.name)
+    annotated = work.staging.folder / job.name
     difference = None  # of the rows from those of the output that a release replaces
     if work.before is not None and job.same_rows is not None:
         difference = compare(
@@ -417,6 +412,7 @@ def carry_out(plan: Plan, task: Task, engine: Engine) -> ReleaseResult:
         repeats=repeated,
     )
     check_held(plan.out)
+    check_names_free(plan)
     check_terminated()
     return task("publish", f"publish release {done.release}", partial(publish, plan, done, listed, bad))
 

@@ -26,7 +26,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, in_order
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
-from catalogs.errors import DamagedFileError, NameClashError
+from catalogs.errors import CatalogError, DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing import copied, old_columns
 from flows.classification._class_shares import (
@@ -68,7 +68,7 @@ from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, unseen_rows
 from flows.runs.drift import feature_counts
-from flows.runs.manifest import SelectedColumn
+from flows.runs.manifest import MANIFEST, REPORT, SUMMARY, SelectedColumn
 from flows.runs.results import ClassSetRule, FeatureCounts, PredictionSets, Tally, summed
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable
@@ -266,7 +266,7 @@ class Scorer:
         return {name: column for name, (column, _) in self.selections.items()}
 
     def check_copies(self, catalog: Catalog) -> None:
-        """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
+        """Raise a `CatalogError` where copies cannot have the new columns beside the old ones, or the input's name."""
         output = self.specification.output
         if output.mode != "annotated":
             ours = OurColumns(self.specification.target.columns)
@@ -274,7 +274,11 @@ class Scorer:
                 ours.check(catalog, name, wanted_by=f"{key} of slim copies")
         # Columns of an earlier annotation are replaced.
         old_columns(catalog, self.columns, output.mode, self.kept)
-        copied(catalog, output.form)
+        if own := {MANIFEST, SUMMARY, REPORT}.intersection(copied(catalog, output.form)):
+            raise CatalogError(
+                f"got an input whose copy would be called {min(own)}, expected another name, since a run writes a file "
+                "of its own by that name; rename the input"
+            )
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold."""

@@ -264,9 +264,8 @@ def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
         if not isinstance(lost.exc_value, Terminated):
             hook(lost)
 
-    ours = [
-        n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL
-    ]  # not of nohup
+    # Under nohup, SIGHUP has no effect.
+    ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     for number in ours:
         signal.signal(number, terminate)
     # Python runs handlers between its own steps, but writes to this pipe at once.

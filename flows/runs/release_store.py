@@ -87,10 +87,6 @@ class Staging:
         """Return the stagings of other models and specifications, and anything else beside this one."""
         return [path for path in self.folder.parent.glob("*") if path != self.folder]
 
-    def file(self, name: str) -> Path:
-        """Return the path of the staged file with that name."""
-        return self.folder / name
-
     def record(self, output: Output) -> None:
         """Write the record of a file, which says that the file is whole."""
         write_document(self._record_path(output.name), output)
@@ -100,7 +96,7 @@ class Staging:
         output = self.recorded(name)
         if output is None or output.input.sha256 != source.sha256:
             return None
-        return output if output.is_in(self.file(name)) or self.published(output) else None
+        return output if output.is_in(self.folder / name) or self.published(output) else None
 
     def recorded(self, name: str) -> Output | None:
         """Return the record of a file, whatever its input was, even if the file is gone."""
@@ -108,7 +104,7 @@ class Staging:
 
     def published(self, output: Output) -> bool:
         """Say whether a file has its final name already, as after a run that was killed while it renamed files."""
-        return not self.file(output.name).exists() and output.is_in(self.out / output.name)
+        return not (self.folder / output.name).exists() and output.is_in(self.out / output.name)
 
     def left_by_others(self, name: str) -> bool:
         """Say whether the file with the final name is from a killed run of another model or specification."""
@@ -125,11 +121,11 @@ class Staging:
     def discard(self, name: str) -> None:
         """Remove a staged file and its record, since its input has changed."""
         self._record_path(name).unlink(missing_ok=True)
-        self.file(name).unlink(missing_ok=True)
+        (self.folder / name).unlink(missing_ok=True)
 
     def place(self, output: Output) -> Path:
         """Return where a file is: here, or at its final name; one here may be of another state of its input."""
-        staged = self.file(output.name)
+        staged = self.folder / output.name
         return staged if output.is_in(staged) else self.out / output.name
 
     def check(self, outputs: Sequence[Output]) -> None:
@@ -410,12 +406,10 @@ def _each(work: Callable[[str], None], sizes: Mapping[str, int], what: str) -> N
 
 def _files_of(manifest: bytes, url: str) -> str:
     """Return the folder of files that a published manifest names."""
-    try:
+    with suppress(ValueError, KeyError, TypeError):
         files: Any = json.loads(manifest)["files"]
         if FILES.fullmatch(files):
             return str(files)
-    except (ValueError, KeyError, TypeError):
-        pass
     raise CatalogError(
         f"{shown(url)}/{MANIFEST}: got no manifest of a published release, expected a published release or "
         "an empty place; choose another place"

@@ -83,14 +83,17 @@ def test_files_that_hold_nothing_are_set_aside_too(
 def test_an_empty_folder_called_as_a_file_does_not_stop_a_night(
     release: Path, make: SimpleNamespace, told_by: Told
 ) -> None:
-    """Nor does it where a pattern names it; it is tried again once it is a file."""
-    (release / DAMAGED).unlink()
+    """Nor where a pattern names it; it is tried again once it is a file.  Nor does one with our report's name."""
+    (release / DAMAGED).rename(release / "report.html")
+    make.parquet(release / "report.html", make.survey(50))
     (release / "d.parquet").mkdir()
     text = make.specification.replace("survey.parquet", "release/a.parquet")
     Path("spec.toml").write_text(f'{text}\n[target]\npaths = ["release/*"]\n')
     told = told_by(NIGHTLY, 3)
-    assert (list(told["quarantined"]), len(told["files"])) == (["d.parquet"], 2)
+    assert (list(told["quarantined"]), len(told["files"])) == (["d.parquet", "report.html"], 2)
     assert "holds no catalogue" in told["quarantined"]["d.parquet"]
+    assert "would be called report.html" in told["quarantined"]["report.html"]
+    (release / "report.html").unlink()
     (release / "d.parquet").rmdir()
     make.parquet(release / "d.parquet", make.survey(50, seed=5))
     assert told_by(NIGHTLY, 0)["summary"]["n_rows"] == 150

@@ -18,7 +18,7 @@ import pytest
 
 from blr.classifier import Classifier
 from blr.decisions import Flag
-from catalogs.errors import OutputExistsError
+from catalogs.errors import CatalogError, OutputExistsError
 from flows.classification._plan import MOST_TASKS, groups
 from flows.classification._tally import summarise, tally_of, total
 from flows.classification.execution import annotate_file
@@ -192,12 +192,19 @@ def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
 
 
 def test_a_changed_input_and_a_foreign_file_in_the_way(work: Path, make: SimpleNamespace) -> None:
-    (work / "out").mkdir()
-    (work / "out/survey.fits").write_text("mine")
-    with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
-        run(work)
-    assert (work / "out/survey.fits").read_text() == "mine"
-    assert list((work / "out").iterdir()) == [work / "out/survey.fits"]
+    copy = work / "out/survey.fits"
+
+    def meanwhile(given: Any, job: Any) -> Any:
+        copy.write_text("mine")
+        return annotate_file(given, job)
+
+    for annotate in (meanwhile, annotate_file):
+        with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
+            run_with(annotate, work)
+        assert copy.read_text() == "mine"
+    copy.unlink()
+    assert annotated_by_a_rerun(work) == []
+    shutil.rmtree(work / "out")
     run(work, "survey.parquet")
     make.parquet(work / "survey.parquet", make.survey(seed=2))
     with pytest.raises(OutputExistsError, match="got another file than the annotated copy"):
@@ -264,7 +271,7 @@ def test_two_inputs_of_one_name_an_output_folder_that_is_the_inputs_and_an_empty
     with pytest.raises(UsageError, match="would replace its own input"):
         run(work, out=work)
     shutil.copy(work / "survey.fits", work / "report.html")
-    with pytest.raises(UsageError, match=r"would be called report\.html, .*; rename the input"):
+    with pytest.raises(CatalogError, match=r"would be called report\.html, .*; rename the input"):
         run(work, "report.html")
     (work / "other").mkdir()
     shutil.copy(work / "survey.fits", work / "other")
