@@ -49,15 +49,11 @@ def _name(request: PromoteRequest) -> str:
 def promote(request: PromoteRequest) -> PromotionResult:
     """Put a model in the champion's place."""
     with run_page.run_logged():
-        result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
+        by = request.by or ("the rule" if request.how == "better" else NOBODY)
+        result = _asked(request) if request.how == "ask" else put_in_place(replace(request, by=by))
     if result.status == "promoted":
         run_page.model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     return run_page.completed(result, f"{promotion_words(result)}.")
-
-
-def _named(request: PromoteRequest) -> PromoteRequest:
-    """Return the request of a run, with who decides where nobody is named."""
-    return replace(request, by=request.by or ("the rule" if request.how == "better" else NOBODY))
 
 
 def _asked(request: PromoteRequest) -> PromotionResult:

@@ -5,7 +5,8 @@ A run of a deployment is suspended while it asks, as that of `promote` is.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 from prefect.input import RunInput
 from pydantic import Field
@@ -41,13 +42,8 @@ def publish(request: DraftRequest) -> ReleaseState:
         what = f"{request.name} {request.version}"
         shown, answer = run_page.asked(SignOff, what, lambda: _prepared(request), request.timeout)
         release = (request.name, request.version, request.releases)
-        said: dict[str, Any] = {
-            "by": answer.who,
-            "why": answer.why,
-            "override": answer.override,
-            "digest": shown["digest"],
-        }
-        result = record.sign(SignRequest(*release, **said, refuse=answer.decision == "refuse"))
+        said = SignRequest(*release, by=answer.who, why=answer.why, override=answer.override)
+        result = record.sign(replace(said, digest=shown["digest"], refuse=answer.decision == "refuse"))
         if result.status == "signed":
             result = record.publish(PublishRequest(*release, by=answer.who))
     return run_page.completed(result, f"{what}: {result.status}, by {answer.who}: {answer.why}.")

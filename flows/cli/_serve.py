@@ -10,7 +10,6 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from types import FrameType
 
 from catalogs.remote.urls import shown
 from flows.errors import FlowError, UsageError
@@ -110,11 +109,7 @@ def run_ui(*, opened: bool, port: int | None = None) -> None:
         return
     server = settings.start_home_server(port)
     _show(server.line, server.url, opened=opened)
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server.process.wait()
     except KeyboardInterrupt:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from flows.errors import EngineError, UsageError
+from flows.runs.progress import during
 from flows.runs.references import check_scheduler
 
 if TYPE_CHECKING:
@@ -103,14 +104,9 @@ _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
 """The engine that sums are made on at the moment, which a run sets once for all of its steps."""
 
 
-@contextmanager
-def working_on(engine: Engine) -> Iterator[None]:
+def working_on(engine: Engine) -> AbstractContextManager[None]:
     """Let the steps in the block work on an engine."""
-    token = _engine.set(engine)
-    try:
-        yield
-    finally:
-        _engine.reset(token)
+    return during(_engine, engine)
 
 
 def current_engine(threads: int) -> Engine:

@@ -183,7 +183,7 @@ def asked(
         shown = make()
         create_flow_run_input(SHOWN, shown)
         get_run_logger().info(
-            "%s", f"asking a person about {what}: on this page, in the menu ⋮, choose Resume"
+            "%s", f"asking a person about {what}: on this page, choose Resume, a button or in the menu ⋮"
         )
     wait_for_input = form.with_initial_data(description=shown["text"])
     if deployment.id is None:

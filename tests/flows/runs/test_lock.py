@@ -30,7 +30,6 @@ from flows.runs.lock import LINK, LOCK, Owner, acting_for, check_coherent, check
 from flows.runs.manifest import (
     MANIFEST,
     MOST_DOUBTFUL,
-    SUMMARY,
     Manifest,
     is_labelled,
     read_labelled_names,
@@ -170,15 +169,10 @@ def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(t
     assert list(tmp_path.iterdir()) == []
 
 
-ALONE_IN_VAIN = """
-import fcntl, pathlib, sys
+ALONE_IN_VAIN = f"""
+import fcntl
 fcntl.flock = lambda *_: None  # as a file system that grants every host its own lock
-from flows.runs.lock import exclusive
-folder = pathlib.Path(sys.argv[1])
-with exclusive(folder):
-    print("begun", flush=True)
-    sys.stdin.read()
-"""
+{HOLD}"""
 
 
 @pytest.fixture
@@ -278,7 +272,7 @@ from flows.runs.progress import terminable
 try:
     with terminable("run it again", within=1):
         print("begun", flush=True)
-        OPENED
+        OPENED(sys.argv[1])
 except Terminated as error:
     sys.exit(error.exit_status)
 """
@@ -286,11 +280,7 @@ except Terminated as error:
 
 @pytest.mark.parametrize(
     ("opened", "number"),
-    [
-        ("open(sys.argv[1])", signal.SIGTERM),
-        ("pa.OSFile(sys.argv[1])", signal.SIGTERM),
-        ("open(sys.argv[1])", signal.SIGHUP),
-    ],
+    [("open", signal.SIGTERM), ("pa.OSFile", signal.SIGTERM), ("open", signal.SIGHUP)],
 )
 def test_no_read_outlasts_sigterm_or_a_closed_terminal(tmp_path: Path, opened: str, number: int) -> None:
     """A FIFO stands for a file server that is gone; compiled code waits for it again after each signal."""
@@ -313,21 +303,14 @@ def annotated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def changed(annotated: Path, folder: Path, document: str, **keys: Any) -> Path:
-    """Return a folder with the manifest and the summary; some keys of one document have other values."""
-    for name in (MANIFEST, SUMMARY):
-        shutil.copy(annotated / name, folder / name)
-    tree = json.loads((folder / document).read_text()) | keys
-    (folder / document).write_text(json.dumps(tree))
-    return folder
-
-
 @pytest.mark.parametrize(
     "keys", [{"model_id": "one"}, {"table": None}, {"format": "another"}, {"totals": {"n_rows": 3}}]
 )
 def test_what_is_no_manifest_is_refused(annotated: Path, tmp_path: Path, keys: dict[str, Any]) -> None:
+    tree = json.loads((annotated / MANIFEST).read_text()) | keys
+    (tmp_path / MANIFEST).write_text(json.dumps(tree))
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
-        Manifest.read(changed(annotated, tmp_path, MANIFEST, **keys))
+        Manifest.read(tmp_path)
 
 
 def test_names_are_read_as_written(tmp_path: Path) -> None:
