@@ -534,7 +534,8 @@ def fit_default(
         Weights of the rows (N,), of which those of weight zero are left out; and labels (N,) equal for rows that belong
         together, such as those of one object.
     errors
-        One-sigma errors of the features (N, F): a row to classify is widened by what its errors exceed these.
+        One-sigma errors of the features (N, F), NaN for an unknown one: a row to classify is widened by what its errors
+        exceed these.
     features, classes
         Names of the features, by default those of the table; and of the classes, in order, by default those in y.
     candidates
@@ -590,7 +591,9 @@ def fit_default(
         held_out=_held_out(held_out, n, together, seed),
         weight=weight,
         votes=votes,
-        errors=None if errors is None else _features(errors, values.shape[1], "errors"),
+        errors=None
+        if errors is None
+        else present_errors(_features(errors, values.shape[1], "errors"), missing),
         group=together,
     )
     if weight is not None:

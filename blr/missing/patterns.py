@@ -123,12 +123,13 @@ def kept(cache: dict[bytes, T], pattern: NDArray[Any], make: Callable[[], T]) ->
 
 
 def training_noise(errors: Floats, missing: NDArray[np.bool_], names: Sequence[str]) -> dict[str, float]:
-    """Return the root mean square error of each feature in rows with errors (n, F), of those that have it."""
-    return {
-        name: float(np.sqrt(np.mean(errors[~missing[:, j], j] ** 2)))
-        for j, name in enumerate(names)
-        if not missing[:, j].all()
-    }
+    """Return the root mean square error of each feature in rows with errors (n, F), of those that state it.
+
+    An error of 0 is not known, and says nothing of the others.
+    """
+    known = (errors > 0) & ~missing
+    square = np.sum(np.where(known, errors, 0.0) ** 2, axis=0) / np.maximum(known.sum(axis=0), 1)
+    return {name: float(square[j] ** 0.5) for j, name in enumerate(names) if not missing[:, j].all()}
 
 
 def excess(errors: Floats, noise: Mapping[str, float], names: Sequence[str]) -> Floats:

@@ -267,7 +267,8 @@ def test_one_vote_a_row_is_a_label() -> None:
 
 def test_errors_beyond_those_of_the_labels_flatten() -> None:
     X, y = rows()
-    trained = fitted(X, y, errors=np.full(X.shape, 0.3), features=["a", "b"])
+    errors = np.where(np.arange(X.size).reshape(X.shape) % 5, 0.3, np.nan)  # some unknown
+    trained = fitted(X, y, errors=errors, features=["a", "b"])
     assert trained.noise == pytest.approx({"a": 0.3, "b": 0.3})
     alike, worse = (trained.predict_proba([[3.0, 0.0]], [[sigma, 0.3]])[0, 1] for sigma in (0.3, 2.0))
     assert alike == pytest.approx(trained.predict_proba([[3.0, 0.0]])[0, 1])
@@ -300,6 +301,7 @@ def test_a_target_is_compared_and_its_class_shares_are_found() -> None:
         ({"X": np.outer(np.arange(200), [1e160, 1])}, r"feature 0 has values of the size 9.95e\+161"),
         ({"X": np.outer(np.arange(200), [1, 1e-200])}, "feature 1 has values of the size 9.95e-199"),
         ({"sample_weight": -np.ones(200)}, "negative or missing"),
+        ({"errors": -np.ones((200, 2))}, r"errors hold -1\.0 at row 0"),
         ({"held_out": 1.0}, "share from 0 to below 1"),
         ({"classes": [0]}, "label '1', expected one of 0"),
         ({"y": np.array(["nan", None] * 100)}, r"no label in 100 of 200 rows, such as row 1 \(None\)"),
