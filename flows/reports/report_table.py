@@ -105,6 +105,7 @@ def named(classes: Sequence[str]) -> str:
 BOLD = Style(bold=True)
 LEAST_TEXT = 12
 """Smallest width of a column of texts, in cells of the terminal, unless all of its texts are shorter."""
+READABLE = 100  # letters in a line of the note below a narrow table, where the terminal has room
 LONGEST_WORD = 32  # longest word, such as a file's name, that fits into a column without a break
 
 
@@ -143,7 +144,8 @@ def _drawn(
         yield from lines(row, BOLD if i == table.marked else None)
     yield Segment(" " * whole + "\n")
     if caption := _caption(table):
-        yield from console.render(caption, inside)
+        wide = options.update(width=max(whole, min(READABLE, options.max_width)))
+        yield from console.render(caption, wide)
 
 
 def _caption(table: ReportTable) -> Text | None:
