@@ -55,11 +55,14 @@ FEW_OF_CLASS, MOST_FEW, FOLDS = 25, 500, 5
 Few rows of a stack are left out of refits by folds: these take as long as the fits again and again, and gain nothing of
 more rows for each class.
 """
-MOST_INFLUENTIAL, MOST_REFITTED = 0.1, 1000
+MOST_INFLUENTIAL, MOST_OF_FIXED, MOST_REFITTED = 0.1, 0.03, 1000
 """Share of a part's rows that carry more than half of their own curvature, above which one step is not enough for any.
 
-All are then left out of refits by folds, if the rows are so many at most.
+All are then left out of refits by folds, if the rows are so many at most.  The second is of functions that hardly
+depend on single rows: one step is too kind to these, and their refits are quick.
 """
+FIXED = ("linear", "polynomial", "sigmoid")
+"""Bases of such functions."""
 FOLD_STEPS = 6
 """Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance."""
 COMPARED_NODES = 2048
@@ -440,7 +443,8 @@ def left_out(
         rough = folds and problem.few
         if not rough:
             unseen, influential = without_each_row(part.served, problem.group)
-            rough = folds and len(unseen) <= MOST_REFITTED and influential.mean() > MOST_INFLUENTIAL
+            most = MOST_OF_FIXED if problem.candidate.kind in FIXED else MOST_INFLUENTIAL
+            rough = folds and len(unseen) <= MOST_REFITTED and influential.mean() > most
         if rough:
             unseen = _without_folds(problem, part)
         filled = filled + part.weight * unseen
@@ -458,17 +462,32 @@ def _without_folds(problem: Problem, part: Part) -> Matrix:
     separable classes, and too strict with Gaussian processes of several classes.
     """
     p = np.empty((len(problem.X), len(problem.data.classes)))
-    for k in range(FOLDS):
+    fixed = part.served.kind == "refined" and problem.candidate.kind in FIXED and not problem.few
+    for k in np.unique(problem.fold):
         own = problem.fold == k
-        if not own.any():
-            continue
-        rest = problem.without(own)
-        basis = rest.basis(part.width)
-        q: Posterior = rest.at_scale(basis, part.scale)
-        if part.served.kind == "refined":
-            q = refine(q, draft=True, most_steps=FOLD_STEPS)
-        p[own] = q.prediction(basis(problem.X[own])).probability
+        q, Phi = _refined_without(part, own) if fixed else _fitted_without(problem, part, own)
+        p[own] = q.prediction(Phi).probability
     return p
+
+
+def _refined_without(part: Part, own: NDArray[np.bool_]) -> tuple[Posterior, Matrix]:
+    """Return the part refined again without its `own` rows (N,), from where all led, and these rows' design (n, M)."""
+    data = part.served.problem.require_rows()
+    rest = data.chosen(~own)
+    kept = float(len(rest.t) if rest.weight is None else rest.weight.sum())
+    posed = replace(part.laplace.problem, data=rest, n_effective=kept)
+    q = refine(replace(part.laplace, problem=posed), start=part.served, draft=True, most_steps=FOLD_STEPS)
+    return q, data.Phi[own]
+
+
+def _fitted_without(problem: Problem, part: Part, own: NDArray[np.bool_]) -> tuple[Posterior, Matrix]:
+    """Return the part fitted anew, basis and all, without its `own` rows (N,), and these rows' design matrix (n, M)."""
+    rest = problem.without(own)
+    basis = rest.basis(part.width)
+    q: Posterior = rest.at_scale(basis, part.scale)
+    if part.served.kind == "refined":
+        q = refine(q, draft=True, most_steps=FOLD_STEPS)
+    return q, basis(problem.X[own])
 
 
 def left_out_of_sample(problem: Problem, parts: Sequence[Part], *, on_rows: Callable[[int], None]) -> LeftOut:
