@@ -97,6 +97,7 @@ def _say_release(result: ClassificationResult) -> None:
 def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None], *, json: bool) -> None:
     """Show a result, how fast files were annotated and what needs a look; leave with the status of the quarantined."""
     from flows.reports.answers import suspected_marks
+    from flows.runs.manifest import Manifest
 
     printing.show(result, people, json=json)
     if result.status == "done" and result.summary is not None and not json:
@@ -114,7 +115,9 @@ def _end(result: Any, seconds: float, store: Path, people: Callable[[Any], None]
             printing.say_next("blr", "census", out)
         elif looks:
             named = () if store == Path("models") else ("--store", store)
-            printing.say_next("blr", "review", out, *named, "--budget", 100)
+            manifest = Manifest.read(Path(result.out))
+            unnamed = ("--id", "COLUMN") if manifest is not None and manifest.position.id is None else ()
+            printing.say_next("blr", "review", out, *named, *unnamed, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)
 

@@ -277,6 +277,8 @@ def test_a_mark_that_nobody_stated_is_named(work: Path, blr: Run, make: SimpleNa
 
 def test_train_classify_and_show(work: Path, blr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training.steps.SECONDS_BETWEEN_LINES", 0.0)
+    change("spec.toml", 'id = "name"\n', "")
+    change("spec.toml", "[label]", '[split]\nby = "bmag"\n[label]')
     status, out, err = blr("train", "spec.toml", "--store", "new", "--direct", "--json")
     told = json.loads(out)
     assert (status, told["status"]) == (0, "trained")
@@ -286,8 +288,8 @@ def test_train_classify_and_show(work: Path, blr: Run, monkeypatch: pytest.Monke
     assert re.search(r"candidate 1 of \d is fitted; some \d+ s left", err)
     chosen = ("--store", "new", "--model", told["model"], "--out", "out", "--direct")
     status, out, _ = blr("classify", "survey.fits", *chosen)
-    assert status == 0
-    assert "Classes in all files" in out
+    assert (status, "Classes in all files" in out) == (0, True)
+    assert "Next: blr review out --store new --id COLUMN" in out
     assert (work / "out/survey.fits").exists()
     status, out, err = blr("classify", "survey.fits", "--store", "new", *CLASSIFY, "--json")
     assert (status, json.loads(out)["status"]) == (0, "nothing to do")
