@@ -226,7 +226,8 @@ def _seldom_assigned(
             f"{class_words(name)} ({n:,}, where {of:,.0f} are {known})" for name, (n, of) in few.items()
         )
         what = f"Few {which}objects are assigned to {said}"
-        advice = "Count such a class by its probabilities, and choose its objects by a lower one than that of others."
+        chosen = f'state completeness = {{ "{next(iter(few))}" = 0.9 }} under [flags], selected = true under [output]'
+        advice = f"Count such a class by its probabilities. To find its objects, {chosen}, and classify."
         yield Finding(what=what, level="care", advice=advice, short=f"classes seldom assigned ({len(few)})")
 
 

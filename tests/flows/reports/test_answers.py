@@ -198,7 +198,7 @@ def test_skill_whose_interval_holds_zero_is_probable_and_no_more_than_all_doubt_
 
 def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
     odd = training_answers(told(), NOTES.objects)[5]
-    said = " ".join(f.what for f in odd.findings)
+    said = " ".join(f.what + f.advice for f in odd.findings)
     for words in (
         "2,953 objects have a label that belongs to no class",
         "E? (2,900)",
@@ -207,6 +207,7 @@ def test_what_is_odd_is_said_once_and_named_in_the_headline() -> None:
         "labels in conflict (2 objects)",
         "7 held-out objects",
         "Few held-out objects are assigned to odd (0, where 40 are labelled so)",
+        'To find its objects, state completeness = { "odd" = 0.9 } under [flags], selected = true under [output]',
     ):
         assert words in said
     assert odd.level == "care"
