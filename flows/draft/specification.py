@@ -48,7 +48,7 @@ from flows.errors import OutputFolderError, TrainingError, UsageError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, resolve_one
 from flows.labels.reader import found_leaks, without_sentinels
-from flows.labels.source import RARE, with_labels
+from flows.labels.source import RARE, LabelSource, with_labels
 from flows.request import InitRequest
 from flows.runs.references import check_no_secret
 from flows.specification.specification import Candidate, Specification
@@ -90,7 +90,7 @@ def start_file(request: InitRequest) -> StartedSpecification:
     ):
         join = None if request.labels is None else _join(catalog, request.label, request.labels, folder)
         start = starting_specification(
-            catalog if join is None else with_labels(catalog, join),
+            catalog,
             request.label,
             folder=folder,
             limit=request.limit,
@@ -158,10 +158,14 @@ def starting_specification(
     `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here; `join` says how
     the labels were joined, if they are from another file.
     """
+    source = LabelSource(label)
+    if join is not None:
+        catalog, source = with_labels(catalog, join)
     inspection.check_label(catalog, label)
     if catalog.n_rows == 0:
         raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
     seen, counts = inspection.seen_profile(catalog, label, limit=limit)
+    source.require_match()
     texts = plain_texts(seen.chosen[label])
     place = inspection.described_positions(catalog, seen)
     classes = _enough(inspection.starting_classes(counts), counts, label)

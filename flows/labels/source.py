@@ -256,8 +256,8 @@ class LabelledFile(Partition):
             yield pa.record_batch({name: found[name] for name in columns})
 
 
-def with_labels(catalog: Catalog, specification: Specification) -> Catalog:
-    """Return a catalogue that has the labels of a specification's table as a column."""
+def with_labels(catalog: Catalog, specification: Specification) -> tuple[Catalog, LabelSource]:
+    """Return a catalogue that has the labels of a specification's table as a column, and what gives them."""
     source, unit = LabelSource.of(specification, [catalog]), position_unit(specification, catalog)
     label = source.column
     files = (
@@ -274,7 +274,8 @@ def with_labels(catalog: Catalog, specification: Specification) -> Catalog:
         for p in catalog.partitions
     )
     own = (column for column in catalog.columns if column.name != label)
-    return replace(catalog, columns=(*own, Column(label, pa.string())), partitions=tuple(files))
+    columns = (*own, Column(label, pa.string()))
+    return replace(catalog, columns=columns, partitions=tuple(files)), source
 
 
 SHOWN = 20

@@ -146,9 +146,9 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
     assert start.left_out[name] == "names the object"
     assert tomllib.loads(start.text)["catalog"]["id"] == name
     told = inspect_catalog(catalogs.open(tmp_path / "x.fits"), label="kind")
-    assert [(i["column"], i["why"]) for i in told.identifiers] == [
-        (name, "200 values in 400 rows: an object has several rows")
-    ]
+    assert told.identifiers == (
+        {"column": name, "why": "200 values in 400 rows: an object has several rows"},
+    )
     assert told.label is not None
     assert not told.label.bookkeeping
     if name == "obj_name":  # beside it a column of each row is the identifier
@@ -445,6 +445,4 @@ def test_rows_that_share_a_place_do_not_judge_each_other(tmp_path: Path) -> None
     apart, together = answers
     assert apart[0].short.startswith("Yes: its probabilities")
     assert together[0].short == "Yes, with care: some labelled objects may be there several times."
-    assert (
-        together[4].findings[0].what.startswith("400 labelled objects lie within an arcsecond of another one")
-    )
+    assert "400 labelled objects lie within an arcsecond of another" in together[4].findings[0].what

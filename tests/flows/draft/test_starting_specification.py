@@ -162,12 +162,16 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
 def test_labels_of_another_file_are_joined_by_name_or_position(
     keys: dict[str, str], made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, out, labels = pq.read_table(made), made.parent / "spec.toml", made.parent / "labels.parquet"
+    whole, out = pq.read_table(made), made.parent / "spec.toml"
+    labels, other = made.parent / "labels.parquet", made.parent / "other.parquet"
+    pq.write_table(pa.table({"objid": [5, 6], "kind": ["early", "late"]}), other)
     pq.write_table(whole.select([*keys.values(), "kind"]).slice(0, 900), labels)
     pq.write_table(whole.drop_columns(["kind"]), made)
     command = ["init", str(made), "--label", "kind", "--out", str(out)]
     assert run(command) == 2
     assert "name it with --labels of `blr init`" in capsys.readouterr().err
+    assert run([*command, "--labels", str(other)]) == 1
+    assert "2 labelled identifiers such as '5', but catalog.id = " in capsys.readouterr().err
     assert run([*command, "--labels", str(labels)]) == (0 if keys else 2)
     if not keys:
         assert "expected a column that names its objects, in" in capsys.readouterr().err
