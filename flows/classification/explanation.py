@@ -186,7 +186,7 @@ def explain(request: ExplainRequest) -> Explanation:
     settings = settled(model, model.specification if stated is None else read_specification(stated))
     labelled, scorer = _labelled(model), Scorer.of(model, settings)
     named = object_columns(settings).id
-    sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
+    sources = resolve_sources(_catalogues(request.catalogue), Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)
     with opened(sources, choice) as catalogs, single_threaded_blas():
         looked_in = []
@@ -196,10 +196,18 @@ def explain(request: ExplainRequest) -> Explanation:
             if place is not None:
                 return _explained(scorer.on(catalog), catalog, column, place, labelled)
             looked_in.append(f"{catalog.path} ({catalog.n_rows:,} rows, column '{column}')")
+    shown = ", ".join(looked_in[:3]) + (", ..." if len(looked_in) > 3 else "")
     raise UsageError(
-        f"--id: got '{request.identifier}', which no row of {', '.join(looked_in)} has, expected the "
+        f"--id: got '{request.identifier}', which no row of {shown} has, expected the "
         "identifier of an object; correct it, or name another column with --id-column"
     )
+
+
+def _catalogues(name: str) -> list[str]:
+    """Return the files and catalogues of a folder of annotated copies, whatever their formats; else the one named."""
+    manifest = Manifest.read(Path(name))
+    names = {} if manifest is None else dict.fromkeys(Path(o.name).parts[0] for o in manifest.outputs)
+    return [str(Path(name, one)) for one in names] or [name]
 
 
 def _maker(request: ExplainRequest) -> tuple[str, Path]:

@@ -143,9 +143,10 @@ def test_the_command_prints_one_document_and_writes_a_page(
 def test_a_copy_names_the_model_that_made_it(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From anywhere, and of a file or of the whole folder; a file that is no copy needs `--model`."""
+    """From anywhere, and of a file or of a whole folder in two formats; a file that is no copy needs `--model`."""
     out = tmp_path / "out"
-    done = classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    files = [trained / "survey.fits", trained / "survey.parquet"]
+    done = classify(files, model="morphology", store=trained / "models", out=out)
     name = pq.read_table(trained / "survey.parquet")["name"][3].as_py()
     monkeypatch.chdir(tmp_path)
     for catalogue in ("out/survey.parquet", "out", str(out / "survey.parquet")):
