@@ -284,25 +284,43 @@ class Skill:
 
 
 def skill(
-    probability: ArrayLike, outcome: ArrayLike, *, class_shares: ArrayLike, group: ArrayLike | None = None
+    probability: ArrayLike,
+    outcome: ArrayLike,
+    *,
+    class_shares: ArrayLike,
+    group: ArrayLike | None = None,
+    left_out: bool = False,
 ) -> Skill:
     """Return the gain in log loss over the class shares, as `paired_gain` does.
 
     `probability` (N, K) is by models that have not seen the row, `outcome` class indices (N,) or shares of each class
     (N, K), such as of votes.  `class_shares` are those of the rows that were fitted: (K,), or (N, K) where they differ
-    by row, as between folds.
+    by row, as between folds.  `left_out`: the models have seen the other rows.
     ValueError if shapes differ, or a probability or a share is not between 0 and 1.
     """
-    base = np.broadcast_to(class_shares, np.shape(probability))
-    return paired_gain(log_losses(probability, outcome), log_losses(base, outcome), group=group)
+    base = log_losses(np.broadcast_to(class_shares, np.shape(probability)), outcome)
+    mistaken = float(base.mean()) - mistaken_loss(probability) if left_out else None
+    return paired_gain(log_losses(probability, outcome), base, group=group, mistaken=mistaken)
 
 
-def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = None) -> Skill:
+def mistaken_loss(probability: ArrayLike) -> float:
+    """Return the typical loss of a row of another class than its most probable one, by probabilities (N, K)."""
+    rest = 1 - np.asarray(probability, dtype=np.float64).max(axis=1)
+    return float(-np.log(np.maximum(rest, np.finfo(np.float64).eps)).mean())
+
+
+def paired_gain(
+    loss: Vector, baseline: Vector, *, group: ArrayLike | None = None, mistaken: float | None = None
+) -> Skill:
     """Return by how much the losses (N,) are smaller than others of the same rows, with Student's 95 % interval.
 
     The difference is taken row by row, since both find the same rows hard.  Rows of an equal `group` (N,) belong
     together, as duplicates and neighbours do, and count as one observation (variance of the groups' sums, Liang and
     Zeger 1986, doi:10.1093/biomet/73.1.13).
+
+    `mistaken` is the gain of a mistaken row, where each row was left out of a fit to the others.  Rows that happen to
+    be easy make both fit and judgement too sure: that doubles the variance (Nadeau and Bengio 2003,
+    doi:10.1023/A:1024068626366).  Of few rows none may be mistaken, so that one more is counted.
     """
     gain, n = baseline - loss, len(loss)
     mean = float(gain.mean())
@@ -313,6 +331,8 @@ def paired_gain(loss: Vector, baseline: Vector, *, group: ArrayLike | None = Non
     effective, half = 1 / float(mass @ mass), float("inf")  # as many equal groups would know as much
     if len(mass) >= 2 and effective > 1:
         variance = effective / (effective - 1) * float(scatter @ scatter)
+        if mistaken is not None:
+            variance = 2 * (variance + ((mistaken - mean) / (len(mass) + 1)) ** 2)
         # With n equal groups this is Student's interval, n - 1 degrees of freedom.
         half = float(stdtrit(effective - 1, (1 + LEVEL) / 2) * np.sqrt(variance))
     ends = {"gain": mean, "low": mean - half, "high": mean + half}

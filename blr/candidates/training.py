@@ -223,7 +223,9 @@ class Training:
         simple = logistic_loss(self.judged, outcome)
         line, k = calibration_line(shown, outcome, group=group)
         is_calibrated = calibrated(line, self.judged.classes[k])
-        is_known = known(skill(shown, outcome, class_shares=judged_share, group=group), simple)
+        left_out = not rows.held_out.any()
+        gain = skill(shown, outcome, class_shares=judged_share, group=group, left_out=left_out)
+        is_known = known(gain, simple)
         training, noise = rows.training, dict[str, float]()
         if rows.errors is not None:
             noise = training_noise(rows.errors[training], rows.missing[training], self.judged.features)
@@ -373,7 +375,10 @@ class TrainedClassifier:
     @property
     def skill(self) -> Skill:
         """How much smaller the log loss is than that of the class shares, with its 95 % interval."""
-        return skill(self.served, self.outcome, class_shares=self.class_share, group=self.group)
+        left_out = self.judged_by == "left-out"
+        return skill(
+            self.served, self.outcome, class_shares=self.class_share, group=self.group, left_out=left_out
+        )
 
     def table(self) -> Table:
         """Return the candidates as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""

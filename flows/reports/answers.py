@@ -101,15 +101,17 @@ def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     base, skill, simple = metrics.log_loss_baseline, metrics.skill, metrics.log_loss_logistic
     gain = 1 - metrics.log_loss / base
-    skilled, than = trust.answer("known").colour == "green", "to predict better than the class shares alone"
+    colour, than = trust.answer("known").colour, "better than the class shares alone"
+    skilled = skill.is_shown and colour != "red"
     level: Level = "bad"
-    head, reason = "No" if skill.verdict == "worse" else "Not shown", f"it is not known {than}"
+    head, reason = "No" if skill.verdict == "worse" else "Not shown", f"it is not known to predict {than}"
     if skilled:
-        sure = skill.is_shown
-        head, level, reason = ("Yes", "good", "") if sure else ("Probably", "care", f"it is not sure {than}")
-        if sure and gain < LITTLE:
+        head, level, reason = "Yes", "good", ""
+        if gain < LITTLE:
             little = f"it removes {gain:.0%} of the doubt that class shares leave"
             head, level, reason = "A little", "care", little
+        elif colour != "green":
+            head, level, reason = "Probably", "care", f"it is not known how much {than} it predicts"
     ends = beside = ""
     if skill.low is not None and skill.high is not None:
         ends = f" ({skill.low / base:.0%} to {min(1.0, skill.high / base):.0%} at {skill.level:.0%})"
@@ -122,7 +124,7 @@ def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
     )
     findings = (
         Finding(what=doubt if gain > 0 else added),
-        *[Finding(what=advice, level="care" if skilled else "bad")] * (not skilled or gain < LITTLE),
+        *[Finding(what=advice, level="care" if skilled else "bad")] * (level != "good"),
     )
     right = share_words(round(metrics.accuracy * metrics.n), metrics.n, interval_only=True)
     short = (

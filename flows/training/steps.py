@@ -26,7 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Array, Floats, Places
-from blr.calibration import calibration_error, log_loss, log_losses, paired_gain, reliability_curve
+from blr.calibration import (
+    calibration_error,
+    log_loss,
+    log_losses,
+    mistaken_loss,
+    paired_gain,
+    reliability_curve,
+)
 from blr.candidates.candidate import CandidateRow
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FEW_OF_CLASS, FOLDS, MOST_FEW, FinalMember, FittedCandidate
@@ -362,7 +369,8 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     write_rows(_stored_rows(model, training, trained, losses), folder)
     tell().advance(1)
-    mean = paired_gain(np.zeros(len(losses)), losses, group=trained.group)
+    mistaken = mistaken_loss(p) if trained.judged_by == "left-out" else None
+    mean = paired_gain(np.zeros(len(losses)), losses, group=trained.group, mistaken=mistaken)
     # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
     interval = (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
     return store.save(model, card=model_card(model, described, notes.objects), interval=interval)

@@ -444,6 +444,8 @@ def test_rows_with_much_weight_in_the_fit_are_left_out_by_refits() -> None:
         trained = blr.fit_default(X[:80], y[:80], candidates=["polynomial"])
         said.append(trained.log_loss)
         true.append(log_loss(trained.predict_proba(X[80:]), y[80:]))
+        base = log_loss(np.tile(trained.class_share, (3000, 1)), y[80:])
+        assert trained.skill.low < base - true[-1] < trained.skill.high
     assert np.mean(said) == pytest.approx(np.mean(true), rel=0.1)
 
 

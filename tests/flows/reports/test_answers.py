@@ -188,11 +188,13 @@ def test_no_sentence_of_the_page_is_said_twice() -> None:
     assert [s for s in set(said) if said.count(s) > 1] == []
 
 
-def test_skill_whose_interval_holds_zero_is_probable_and_no_more_than_all_doubt_is_removed() -> None:
-    skill = replace(told().metrics.skill, gain=0.3, low=-0.02, high=2.0, verdict="none shown")
-    use, *_, known = training_answers(told(skill=skill), NOTES.objects)[:4]
+def test_skill_of_an_unknown_size_is_probable_and_no_more_than_all_doubt_is_removed() -> None:
+    skill = replace(told().metrics.skill, gain=0.3, low=0.02, high=2.0)
+    few = told(skill=skill, trust=verdict("green", known="amber"))
+    use, *_, known = training_answers(few, NOTES.objects)[:4]
     assert known.short.startswith("Probably: it is right for")
-    assert use.short == "Yes, with care: it is not sure to predict better than the class shares alone."
+    than = "better than the class shares alone"
+    assert use.short == f"Yes, with care: it is not known how much {than} it predicts."
     assert "to 100% at 95%)" in known.findings[0].what
 
 
