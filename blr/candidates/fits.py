@@ -61,6 +61,9 @@ MOST_INFLUENTIAL, MOST_OF_FIXED, MOST_REFITTED = 0.1, 0.03, 1000
 All are then left out of refits by folds, if the rows are so many at most.  The second is of functions that hardly
 depend on single rows: one step is too kind to these, and their refits are quick.
 """
+HEAVY = 2.0
+"""Mean weight of rows above which one step says too small a loss, since a fit follows the single rows so closely that
+nothing is left of their curvature: with weights of a million it said 0.00 nats where new rows had 27."""
 FIXED = ("linear", "polynomial", "sigmoid")
 """Bases of such functions."""
 FOLD_STEPS = 6
@@ -175,6 +178,12 @@ class Problem:
     def few(self) -> bool:
         """Whether the rows in memory are few for so many classes."""
         return len(self.X) < min(FEW_OF_CLASS * len(self.data.classes), MOST_FEW)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the rows in memory, which are no votes, count as many more rows than they are."""
+        weight = self.data.weight if self.data.rows.votes is None else None
+        return weight is not None and len(weight) <= MOST_REFITTED and float(weight.mean()) > HEAVY
 
     def without(self, chosen: NDArray[np.bool_]) -> Problem:
         """Return the same problem without some of the rows in memory (N,)."""
@@ -432,15 +441,15 @@ def left_out(
 ) -> LeftOut:
     """Return the rows' left-out probabilities, of each part by one Newton step from its fit to all rows.
 
-    Those of a stack by a refit without each fold, where rows are few, or many of them are influential.  Rows of a group
-    are left out together.
+    Those of a stack by a refit without each fold, where rows are few or heavy, or many of them are influential.  Rows
+    of a group are left out together.
     """
     share, weight = recorded_shares(parts[0].laplace)
     folds = stacked and bool(problem.fold.any())  # more than one group
     filled: Matrix | float = 0.0
     integrated: Matrix | float = 0.0
     for part in parts:
-        rough = folds and problem.few
+        rough = folds and (problem.few or problem.heavy)
         if not rough:
             unseen, influential = without_each_row(part.served, problem.group)
             most = MOST_OF_FIXED if problem.candidate.kind in FIXED else MOST_INFLUENTIAL
