@@ -140,6 +140,8 @@ LOOK_EVERY = 0.1
 """Seconds between two looks at the workers while results are waited for, at least; Dask's own wait looks as often."""
 GONE = 60.0
 """Seconds after which processes of our own that have all ended are not waited for any longer."""
+UNANSWERED = 15
+"""Questions without an answer, one after another, after which a scheduler counts as gone: in five minutes."""
 ROUNDS = 10
 """How often workers are asked for their versions, while some of them end."""
 AGAIN = "run the same command again to continue"
@@ -162,7 +164,7 @@ class DaskEngine:
         self.name = name
         self._processes = int(name.removeprefix("local:")) if name.startswith("local:") else 0
         self._cluster: LocalCluster | None = None
-        self._ahead, self._counted, self._seen = AHEAD, 0.0, 0.0
+        self._ahead, self._counted, self._seen, self._unanswered = AHEAD, 0.0, 0.0, 0
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, as `ThreadEngine.map` says.
@@ -302,14 +304,11 @@ class DaskEngine:
         try:
             error = self._exception_of(future)
             if error is None:
-                return future.result()
+                return future.result(timeout=UNANSWERED * PATIENCE)
         except EngineError:
             raise
         except Exception as lost:
-            raise EngineError(
-                f"{self.name}: Dask's scheduler stopped answering before the work was done; start it again, "
-                f"then {AGAIN}"
-            ) from lost
+            raise self._silent() from lost
         if isinstance(error, MemoryError):
             return LostError(
                 "a worker did not have enough memory; give the workers more, or run without an engine"
@@ -336,22 +335,30 @@ class DaskEngine:
                 return error
 
     def _require_workers(self) -> None:
-        """Raise EngineError where all processes of our own have ended, and none has started again for a minute.
+        """Raise EngineError where the scheduler is silent, or all processes of our own have ended for a minute.
 
         Dask gives up a process that ends while it starts.  The workers of another scheduler are waited for: a queue may
         still start some.
         """
         self._tasks_ahead()
+        if self._unanswered >= UNANSWERED:
+            raise self._silent()
         if self._processes and time.monotonic() - self._seen > GONE:
             raise EngineError(
                 f"{self.name}: all worker processes ended, and none has started again for {GONE:.0f} s; {AGAIN}"
             )
 
+    def _silent(self) -> EngineError:
+        what = "Dask's scheduler stopped answering before the work was done"
+        return EngineError(f"{self.name}: {what}; start it again, then {AGAIN}")
+
     def _tasks_ahead(self) -> int:
         """Return how many tasks the scheduler is handed ahead: some for each thread of its workers, as now counted."""
         if time.monotonic() - self._counted > COUNT_EVERY:
+            self._unanswered += 1
             with suppress(Exception):  # a scheduler that is gone is noticed by who waits for its results
-                n_threads = sum(self._client.nthreads().values())
+                n_threads = sum(self._client.nthreads(callback_timeout=PATIENCE).values())
+                self._unanswered = 0
                 self._ahead = max(AHEAD, TASKS_A_THREAD * n_threads)
                 self._seen = time.monotonic() if n_threads else self._seen
             self._counted = time.monotonic()

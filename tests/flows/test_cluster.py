@@ -250,26 +250,29 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.long
-def test_a_scheduler_killed_and_the_commands_of_the_page(
-    survey: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_scheduler_killed_or_silent_and_the_commands_of_the_page(
+    survey: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
-    """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
+    """The page's commands start what the run asks for; without a scheduler it ends in a sentence; it goes on."""
     monkeypatch.chdir(survey)
+    name = f"by-hand-{number}"
+    monkeypatch.setattr(_dask, "UNANSWERED", 1)
     monkeypatch.setattr(_dask, "AHEAD", 1)  # else all results might be there before the first is reported
     monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
     with (
         started_by_hand(survey) as (scheduler, _),
-        listening(Heard(scheduler.kill)),
+        listening(Heard(lambda: scheduler.send_signal(number))),
         pytest.raises(EngineError, match=r"^scheduler.json: Dask's scheduler stopped answering"),
     ):
-        classified(survey, "by-hand", engine="scheduler.json")
+        classified(survey, name, engine="scheduler.json")
     assert [r for r in caplog.records if r.exc_info] == []  # no traceback beside the sentence
-    assert len(list((survey / "out/by-hand/.blr-staging").rglob("*.json"))) >= 1
+    assert len(list((survey / "out" / name / ".blr-staging").rglob("*.json"))) >= 1
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^blr (classify .* --engine scheduler.json)$", page, flags=re.MULTILINE)
     with started_by_hand(survey):
-        assert run([*shlex.split(command.replace("annotated", "out/by-hand")), "--direct", "--quiet"]) == 3
-    assert content(survey, "by-hand") == content(survey, "threads")
+        assert run([*shlex.split(command.replace("annotated", f"out/{name}")), "--direct", "--quiet"]) == 3
+    assert content(survey, name) == content(survey, "threads")
 
 
 def annotated_again(survey: Path, name: str) -> int:
