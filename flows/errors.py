@@ -13,6 +13,15 @@ def of_files(error: OSError) -> str:
     return f"{place}{error.strerror or error}{remedy if isinstance(error, PermissionError) else ''}"
 
 
+NO_MEMORY = ("can't start new thread", "Failed to launch worker thread", "failed to map segment")
+"""What Python, Arrow and the system's loader say where a limit of memory or of processes is reached."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Say whether the cause of an error is a limit of memory or of processes: no file is at fault then."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
 class FlowError(Exception):
     """An error that the user can correct; the command line prints its message without a traceback.
 

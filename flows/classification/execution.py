@@ -29,7 +29,7 @@ from flows.classification.release_changes import compare
 from flows.classification.scoring import Scorer, provenance, rows_at_once, scorer_for
 from flows.documents import utc_now
 from flows.engines.engine import Engine, LostError
-from flows.errors import EngineError, FlowError, OutputFolderError
+from flows.errors import EngineError, FlowError, OutputFolderError, lacks_memory
 from flows.inputs.opening import open_source
 from flows.models.row_files import read_labelled_identifiers
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive, tell_of_killed
@@ -64,8 +64,6 @@ _THE_MACHINES = frozenset(
         errno.EAGAIN,
     }
 )
-_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
-"""What Python and Arrow say where a limit of processes or of memory is reached."""
 
 
 def annotate_file(work: Work, job: Job) -> Output:
@@ -139,7 +137,7 @@ def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Proble
             error.errno in _THE_MACHINES or error.filename not in (None, str(job.path))
         ):
             raise  # the machine or another file is the cause
-        if any(words in str(error) for words in _NO_THREAD):
+        if lacks_memory(error):
             raise MemoryError(str(error)) from error
         # Otherwise the file would count as faulty because another run removed something.
         check_held(work.staging.out)

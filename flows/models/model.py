@@ -27,7 +27,7 @@ from catalogs.errors import counted
 from catalogs.files import atomic_path, open_bytes
 from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
-from flows.errors import ModelError
+from flows.errors import ModelError, lacks_memory
 from flows.models.description import Metrics, ModelDescription, TrainingDescription
 from flows.models.store import BEGIN, VERSION_LENGTH, VERSION_PATTERN
 from flows.specification.specification import Specification, canonical_json, specification_hash
@@ -297,6 +297,8 @@ def _read_model(path: Path, state: tuple[int, ...]) -> Model:
     try:
         model = Model.from_tree(tree)
     except Exception as error:  # as below
+        if lacks_memory(error):
+            raise
         raise _damaged(path, str(error)) from error
     if tree["digest"] != digest(tree):
         raise _damaged(path, "its numbers do not match the checksum that the file states")
@@ -349,9 +351,9 @@ def read_tree(path: Path) -> Tree:
         )
     try:
         return _read(path)
-    except PermissionError:  # the file may be whole
-        raise
     except Exception as error:  # whatever it is, the user's remedy is the same
+        if isinstance(error, PermissionError) or lacks_memory(error):  # the file may be whole
+            raise
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 

@@ -24,7 +24,7 @@ from blr.calibration import Skill, paired_gain
 from blr.census.shares import LabelledRows
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
-from flows.errors import ModelError
+from flows.errors import ModelError, lacks_memory
 from flows.models.store import SkillSummary
 
 Hashes = NDArray[np.uint64]
@@ -54,6 +54,8 @@ def _read(
         columns = {name: _loaded(read[name]) for name in read.column_names}
         found = {name: columns[name][columns[of]] if of else columns[name] for name in names}
     except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
+        if lacks_memory(error):
+            raise
         raise ModelError(
             f"{path}: cannot be read as the table of labelled rows ({error}); train the model again"
         ) from error

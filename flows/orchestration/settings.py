@@ -34,7 +34,7 @@ from typing_extensions import TypedDict
 
 from catalogs.errors import CatalogError
 from catalogs.remote.urls import scrubbed, shown
-from flows.errors import FlowError, Terminated, UsageError, of_files
+from flows.errors import FlowError, Terminated, UsageError, lacks_memory, of_files
 
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
@@ -360,15 +360,15 @@ UNUSABLE = ("Failed to reach API at ", "Found incompatible versions: ")
 def words_of(error: BaseException) -> str | None:
     """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
     match error:
-        case FlowError() | CatalogError() | Terminated():
-            return scrubbed(str(error))  # a URL may be given where a path is expected
-        case OSError():
-            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
-        case MemoryError():
+        case _ if lacks_memory(error):
             return (
                 f"this process got no more memory or threads ({str(error) or 'no more is known'}); every file with a "
                 "final name is complete: give it more, or fewer --threads, then run the same command again"
             )
+        case FlowError() | CatalogError() | Terminated():
+            return scrubbed(str(error))  # a URL may be given where a path is expected
+        case OSError():
+            return scrubbed(f"{of_files(error)}; every file with a final name is complete")
     # By name: httpx is slow to import, and is there already where it raised one.
     kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "httpx"}
     if "TransportError" in kinds:

@@ -162,17 +162,14 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_set_aside_and_its_copy_stays(
     (release / DAMAGED).unlink()
     (release / DAMAGED).symlink_to(target)
     told = told_by(NIGHTLY, 3)
-    said = (
-        f"there is no {release / DAMAGED}; it is a link to {target}, which is missing: is its disk mounted?"
-    )
-    assert (told["quarantined"], told["retired"]) == ({DAMAGED: said}, [])
+    missing = f"it is a link to {target}, which is missing: is its disk mounted?"
+    assert told["quarantined"] == {DAMAGED: f"there is no {release / DAMAGED}; {missing}"}
+    assert told["retired"] == []
     assert (Path("out") / DAMAGED).is_file()
 
 
-def cut(path: Path) -> bytes:
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-200])
-    return whole
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
 
 
 @pytest.mark.parametrize(
@@ -451,27 +448,30 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
     assert "t11.fits is a FIFO, expected a file" in says(1, *command).err
 
 
+ANNOTATE = "classification.execution.annotate"
 LIMIT = "this process got no more memory or threads"
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("work", "error", "words"),
     [
-        (RuntimeError("can't start new thread"), f"{LIMIT} (can't start new thread);"),
-        (MemoryError("2 GB"), f"{LIMIT} (2 GB);"),
-        (OSError(30, "Read-only file system", "out/a.parquet"), "out/a.parquet"),
+        (ANNOTATE, RuntimeError("can't start new thread"), f"{LIMIT} (can't start new thread);"),
+        (ANNOTATE, MemoryError("2 GB"), f"{LIMIT} (2 GB);"),
+        (ANNOTATE, ImportError("x.so: failed to map segment"), f"{LIMIT} (x.so: failed to map segment);"),
+        (ANNOTATE, OSError(30, "Read-only file system", "out/a.parquet"), "out/a.parquet"),
+        ("models.row_files._loaded", OSError("Failed to launch worker thread"), f"{LIMIT} (Failed to"),
     ],
 )
 @pytest.mark.usefixtures("release")
 def test_no_file_is_set_aside_for_a_limit_of_the_machine(
-    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, says: Callable[..., Any]
+    work: str, error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, says: Callable[..., Any]
 ) -> None:
     """As of a container that allows few processes, or of a job with little memory."""
 
     def limited(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("flows.classification.execution.annotate", limited)
+    monkeypatch.setattr(f"flows.{work}", limited)
     said = says(1, "classify", "release/a.parquet", "release/c.parquet", *HERE).err
     assert f"blr: error: {words}" in said
     assert not Path("out/manifest.json").exists()

@@ -115,7 +115,7 @@ def test_a_tree_with_a_part_missing_or_wrong(store: Store, change: Callable[[Any
         store.load("morphology")
 
 
-def test_damage_anywhere_is_found(store: Store) -> None:
+def test_damage_anywhere_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.find("morphology").path
     whole = path.read_bytes()
     rng = np.random.default_rng(5)
@@ -133,6 +133,9 @@ def test_damage_anywhere_is_found(store: Store) -> None:
         if cut < len(whole) - 1:
             with pytest.raises(ModelError):
                 read_model(path)
+    monkeypatch.setattr("flows.models.model._read", lambda _: [0] * 2**60)
+    with pytest.raises(MemoryError):  # no file is at fault
+        read_model(path)
 
 
 NAMED = "!core/ndarray-1.1.0 {source: %s, datatype: float64, byteorder: little, shape: [2]}"
