@@ -26,9 +26,8 @@ settings.load_profile("blr")
 def pytest_configure(config: pytest.Config) -> None:
     """Give this process and its children a Prefect home of their own, before any test imports Prefect."""
     gc.disable()
-    if (
-        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    ):  # started in the background, as would be all that tests start
+    # Started in the background, as would be all that tests start.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from catalogs.files import StorageError, check_links
+from catalogs.files import NO_ROOM, StorageError, check_links
 from flows.documents import utc_now
 from flows.errors import OutputFolderError
 from flows.runs.progress import during, tell
@@ -253,6 +253,10 @@ def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
                     return killed, descriptor
             except OSError as error:
                 os.close(descriptor)
+                if error.errno in NO_ROOM:
+                    (folder / LOCK).unlink(missing_ok=True)
+                    with suppress(OSError):  # fails if the folder has files, as it should
+                        folder.rmdir()
                 if error.errno in NO_LOCKS:
                     return _take_link(folder, owner), None
                 raise
@@ -260,7 +264,7 @@ def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
     except OSError as error:
         raise OutputFolderError(
             f"{folder}: got '{error.strerror}', expected an output folder that you may create and write to; "
-            "check its permissions and free space, or choose another with --out"
+            "check its permissions and free space, or choose another with --out (--store for a training)"
         ) from error
     raise _in_use(folder)
 

@@ -175,9 +175,8 @@ def test_shift_is_of_shares_whatever_their_sum() -> None:
 
 def test_class_priors_are_found_under_prior_shift() -> None:
     rng = np.random.default_rng(2)
-    y = (rng.random(20_000) < 0.1).astype(
-        int
-    )  # the target has a tenth of class 1, the model was trained on half
+    # The target has a tenth of class 1, the model was trained on half.
+    y = (rng.random(20_000) < 0.1).astype(int)
     x = rng.standard_normal(20_000) + 2.0 * y
     p1 = 1 / (1 + np.exp(-(2.0 * x - 2.0)))  # exact posterior at even shares
     p = np.stack([1 - p1, p1], axis=1)

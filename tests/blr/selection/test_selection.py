@@ -220,9 +220,8 @@ def test_one_model_and_a_probability_of_zero() -> None:
     sure = np.array([[1.0, 0.0], [1.0, 0.0]])
     np.testing.assert_array_equal(stacking_weights(sure[None], share), [1.0])
     found = stacking_weights(np.stack([sure, np.full((2, 2), 0.5)]), np.tile(share[1], (2, 1)))
-    np.testing.assert_allclose(
-        found, [0.25, 0.75], atol=1e-3
-    )  # two rows, and one of the prior's for each model
+    # Two rows, and one of the prior's for each model.
+    np.testing.assert_allclose(found, [0.25, 0.75], atol=1e-3)
 
 
 SHARES = np.array([0.5, 0.3, 0.2])

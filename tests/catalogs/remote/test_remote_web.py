@@ -145,9 +145,8 @@ def test_bytes_are_taken_as_they_are_stored(web: Web, tmp_path: Path) -> None:
     web.odd = [("gz", "packed")]
     listing = remote_listing(f"{web.url}/t.fits.gz", (".fits.gz",))
     assert isinstance(listing, Listing)
-    with pytest.raises(
-        FormatError, match="does not state the size"
-    ):  # fsspec does not trust the length either
+    # fsspec does not trust the length either
+    with pytest.raises(FormatError, match="does not state the size"):
         listing.all_files()
     replace(listing.places[0], n_bytes=len(packed)).fetch(tmp_path / "t.fits.gz")
     assert (tmp_path / "t.fits.gz").read_bytes() == packed

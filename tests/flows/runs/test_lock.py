@@ -68,6 +68,13 @@ def test_the_error_of_a_second_run_names_the_first(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists(), "a folder in which nothing came to be is removed"
 
 
+def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "pwrite", lambda *_: Path("/dev/full").write_bytes(b"1"))
+    with pytest.raises(OutputFolderError, match=r"No space.*free space"), exclusive(tmp_path / "out"):
+        pass
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
     other = Child(HOLD, tmp_path)
     other.kill()
@@ -258,9 +265,7 @@ def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path: Path) -> 
     said = r"the lock that a run on .* holds, expected the file system to refuse it"
     with acting_for(owner), pytest.raises(OutputFolderError, match=said):
         check_coherent(tmp_path)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    with acting_for(replace(owner, pid=gone.pid)):
+    with acting_for(replace(owner, began=1)):
         check_coherent(tmp_path)
 
 

@@ -260,9 +260,7 @@ def test_a_classification_takes_neither_weights_nor_shares_beside_them(
     with pytest.raises(UsageError, match="whose training rows had no such weights"):
         loss(surveys, "colours", trained("colours", ""), tmp_path, specification=Path(weighted.spec))
     em = Path(trained("classes", AGAINST + 'class_prior = "em"').spec)
-    with pytest.raises(
-        UsageError, match="shares that stay the same"
-    ):  # a release does not estimate them anew
+    with pytest.raises(UsageError, match="shares that stay the same"):  # a release does not estimate anew
         reprocess(em, store=trained("classes", "").store, out=tmp_path / "out")
 
 
