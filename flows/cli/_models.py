@@ -88,7 +88,10 @@ def _show_plan(plan: TrainingPlan) -> None:
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
     rows = [(c, f"{n:,}", f"{h:,}") for c, n, h in counts]
     printing.print_table("Labelled objects", ("class", "training", "held out"), rows)
-    printing.say(f"Held out by a salted hash {tables.split_words(plan.training.split)}")
+    if plan.training.split.asked:
+        printing.say(f"Held out by a salted hash {tables.split_words(plan.training.split)}")
+    else:
+        printing.say(tables.NONE_HELD_OUT)
 
 
 def run_show(*, reference: str, store: Path, json: bool) -> None:

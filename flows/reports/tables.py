@@ -100,6 +100,9 @@ def report_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     )
 
 
+NONE_HELD_OUT = "No object is held out: the numbers are left-out, each object predicted by fits without it."
+
+
 def label_table(model: ModelDescription) -> ReportTable:
     """Return the labelled rows of each class."""
     training = model.training
@@ -109,7 +112,7 @@ def label_table(model: ModelDescription) -> ReportTable:
     rows.append(("all", f"{training.n_training:,}", "", f"{training.n_held_out:,}"))
     note = f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
     if model.metrics.judged_by != "held-out":
-        note = "No object is held out: the numbers are left-out, each object predicted by fits without it."
+        note = NONE_HELD_OUT
     return ReportTable.of_kind("labels", rows, note=note)
 
 

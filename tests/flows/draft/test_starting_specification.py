@@ -151,8 +151,9 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     assert "- The features use answer, which tells" in card
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
-    said = "which exists, expected a new file; choose another name, or add --overwrite"
-    assert said in capsys.readouterr().err
+    assert "exists, expected a new file; choose another name, or add --overwrite" in capsys.readouterr().err
+    assert run(["train", str(out), "--dry-run"]) == 0
+    assert "No object is held out" in capsys.readouterr().out
     copies = ["--out", str(made.parent / "annotated"), "--store", str(made.parent / "models")]
     assert run(["classify", str(made), "--model", "survey", *copies, "--direct"]) == 0
     assert "Next: blr census" in capsys.readouterr().out, "of objects that all have a label none is reviewed"
