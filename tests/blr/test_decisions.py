@@ -188,9 +188,8 @@ def example(
 def test_scores_against_scikit_learn(K: int, *, weighted: bool) -> None:
     p, t, w = example(K)
     weight = w if weighted else None
-    assert log_loss(p, t, weight=weight) == pytest.approx(
-        metrics.log_loss(t, p, sample_weight=weight), rel=1e-12
-    )
+    theirs = metrics.log_loss(t, p, sample_weight=weight)
+    assert log_loss(p, t, weight=weight) == pytest.approx(theirs, rel=1e-12)
     if K == 2:
         theirs = metrics.brier_score_loss(t, p[:, 1], sample_weight=weight)
         assert brier_score(p[:, 1], t, weight=weight) == pytest.approx(theirs, rel=1e-12)

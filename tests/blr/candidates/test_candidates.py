@@ -317,9 +317,7 @@ def test_what_is_no_training_is_said(options: dict[str, Any], message: str) -> N
     ("mean", "error", "colour"),
     [(0.009, 0.005, "green"), (0.02, 0.001, "amber"), (0.036, 0.012, "amber"), (0.036, 0.001, "red")],
 )
-def test_a_verdict_is_red_only_where_the_error_is_surely_large(
-    mean: float, error: float, colour: str
-) -> None:
+def test_a_verdict_is_red_where_the_error_is_surely_large(mean: float, error: float, colour: str) -> None:
     assert colour_of(mean, error) == colour
 
 
