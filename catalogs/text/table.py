@@ -7,6 +7,7 @@ for provenance; ECSV has it in its header, beside types, units and descriptions 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -33,7 +34,7 @@ from catalogs.catalog.catalog import (
     recognised_provenance,
 )
 from catalogs.errors import DamagedFileError, FormatError, require_alone, require_columns
-from catalogs.files import COMPRESSED_SUFFIXES, atomic_path, reading
+from catalogs.files import COMPRESSED_SUFFIXES, atomic_path, first_bytes, open_bytes, reading
 from catalogs.metadata.astropy_header import (
     META,
     EcsvHeaderError,
@@ -81,6 +82,16 @@ class TextPartition(Partition):
     missing: tuple[str, ...] = ()
     commented_out: int = 0
     comments: int = 0
+
+    def verified(self) -> tuple[TextPartition, str | None, bool]:
+        """Return the partition, and whether its last line has no end, as where a transfer broke off within it."""
+        with open_bytes(self.path) as stream:
+            compressed = stream.read(3) != first_bytes(self.path, 3)
+            stream.seek(-1, os.SEEK_END)
+            ended = compressed or stream.read() in {b"\n", b"\r"}
+        told = f"{self.path} ends within a line: where a transfer broke off, its last row is cut and others are lost; "
+        told += "compare its number of rows with the source's, and add a line end if all are there"
+        return self, None if ended else told, False
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""

@@ -66,6 +66,7 @@ def test_dialects_and_their_annotated_copies(tmp_path: Path, kind: str) -> None:
     table = table_of(path)
     assert table.to_pydict() == {"row": [0, 1], "x": [1.5, None], "s": ["a", "b c"]}
     catalog = text.open(path)
+    assert bool(catalog.partitions[0].verified()[1]) == (kind == "no last line end")
     mark = catalog.metadata["delimiter"]
     values = {"p": np.array([0.1, np.nan], np.float32), "class": np.array(["E", f"S{mark}"])}
     (out,) = annotate(catalog, tmp_path / "out", TWO, lambda _: values, read=["row"])
@@ -122,11 +123,9 @@ def test_missing_is_what_the_specification_says(tmp_path: Path) -> None:
 
 def test_records_over_several_lines(tmp_path: Path) -> None:
     """Line ends and delimiters in quotations and in names, doubled quotes, and quotes that quote nothing."""
-    content = 'row;"s\nof, it"\n0;"a\nb;\r\nc, ""d"""\n1;12" wide, x\n2;"#x"\n'
-    path = written(tmp_path / "a.csv", content)
-    assert is_delimited_text(path, b"")
+    path = written(tmp_path / "a.csv", 'row;"s\nof, it"\n0;"a\nb;\r\nc, ""d"""\n1;12" wide, x\n2;"#x"\n')
     assert table_of(path)["s\nof, it"].to_pylist() == ['a\nb;\r\nc, "d"', '12" wide, x', "#x"]
-    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(3), read=["row"])
+    (out,) = annotate(catalogs.open(path), tmp_path / "out", COLUMNS, computing(3), read=["row"])
     assert table_of(out)[1].equals(table_of(path)[1])
     assert table_of(out)["blr_class"].to_pylist() == ["early", "late", ""]
 
