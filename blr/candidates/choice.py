@@ -29,8 +29,8 @@ MOST_ROUNDS = 4
 """Times that the candidates' shares and the integral's are sought in turn."""
 MOST_STACKED = 4
 """Candidates in a stack, unless left-out rows ask for more by more than their error: each costs time in every row."""
-LEAST_WEIGHT = 1e-3
-"""Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
+LEAST_WEIGHT, LEAST_SHARE = 1e-3, 0.02
+"""Smallest share of a candidate in an average, and in a stack: a smaller one costs as much time, and gains nothing."""
 _WHOLE = (0.1, 0.9)
 """Prior probabilities of the prediction at the conditional means, and of the integral."""
 _TINY = np.finfo(float).tiny
@@ -122,7 +122,7 @@ def choose(
     shares = np.zeros(len(candidates))
     if by in ("average", "stack"):
         mixture = _stacked(candidates, left_out) if by == "stack" else weights
-        kept = np.flatnonzero(mixture >= LEAST_WEIGHT)
+        kept = np.flatnonzero(mixture >= (LEAST_SHARE if by == "stack" else LEAST_WEIGHT))
         shares[kept] = mixture[kept] / mixture[kept].sum()
     else:
         scores: dict[str, Any] = {
@@ -182,7 +182,7 @@ def _stacked(candidates: Sequence[CandidateRow], left_out: Sequence[LeftOut]) ->
         return np.asarray((of_row * np.log(np.maximum(np.tensordot(mixture, unseen, 1), _TINY))).sum(axis=1))
 
     every = log_density(shares)
-    while (used := np.flatnonzero(shares >= LEAST_WEIGHT)).size > MOST_STACKED:
+    while (used := np.flatnonzero(shares >= LEAST_SHARE)).size > MOST_STACKED:
         kept = used[used != used[shares[used].argmin()]]
         fewer = np.zeros(len(prior))
         fewer[kept] = stacking_weights(unseen[kept], of_row, prior_probability=prior[kept])
