@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
 from catalogs.expressions.expression import Expression, parse
-from catalogs.files import own_folder
+from catalogs.files import own_folder, scratch_folder
 from catalogs.fits.healpix import Frame, HealpixMap, MapColumn, centres, read_healpix, write_healpix
 from catalogs.formats import open_annotated
 from catalogs.hats import write_hats
@@ -406,9 +407,16 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
         if dry_run:
             return result
         own_folder(place, folder if request.folder is None else place)
-        write_map(work, files, cells)
         done = replace(result, status="done", files=files)
-        write_document(files[2], done)
+        with scratch_folder(
+            place
+        ) as made:  # a run that is killed leaves no part of a map in the next one's way
+            write_map(work, tuple(made / file.name for file in files), cells)
+            write_document(made / files[2].name, done)
+            for file in files:
+                if file.is_dir():
+                    shutil.rmtree(file)
+                (made / file.name).replace(file)
         return done
 
 

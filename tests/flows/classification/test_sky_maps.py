@@ -190,17 +190,22 @@ def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFi
     arguments = ["map", str(mapped / "out"), "--class", "early", "--labels", str(mapped / "labels.csv")]
     arguments += ["--folder", str(tmp_path / "maps"), "--order", "1"]
     assert cli([*arguments, "--dry-run", "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
-    assert planned["status"] == "planned"
+    assert json.loads(capsys.readouterr().out)["status"] == "planned"
     assert not (tmp_path / "maps").exists()
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(
+            "flows.classification.sky_maps.write_hats", lambda *_, **__: Path("/dev/full").write_bytes(b"1")
+        )
+        assert cli(arguments) == 1
+    assert list((tmp_path / "maps").iterdir()) == []
+    capsys.readouterr()
     assert cli([*arguments, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, schema_of("map"))
     assert json.loads((tmp_path / "maps/early-contamination.json").read_text()) == document
     assert cli([*arguments, "--overwrite", "--over", "bmag"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Contamination of early over bmag" in said
-    assert "48 pixels of order 1" in said
+    assert all(words in said for words in ("Contamination of early over bmag", "48 pixels of order 1")), said
     assert cli(arguments) != 0
     assert "exists already" in capsys.readouterr().err
 
