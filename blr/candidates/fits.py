@@ -66,8 +66,12 @@ HEAVY = 2.0
 nothing is left of their curvature: with weights of a million it said 0.00 nats where new rows had 27."""
 FIXED = ("linear", "polynomial", "sigmoid")
 """Bases of such functions."""
-FOLD_STEPS = 6
-"""Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance."""
+FOLD_STEPS, MORE_STEPS, SEVERAL = 6, 15, 7
+"""Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance.
+
+With more than `SEVERAL` classes it takes more steps: left-out probabilities of 1e-10 and less, of classes that few rows
+have, would tell of its way and not of where it leads.
+"""
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
@@ -479,13 +483,18 @@ def _without_folds(problem: Problem, part: Part) -> Matrix:
     return p
 
 
+def _fold_steps(n_classes: int) -> int:
+    return FOLD_STEPS if n_classes <= SEVERAL else MORE_STEPS
+
+
 def _refined_without(part: Part, own: NDArray[np.bool_]) -> tuple[Posterior, Matrix]:
     """Return the part refined again without its `own` rows (N,), from where all led, and these rows' design (n, M)."""
     data = part.served.problem.require_rows()
     rest = data.chosen(~own)
     kept = float(len(rest.t) if rest.weight is None else rest.weight.sum())
     posed = replace(part.laplace.problem, data=rest, n_effective=kept)
-    q = refine(replace(part.laplace, problem=posed), start=part.served, draft=True, most_steps=FOLD_STEPS)
+    most = _fold_steps(posed.n_classes)
+    q = refine(replace(part.laplace, problem=posed), start=part.served, draft=True, most_steps=most)
     return q, data.Phi[own]
 
 
@@ -495,7 +504,7 @@ def _fitted_without(problem: Problem, part: Part, own: NDArray[np.bool_]) -> tup
     basis = rest.basis(part.width)
     q: Posterior = rest.at_scale(basis, part.scale)
     if part.served.kind == "refined":
-        q = refine(q, draft=True, most_steps=FOLD_STEPS)
+        q = refine(q, draft=True, most_steps=_fold_steps(len(problem.data.classes)))
     return q, basis(problem.X[own])
 
 
