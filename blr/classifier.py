@@ -41,8 +41,8 @@ from blr.predictive.softmax import no_moments
 
 __all__ = ["Classifier", "Member"]
 SCORED_AT_ONCE = 16_384
-"""Rows scored at a time: with fewer, threads wait for each other's Python; what needs the cache goes by blocks."""
-_NODES_AT_ONCE = 8192  # over what rows miss
+"""Rows scored at a time.  With fewer, threads wait often for Python's lock.  Loops that need the cache go by blocks."""
+_NODES_AT_ONCE = 8192  # Rows times nodes, where rows miss features.
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes

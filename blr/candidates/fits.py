@@ -61,16 +61,19 @@ MOST_INFLUENTIAL, MOST_OF_FIXED, MOST_REFITTED = 0.1, 0.03, 1000
 All are then left out of refits by folds, if the rows are so many at most.  The second is of functions that hardly
 depend on single rows: one step is too kind to these, and their refits are quick.
 """
-HEAVY = 2.0
-"""Mean weight of rows above which one step says too small a loss, since a fit follows the single rows so closely that
-nothing is left of their curvature: with weights of a million it said 0.00 nats where new rows had 27."""
 FIXED = ("linear", "polynomial", "sigmoid")
-"""Bases of such functions."""
+"""Bases of functions that hardly depend on single rows."""
+HEAVY = 2.0
+"""Mean weight of rows above which one step says too small a loss.
+
+A fit follows such rows so closely that nothing is left of their curvature: with weights of a million one step said 0.00
+nats where new rows had 27.
+"""
 FOLD_STEPS, MORE_STEPS, SEVERAL = 6, 15, 7
 """Steps of the refinement of a refit, of a dozen or more that it may take: the others change the shares by chance.
 
-With more than `SEVERAL` classes it takes more steps: left-out probabilities of 1e-10 and less, of classes that few rows
-have, would tell of its way and not of where it leads.
+With more than `SEVERAL` classes it takes more steps.  After six, rows of classes that have few rows are left out with
+probabilities of 1e-10 and less, which further steps take back.
 """
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""

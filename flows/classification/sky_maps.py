@@ -408,9 +408,8 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
             return result
         own_folder(place, folder if request.folder is None else place)
         done = replace(result, status="done", files=files)
-        with scratch_folder(
-            place
-        ) as made:  # a run that is killed leaves no part of a map in the next one's way
+        # A run that is killed while it writes leaves no part of a map in the next one's way.
+        with scratch_folder(place) as made:
             write_map(work, tuple(made / file.name for file in files), cells)
             write_document(made / files[2].name, done)
             for file in files:

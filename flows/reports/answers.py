@@ -119,9 +119,9 @@ def _known(metrics: Metrics, trust: Trust, most: float) -> Answer:
         beside = f"; a logistic regression removes {1 - simple / base:.0%}"
     doubt = f"It removes {gain:.0%}{ends} of the doubt that class shares leave{beside}".replace("-", "−")
     added = f"It adds {-gain:.0%} to the doubt that class shares leave"
-    advice = (
-        f"{'' if skilled else 'Do not classify with it. '}Add labels, or features that tell the classes apart"
-    )
+    advice = "Add labels, or features that tell the classes apart"
+    if not skilled:
+        advice = f"Do not classify with it. {advice}"
     findings = (
         Finding(what=doubt if gain > 0 else added),
         *[Finding(what=advice, level="care" if skilled else "bad")] * (level != "good"),

@@ -252,7 +252,8 @@ def _trained(request: TrainRequest, wanted: Specification, store: Store, step: S
         chosen = [index for index, row in enumerate(table) if row.share]
         finals = {index: step(refine)(folder, index, fitted, threads) for index in chosen}
         model = step(save)(folder, fitted, table, finals, store)
-    with scratch_folder(Path(folder).parent) as away:  # at once: half of a folder is no start for the next
+    # At once: half of a folder is no start for the next run.
+    with scratch_folder(Path(folder).parent) as away:
         Path(folder).rename(away / "ended")
     return model
 
@@ -266,10 +267,8 @@ def _each_candidate(n: int, stop: Callable[[], None]) -> Iterator[int]:
         yield index
         now = time.monotonic()
         if now - said >= SECONDS_BETWEEN_LINES:
-            said, left = (
-                now,
-                (now - began) / (index + 1) * (n - index),
-            )  # the rest takes as long as a candidate
+            left = (now - began) / (index + 1) * (n - index)  # the rest takes as long as a candidate
+            said = now
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
 
 
